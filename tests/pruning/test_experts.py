@@ -100,6 +100,19 @@ def test_all_ways_to_run_the_experts_follow_a_cut(name: str, implementation: str
         assert model.get_submodule(f"{axis.name.rpartition('.mlp.')[0]}.mlp.experts").num_experts == count
 
 
+@pytest.mark.parametrize("name", ["mixtral", "qwen3_moe", "olmoe", "gpt_oss"])
+def test_the_loss_of_the_router_counts_those_that_are_left(name: str) -> None:
+    """No pass that is traced without it reads the number by which the whole model computes it."""
+    model, kwargs = expert_models.build(name, "grouped_mm")
+    graph = mk.trace(model.eval(), (), kwargs)
+    mk.plan(graph, ratio=0.5, only="*expert*", granularity="expert").cut(model)
+    labels = {"labels": kwargs["input_ids"], "output_router_logits": True}
+    loss = model(**kwargs, **labels)
+    assert torch.isfinite(loss.loss)
+    left = loss.router_logits[0].shape[-1]
+    assert model.num_experts == left < 6
+
+
 def test_the_model_stays_alone_and_a_saved_plan_cuts_the_same(tmp_path: Path) -> None:
     model, inputs, graph, found = traced("mixtral")
     before = copy.deepcopy(model.state_dict())

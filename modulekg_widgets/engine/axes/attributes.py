@@ -130,16 +130,22 @@ def changed_attributes(axes: Axes, counts: Counts) -> dict[str, tuple[Any, Any]]
 def _numbers_of_experts(axes: Axes, counts: Counts) -> Iterator[tuple[str, tuple[int, int]]]:
     """The integers that are called after the experts and count them, in modules that hold these or whose child does.
 
-    Forward need not read them: another way to run the experts, to which a model may be switched, does.
+    And in those around, where all layers keep as many. Forward need not read them: another way to run the experts, to
+    which a model may be switched, does, and a loss of the router.
     """
     roles = axes.inference.roles
     if not any(EXPERT in roles.get(term, "") for term in counts):
         return
+    experts = {find(term) for term, role in roles.items() if EXPERT in role}
+    left: dict[int, set[int]] = {}
+    for term in experts:
+        left.setdefault(term.size, set()).add(remaining(term, counts))
+    common = {size: next(iter(after)) for size, after in left.items() if len(after) == 1}
     for path, node in axes.graph.modules.items():
         every = [node, *node.sub_modules.values()]
         terms = {find(term) for each in every for own in each.params.values() for term in axes.inference.dims(own)}
         counted = [term for term in terms if all(EXPERT in roles.get(atom, "") for atom in atoms(term))]
-        sizes = {term.size: remaining(term, counts) for term in counted}
+        sizes = {term.size: remaining(term, counts) for term in counted} or (common if node.sub_modules else {})
         for name, value in module_state(node.module).copy().items():
             if EXPERT in name and type(value) is int and sizes.get(value, value) != value:
                 yield f"{path}.{name}" if path else name, (value, sizes[value])

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -44,10 +46,13 @@ def followers(model: nn.Module, paths: Iterable[str]) -> Attributes:
 # ------------------------------------------------------------- own numbers
 
 
-def _own_numbers(walked: Walk, places: Mapping[str, int], container: str, count: int, gone: set[int]) -> Attributes:
+Numbered = dict[tuple[str, str], dict[int, int]]  # by the path in a layer and the attribute: layer -> its number
+
+
+def _numbered(walked: Walk, places: Mapping[str, int], container: str, count: int) -> Numbered:
     """The attributes that say at which place of the container a module is."""
     prefix = f"{container}." if container else ""
-    known: dict[tuple[str, str], dict[int, Any]] = {}
+    known: Numbered = {}
     for path, index in places.items():
         number, _, below = path[len(prefix) :].partition(".")
         if not path.startswith(prefix) or not number.isdecimal() or int(number) >= count:
@@ -55,15 +60,47 @@ def _own_numbers(walked: Walk, places: Mapping[str, int], container: str, count:
         for name, value in walked.states[index].items():
             if type(value) is int:
                 known.setdefault((below, name), {})[int(number)] = value
+    return {key: values for key, values in known.items() if all(value == at for at, value in values.items())}
+
+
+def _own_numbers(walked: Walk, places: Mapping[str, int], container: str, count: int, gone: set[int]) -> Attributes:
+    """What becomes of the numbers of the layers that move up."""
+    numbered = _numbered(walked, places, container, count)
+    places_of: dict[str, set[int]] = {}
+    for (_, name), values in numbered.items():
+        places_of.setdefault(name, set()).update(values)
     found: Attributes = {}
-    for (below, name), values in known.items():
-        if len(values) < 2 or any(value != number for number, value in values.items()):
+    for (below, name), values in numbered.items():
+        if len(places_of[name]) < 2:  # of one place a number may be of anything
             continue
         for number in values.keys() - gone:
             after = number - sum(other < number for other in gone)
             if after != number:
                 found[".".join(filter(None, (container, str(number), below, name)))] = (number, after)
     return found
+
+
+def first_of_numbered(model: nn.Module, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The modules at some paths in which the first layer is that knows its number, each with the attribute's name.
+
+    What is counted over all layers may be kept at the place of that one, as the length of what a cache holds.
+    """
+    walked = walk(model)
+    places = dict(walked.places())
+    for path in paths:
+        parts = path.split(".")
+        for at in (at for at, part in enumerate(parts) if part.isdecimal()):
+            container, number = ".".join(parts[:at]), int(parts[at])
+            children = walked.states[places[container]][MODULES]
+            numbered = _numbered(walked, places, container, len(children))
+            own = ".".join(parts[at + 1 :])
+            names = [
+                name for (below, name), values in numbered.items()
+                if number == min(values) and len(values) > 1 and (not own or f"{below}.".startswith(f"{own}."))
+            ]  # fmt: skip
+            if names:
+                yield path, names[0]
+                break
 
 
 # ------------------------------------------------------------------ counts
@@ -81,16 +118,68 @@ def _add_counts(
         numbers = _lists(vars(config), (int, float), count, gone)
         # a module around may check lists that the one that holds the container does not
         made = [home for home, _, other in homes if other is config][-1] if numbers else owner
-        relative = container[len(made) + 1 :] if made else container
-        module = walked.modules[places[made]]
-        # numbers in a list may be of other things, as strides: they follow where the module is not made otherwise
-        numbers = _lists(vars(config), (int, float), count, gone)
-        for lists in (words, {**words, **numbers}) if numbers else (words,):
-            for attribute, after in _possible_counts(vars(config), known, count, count - len(gone)):
-                if _length(type(module), config, {**known, **lists, attribute: after}, relative) == count - len(gone):
-                    found[f"{start}.{attribute}"] = (vars(config)[attribute], after)
-                    found.update({f"{start}.{other}": (vars(config)[other], left) for other, left in lists.items()})
-                    return
+        stays = [walked.states[places[f"{container}.{at}"]] for at in range(count) if at not in gone]
+        trial = _Trial(
+            type(walked.modules[places[made]]), config, container[len(made) + 1 :] if made else container, known, stays
+        )
+        for attribute, after in _possible_counts(vars(config), known, count, count - len(gone)):
+            lists = trial.lists_with({attribute: after}, words, numbers)
+            if lists is not None:
+                found[f"{start}.{attribute}"] = (vars(config)[attribute], after)
+                found.update({f"{start}.{other}": (vars(config)[other], left) for other, left in lists.items()})
+                return
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A module with the container built from changed configurations, beside the modules that stay in it."""
+
+    cls: type
+    config: Any
+    container: str
+    known: Mapping[str, Any]
+    stays: Sequence[Mapping[str, Any]]
+
+    def lists_with(
+        self, count: Mapping[str, Any], words: Mapping[str, Any], numbers: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """The lists by layer that go with a changed count; None where it does not count the container.
+
+        Numbers in a list may be of other things, as strides: they follow where the layers would be others otherwise,
+        or the module would not be made.
+        """
+        lists = dict(words)
+        best = self._unlike({**count, **lists})
+        for name, left in numbers.items():
+            if (now := self._unlike({**count, **lists, name: left})) < best:
+                lists[name], best = left, now
+        if best == math.inf and numbers:
+            lists = {**words, **numbers}
+            best = self._unlike({**count, **lists})
+            for name in numbers if best < math.inf else ():
+                fewer = {key: left for key, left in lists.items() if key != name}
+                if self._unlike({**count, **fewer}) <= best:
+                    lists = fewer
+        return None if best == math.inf else lists
+
+    def _unlike(self, changed: Mapping[str, Any]) -> float:
+        """How many attributes are others than in the layers that stay; infinite where there are not as many layers."""
+        built = _built(self.cls, self.config, {**self.known, **changed}, self.container)
+        if built is None or len(built) != len(self.stays):
+            return math.inf
+        return sum(_differences(one, other) for one, other in zip(built, self.stays, strict=True))
+
+
+def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> int:
+    """The plain attributes of two modules, and of those below, that are not the same."""
+    own = {name: value for name, value in one.items() if type(value) in (int, float, bool, str)}
+    unlike = sum(type(other.get(name)) is type(value) and other[name] != value for name, value in own.items())
+    theirs = other[MODULES]
+    return unlike + sum(
+        _differences(module_state(child), module_state(theirs[name])) if theirs.get(name) is not None else 1
+        for name, child in one[MODULES].items()
+        if child is not None
+    )
 
 
 def _lists(values: Mapping[str, Any], kinds: tuple[type, ...], count: int, gone: set[int]) -> dict[str, list[Any]]:
@@ -134,8 +223,8 @@ def _possible_counts(values: dict[str, Any], known: dict[str, Any], before: int,
                     yield attribute, type(value)([*now[:at], after, *now[at + 1 :]])
 
 
-def _length(cls: type, config: Any, changed: dict[str, Any], container: str) -> int | None:
-    """How many modules the container has in a module made from the changed configuration; None where none is made."""
+def _built(cls: type, config: Any, changed: Mapping[str, Any], container: str) -> list[Mapping[str, Any]] | None:
+    """The states of the container's modules in a module made from the changed configuration; None where none is."""
     try:
         new = copy.deepcopy(config)
         vars(new).update(changed)
@@ -143,7 +232,7 @@ def _length(cls: type, config: Any, changed: dict[str, Any], container: str) -> 
             made = cls(new)
         for name in container.split("."):
             made = module_state(made)[MODULES][name]
-        return len(module_state(made)[MODULES])
+        return [module_state(child) for child in module_state(made)[MODULES].values()]
     except Exception as error:  # noqa: BLE001 - code of the user's, for sizes that it may not take
         log.debug("%s cannot be made from a changed configuration: %s", cls.__name__, error)
         return None

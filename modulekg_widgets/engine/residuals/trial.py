@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.identity.walk import Walk
-from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock, alike
 from modulekg_widgets.engine.residuals.followers import followers
 from modulekg_widgets.engine.residuals.removal import ModuleRemoval, RemovedModule, is_container, remove
+from modulekg_widgets.engine.residuals.rest import is_the_rest
 from modulekg_widgets.engine.residuals.stand_ins import ARGUMENT, LIST, OUTPUT, TUPLE, Argument, Result, StandIn
 from modulekg_widgets.engine.torch_runtime.look import Stage
-from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, ModuleCall, OperatorNode
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, ModuleCall
 from modulekg_widgets.engine.tracing.trace import FAKE, META, REAL, trace_dataflow
 
 log = logging.getLogger("modulekg_widgets")
@@ -149,27 +148,8 @@ def tried(graph: Graph, blocks: Sequence[ResidualBlock], removal: ModuleRemoval)
         log.debug("the model does not run without %s: %s", [block.path for block in blocks], error)
         return None
     before, after = ([node.shape for node in each.counted] for each in (graph, found))
-    if graph.traced_on != REAL and (before != after or not _is_the_rest(graph, found, removal)):
+    # what experts are asked, as far as code asks it, depends on data: then what stays in its place is believed
+    in_place = graph.traced_on == REAL and all(each.stand_in is not None for each in removal.modules)
+    if not in_place and (before != after or not is_the_rest(graph, found, blocks, removal)):
         return None
     return found
-
-
-def _is_the_rest(graph: Dataflow, found: Dataflow, removal: ModuleRemoval) -> bool:
-    gone: set[int] = set()
-    zeros = 0
-    for each in removal.modules:
-        call = graph.modules[each.path].calls[0]
-        gone.update(range(call.start, call.end or call.start))
-        zeros += each.stand_in is not None and each.stand_in.gives_zeros
-    expected = Counter(_signature(operator) for operator in graph.operators if operator.index not in gone)
-    now = Counter(_signature(operator) for operator in found.operators)
-    more = now - expected
-    made = sum(count for (name, _), count in more.items() if name == "zeros_like")
-    # a cache that has less in it is read less often, and of a tensor that nobody reads no operator is needed
-    return made == zeros and more.total() == zeros and all(not names for _, names in expected - now)
-
-
-def _signature(operator: OperatorNode) -> tuple[str, tuple[str, ...]]:
-    """What an operator is and which tensors of the model it reads."""
-    held = tuple(node.label for node in operator.inputs if node.is_parameter or node.is_buffer)
-    return OperatorCall(operator).name, held

@@ -242,6 +242,7 @@ CONFIGURED: dict[str, Spoil] = {
     "another configuration file": changed("config.json", "configuration_files", to=["config.9.json"]),
     "quantised": changed("config.json", "quantization_config", to={"quant_method": "bitsandbytes"}),
     "layers without end": changed("config.json", "num_hidden_layers", to=10**9),
+    "labels without end": changed("config.json", "num_labels", to=10**9),
     "words without end": changed("config.json", "vocab_size", to=10**12),
     "sizes without end": changed("config.json", "hidden_size", to=10**9),
     "other sizes": changed("config.json", "intermediate_size", to=96),

@@ -60,3 +60,14 @@ def test_a_dtype_that_the_format_has_not_is_named(tmp_path: Path) -> None:
 def test_what_changes_while_it_is_written_is_noticed(tmp_path: Path) -> None:
     with (tmp_path / "x").open("wb") as file, pytest.raises(mk.ModuleKGError, match="changed"):
         write_tensors(file, [ToWrite("x", (3,), torch.float32, lambda: torch.zeros(4))], {})
+
+
+def test_tensors_stand_where_a_mapped_file_is_as_fast_as_memory(tmp_path: Path) -> None:
+    """At multiples of 64 bytes, wherever sizes allow it: kernels give other last bits elsewhere."""
+    sizes = {"bias": 3, "weight": 64, "table": 128, "odd": 5}
+    write({name: torch.rand(size) for name, size in sizes.items()}, tmp_path / "file")
+    with open_tensors(tmp_path / "file") as file:
+        starts = {name: stored.start for name, stored in file.stored.items()}
+    assert starts["weight"] % 64 == starts["table"] % 64 == 0
+    assert min(starts.values()) % 64 == 0
+    assert max(starts, key=starts.__getitem__) in ("bias", "odd")

@@ -19,6 +19,7 @@ from modulekg_widgets.engine.pruning.cut.edits import (
     Place,
     Setting,
     TensorEdit,
+    is_plain_object,
     places,
     settings,
     slices,
@@ -34,6 +35,7 @@ from modulekg_widgets.engine.tracing.held import held_tensors, rebuilt, swaps
 Slots = list[tuple[Any, Any]]  # where an object stands: a dictionary or list, and the key
 
 # torch.nn.utils.prune and the old spectral_norm keep weight_orig, the old weight_norm weight_v, each beside a `weight`
+MOST_NESTED = 4  # plain objects in each other
 _SOURCES = ("_orig", "_v")
 
 
@@ -270,10 +272,27 @@ def _swaps(walked: Walk, edited: Iterable[Setting], noted: Iterable[Any]) -> lis
         if id(old) not in copies:
             copies[id(old)] = old, _copied(old)
         vars(copies[id(old)][1])[setting.name] = copy.copy(setting.after)
+    for value in {id(value): value for state in walked.states for value in state.values()}.values():
+        _renewed(value, copies)
     return [
         (state, name, *copies[id(value)]) for state in walked.states for name, value in state.items()
         if id(value) in copies
     ]  # fmt: skip
+
+
+def _renewed(holder: Any, copies: dict[int, tuple[Any, Any]], depth: int = MOST_NESTED) -> Any:
+    """What stands for a plain object: a copy where it is edited, or one that it holds, as a part of a configuration."""
+    if not is_plain_object(holder) or not depth:
+        return holder
+    held = copies[id(holder)][1] if id(holder) in copies else holder
+    others = {
+        name: new for name, value in vars(held).items() if (new := _renewed(value, copies, depth - 1)) is not value
+    }
+    if others and id(holder) not in copies:
+        copies[id(holder)] = holder, _copied(holder)
+    if others:
+        vars(copies[id(holder)][1]).update(others)
+    return copies[id(holder)][1] if id(holder) in copies else holder
 
 
 def _copied(holder: Any) -> Any:

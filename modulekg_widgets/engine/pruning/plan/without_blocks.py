@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,8 @@ from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.plan.request import LATENCY, UNIFORM, Request, check
 from modulekg_widgets.engine.pruning.recover.passes import TracedCall
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock
+from modulekg_widgets.engine.residuals.followers import first_of_numbered
+from modulekg_widgets.engine.residuals.removal import NOTHING_REMOVED
 from modulekg_widgets.engine.residuals.trial import removals, tried
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
@@ -44,7 +46,8 @@ def plan_without(graph: DataflowGraph, request: Request, rest: Rest) -> PruningP
         share = 1.0 if plan.latency is None else plan.latency[1] / plan.latency[0]
         pairs[LATENCY] = (taken[0], taken[1] * share)
     call = request.call({cut.name: list(cut.dropped) for cut in plan.axes}, paths)
-    return replace(plan, blocks=paths, call=call, **pairs)
+    notes = tuple(dict.fromkeys((*plan.notes, *_notes(graph, left))))
+    return replace(plan, blocks=paths, call=call, notes=notes, **pairs)
 
 
 def _left(graph: DataflowGraph, blocks: Sequence[ResidualBlock]) -> DataflowGraph:
@@ -55,6 +58,17 @@ def _left(graph: DataflowGraph, blocks: Sequence[ResidualBlock]) -> DataflowGrap
             return found
     names = ", ".join(shown(block.path) for block in blocks[:8])
     raise CutError(f"forward does not run without {names} together: take fewer of them, or others of graph.blocks()")
+
+
+def _notes(graph: DataflowGraph, left: DataflowGraph) -> Iterator[str]:
+    """What is worth knowing of modules in whose places others stand."""
+    stood_in = [each.path for each in (left.removal or NOTHING_REMOVED).modules if each.stand_in is not None]
+    for path, name in first_of_numbered(graph.model, stood_in):
+        yield (
+            f"{shown(path)} is of the first layer that has a {shown(name)}, and something stands in its place: a cache "
+            "that asks this layer how long the text is, as that of transformers, is told 0; generate with "
+            "use_cache=False, or remove layers that leave their list"
+        )
 
 
 def _alone(graph: DataflowGraph, left: DataflowGraph) -> PruningPlan:

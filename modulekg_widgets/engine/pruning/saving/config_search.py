@@ -124,11 +124,11 @@ def _changed_with(config: Mapping[str, Any], model: Any) -> Change:
 def _without_needless(
     origin: TransformersOrigin, found: TriedConfig, wanted: Anatomy, value_of: Callable[[str], torch.Tensor]
 ) -> TriedConfig:
-    """The configuration with as few changes as will do: what was as large as a size by chance, as an id, stays."""
+    """The configuration with as few changes as will do: what was as large or long as a size by chance stays."""
     goal = _Goal(origin, wanted, (), MOST_TRIES)
     for place, value in _leaves(origin.config):
         now = dict(_leaves(found.config)).get(place)
-        if type(value) in (int, float) and type(now) in (int, float) and now != value:
+        if now is not None and type(value) in (int, float, list) and type(now) in (int, float, list) and now != value:
             tried = goal.tried(_with(found.config, {place: value}))
             if tried is not None and not tried.others and not difference(tried, wanted, value_of):
                 found = tried

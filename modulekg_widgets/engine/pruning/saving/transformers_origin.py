@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -33,8 +33,9 @@ PARTS = {"architecture", "backbone"}
 HANDED_ON = {"model_args", "backbone_kwargs", "backbone_args", "timm_kwargs"}
 BARE = re.compile(r"[\w.\-]+\Z")  # a name, and no path or address
 ADDRESS = re.compile(r"\s*(hf[-_]hub|local-dir|file|https?|s3|ftp):", re.IGNORECASE)  # wherever it stands
-MOST_LAYERS = 10_000
+MOST_LAYERS, MOST_LABELS, MOST_NESTED = 10_000, 100_000, 3
 _LAYERS = re.compile(r"layer|depth|block")
+_LABELS = re.compile(r"(num|n)_(labels|classes)$")  # of which the library makes lists of names
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,11 @@ def transformers_origin(model: Any, cuts: Sequence[SavedCut]) -> TransformersOri
     if library is None or not isinstance(model, library.PreTrainedModel):
         return None
     document = document_of(model.config)
-    for key, before in _config_before(model, cuts).items():
-        document[key] = before
+    for keys, before in _config_before(model, cuts).items():
+        part = document
+        for key in keys[:-1]:
+            part = part[key]
+        part[keys[-1]] = before
     for key in ("_name_or_path", "transformers_version", KEY, *KERNELS):
         document.pop(key, None)
     document["architectures"] = [cls.__name__]
@@ -103,17 +107,27 @@ def document_of(config: Any) -> dict[str, Any]:
     return json.loads(config.to_json_string(use_diff=False))
 
 
-def _config_before(model: Any, cuts: Sequence[SavedCut]) -> dict[str, Any]:
-    """What cuts have changed in the configuration of the whole model, as it was."""
+def _config_before(model: Any, cuts: Sequence[SavedCut]) -> dict[tuple[str, ...], Any]:
+    """What cuts have changed in the configuration of the whole model, or in one within it, as it was, by its keys."""
     walked = walk(model)
     states = {path: walked.states[index] for path, index in walked.places()}
+    inside = dict(_configurations_in(model.config))
     found = {}
     for path, before in before_cuts(cuts).items():
         holder, _, key = path.rpartition(".")
         module, _, attribute = holder.rpartition(".")
-        if states.get(module, {}).get(attribute) is model.config:
-            found[key] = list(before) if isinstance(before, tuple) else before
+        keys = inside.get(id(states.get(module, {}).get(attribute)))
+        if keys is not None:
+            found[(*keys, key)] = list(before) if isinstance(before, tuple) else before
     return found
+
+
+def _configurations_in(config: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The identities of a configuration and of those in it, with the keys that lead there."""
+    yield id(config), keys
+    for key, value in vars(config).items():
+        if callable(getattr(type(value), "to_json_string", None)) and len(keys) < MOST_NESTED:
+            yield from _configurations_in(value, (*keys, key))
 
 
 def read_transformers_origin(
@@ -173,8 +187,9 @@ def _checked(document: Mapping[str, Any]) -> Mapping[str, Any]:
                 )
             if key in HANDED_ON and isinstance(value, Mapping):
                 checked_timm_arguments(value)
-            if type(value) is int and value > MOST_LAYERS and _LAYERS.search(str(key)):
-                raise ModelFolderError(f"the configuration has {shown(key)} = {value:,}: no model has so many")
+            for most, what in ((MOST_LAYERS, _LAYERS), (MOST_LABELS, _LABELS)):
+                if type(value) is int and value > most and what.search(str(key)):
+                    raise ModelFolderError(f"the configuration has {shown(key)} = {value:,}: no model has so many")
         if isinstance(part, str) and ADDRESS.match(part):
             raise ModelFolderError(f"the configuration has the address {shown(repr(part), 100)}: nothing is fetched")
         waiting += part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ()

@@ -1,0 +1,134 @@
+"""Whether a pass is another one without some modules: the same operators, with the same arguments, on the same values.
+
+What a module that went would have given is, for those behind it, what it lets through, or zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from modulekg_widgets.engine.operators.arguments import OperatorCall
+from modulekg_widgets.engine.residuals.blocks import ResidualBlock
+from modulekg_widgets.engine.residuals.removal import ModuleRemoval, RemovedModule
+from modulekg_widgets.engine.tracing.dataflow import CONSTANT, Dataflow, DataNode, ModuleCall, OperatorNode
+
+Passes = dict[DataNode, DataNode]  # what a module gave -> what stands for it now
+ZEROS = "zeros_like"
+
+
+def is_the_rest(graph: Dataflow, found: Dataflow, blocks: Sequence[ResidualBlock], removal: ModuleRemoval) -> bool:
+    """Whether `found` is the pass of `graph` without the modules of a removal, and gives the same of the rest.
+
+    A cache that has less in it is read less often, and of a tensor that nobody reads no operator is needed: operators
+    that read nothing which the model holds may be missing, where nobody reads what they gave.
+    """
+    return _Comparison(graph, blocks, removal).holds(found)
+
+
+class _Comparison:
+    def __init__(self, graph: Dataflow, blocks: Sequence[ResidualBlock], removal: ModuleRemoval) -> None:
+        self.graph = graph
+        self.same: Passes = {}  # values of the whole pass -> those of the other
+        self.passes: Passes = {}
+        self.zeros: list[tuple[DataNode, DataNode]] = []  # what a branch gave, and what zeros are made like
+        by_path = {block.path: block for block in blocks}
+        gone: set[int] = set()
+        for each in sorted(removal.modules, key=lambda each: graph.modules[each.path].calls[0].start):
+            call = graph.modules[each.path].calls[0]
+            gone.update(range(call.start, call.end or call.start))
+            self._stand_in_for(each, call, by_path.get(each.path))
+        self.expected = [operator for operator in graph.operators if operator.index not in gone]
+
+    def _stand_in_for(self, removed: RemovedModule, call: ModuleCall, block: ResidualBlock | None) -> None:
+        output = block.output if block is not None else call.outputs[0]
+        if removed.stand_in is None:
+            assert block is not None
+            self.passes[output] = block.source
+            return
+        argument = removed.stand_in.argument
+        places = (argument.position, argument.keyword)
+        given = next(node for node, place in zip(call.inputs, call.places, strict=True) if place in places)
+        if removed.stand_in.gives_zeros:
+            self.zeros.append((output, given))
+        else:
+            self.passes[output] = given
+
+    def holds(self, found: Dataflow) -> bool:
+        at = 0
+        for operator in found.operators:
+            if self._is_made(operator, self.expected[at] if at < len(self.expected) else None):
+                continue
+            while at < len(self.expected) and not self._alike(self.expected[at], operator):
+                if _held(self.expected[at].inputs):
+                    return False
+                at += 1
+            if at == len(self.expected):
+                return False
+            self.same.update(zip(self.expected[at].outputs, operator.outputs, strict=True))
+            at += 1
+        missing = self.expected[at:]
+        if self.zeros or any(_held(operator.inputs) for operator in missing):
+            return False
+        return all(self._is_value(old, new) for old, new in zip(self.graph.counted, found.counted, strict=True))
+
+    def _is_made(self, operator: OperatorNode, expected: OperatorNode | None) -> bool:
+        """Whether an operator makes the zeros that stand for the next branch."""
+        if not self.zeros or OperatorCall(operator).name != ZEROS:
+            return False
+        if expected is not None and self._alike(expected, operator):
+            return False
+        output, given = self.zeros[0]
+        if not self._is_value(given, operator.inputs[0]):
+            return False
+        self.zeros.pop(0)
+        self.same[output] = operator.outputs[0]
+        return True
+
+    def _alike(self, old: OperatorNode, new: OperatorNode) -> bool:
+        return (
+            old.overload is new.overload
+            and len(old.outputs) == len(new.outputs)
+            and self._is_argument(old.args, new.args)
+            and self._is_argument(old.kwargs, new.kwargs)
+        )
+
+    def _is_argument(self, old: Any, new: Any) -> bool:
+        if isinstance(old, DataNode):
+            return isinstance(new, DataNode) and self._is_value(old, new)
+        if type(old) is not type(new):
+            return False
+        if isinstance(old, list | tuple):
+            return len(old) == len(new) and all(map(self._is_argument, old, new))
+        if isinstance(old, Mapping):
+            return old.keys() == new.keys() and all(self._is_argument(value, new[key]) for key, value in old.items())
+        if isinstance(old, int | float | complex | str | bool | torch.dtype | torch.layout | torch.memory_format):
+            return old == new or (old != old and new != new)
+        return True  # a device, a generator
+
+    def _is_value(self, old: DataNode, new: DataNode) -> bool:
+        while old in self.passes:
+            old = self.passes[old]
+        if old in self.same:
+            return self.same[old] is new
+        if old.producer is not None or new.producer is not None:
+            return False
+        # from without: what the model holds, an input; or a constant, whose label is no more than its number
+        known = (old.kind, old.shape, old.dtype) == (new.kind, new.shape, new.dtype)
+        known = known and (_are_equal(old.tensor, new.tensor) if old.kind == CONSTANT else old.label == new.label)
+        if known:
+            self.same[old] = new
+        return known
+
+
+def _are_equal(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    """Whether constants hold the same, as far as they have values."""
+    if one is None or other is None or one.is_meta or other.is_meta or one.layout is not torch.strided:
+        return True
+    return one is other or torch.equal(one.nan_to_num(), other.nan_to_num())
+
+
+def _held(inputs: Iterable[DataNode]) -> bool:
+    return any(node.is_parameter or node.is_buffer for node in inputs)
