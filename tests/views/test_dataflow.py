@@ -380,7 +380,9 @@ def test_residual_blocks_are_named() -> None:
         nn.Sequential(Sum(), nn.Linear(4, 4), nn.Sequential(Sum(), nn.LayerNorm(4))), torch.zeros(2, 4)
     )
     said = {graph._paths.path(int(node)): text for node, text in graph.payload["blocks"].items()}
-    assert said == dict.fromkeys(["0", "2.0"], "residual block x + f(x): it can go as a whole")
+    assert said == dict.fromkeys(
+        ["0", "2.0"], "residual block x + f(x): it may go as a whole, which graph.blocks() tries"
+    )
 
 
 def test_there_are_no_blocks_without_a_trace() -> None:

@@ -137,7 +137,7 @@ def _blocks(graph: Dataflow, hierarchy: Hierarchy) -> dict[str, str]:
         node = hierarchy.walk.find(block.path)
         if node is not None:
             what = "residual branch f of x + f(x)" if block.is_branch else "residual block x + f(x)"
-            found[str(node)] = f"{what}: it can go as a whole"
+            found[str(node)] = f"{what}: it may go as a whole, which graph.blocks() tries"
     return found
 
 

@@ -31,8 +31,7 @@ def size_of(model: torch.nn.Module) -> float:
     return sum(each.nbytes for each in model.parameters()) / 1e6
 
 
-def save(folder: str) -> dict[str, float | bool]:
-    start = now()
+def built() -> transformers.LlamaForCausalLM:
     torch.set_default_dtype(torch.bfloat16)
     with initialization.no_init_weights():
         model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES)).eval()
@@ -40,10 +39,31 @@ def save(folder: str) -> dict[str, float | bool]:
     with torch.no_grad():
         for each in model.parameters():
             each.uniform_(-0.02, 0.02)
-    plan = mk.plan(mk.trace(model, (), {"input_ids": torch.ones(1, 8, dtype=torch.long)}), ratio=0.5)
+    return model
+
+
+def planned(model: torch.nn.Module) -> mk.PruningPlan:
+    graph = mk.trace(model, (), {"input_ids": torch.ones(1, 8, dtype=torch.long)})
+    return mk.plan(graph, ratio=0.5, layers="uniform")
+
+
+def save(folder: str) -> dict[str, float | bool]:
+    """What stays of a whole model."""
+    start = now()
+    model = built()
+    plan = planned(model)
     before = peak()
     saved = plan.save_pretrained(model, folder)
     return {"size": size_of(model), "all": peak() - start, "saving": peak() - before, "plain": saved.plain}
+
+
+def cut(folder: str) -> dict[str, float | bool]:
+    """A model that is cut and saved; nothing is kept to go back to."""
+    start = now()
+    model = built()
+    size = size_of(model)
+    saved = planned(model).cut(model, undo=False).save_pretrained(folder)
+    return {"size": size, "left": size_of(model), "all": peak() - start, "plain": saved.plain}
 
 
 def load(folder: str) -> dict[str, float | bool]:
@@ -54,4 +74,4 @@ def load(folder: str) -> dict[str, float | bool]:
 
 
 if __name__ == "__main__":
-    print(json.dumps({"save": save, "load": load}[sys.argv[1]](sys.argv[2])))
+    print(json.dumps({"save": save, "cut": cut, "load": load}[sys.argv[1]](sys.argv[2])))

@@ -18,12 +18,16 @@ RUN = Path(__file__).with_name("memory_run.py")
 def test_a_billion_parameters_take_little_more_than_themselves(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     found = {}
-    for what in ("save", "load"):
-        command = [sys.executable, str(RUN), what, str(tmp_path / "folder")]
+    for what in ("save", "cut", "load"):
+        command = [sys.executable, str(RUN), what, str(tmp_path / ("other" if what == "cut" else "folder"))]
         ended = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "MALLOC_ARENA_MAX": "2"})
         assert ended.returncode == 0, ended.stderr[-3000:]
         found[what] = json.loads(ended.stdout.splitlines()[-1])
         print(what, found[what])
     assert found["save"]["size"] > 2_000
     assert found["save"]["all"] < found["save"]["size"] + 1_000
+    assert found["cut"]["all"] < found["cut"]["size"] + 1_000
+    assert found["cut"]["left"] < 0.5 * found["cut"]["size"]
+    assert found["save"]["plain"]
+    assert found["cut"]["plain"]
     assert found["load"]["all"] < found["load"]["size"] + 500

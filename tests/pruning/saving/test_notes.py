@@ -37,6 +37,19 @@ def test_a_cut_model_warns_when_its_library_saves_it(llama: tuple[Any, Any], tmp
     assert KEY not in json.loads((tmp_path / "ours" / "config.json").read_text())
 
 
+def test_a_cut_that_the_configuration_follows_does_not_warn(tmp_path: Path) -> None:
+    """Layers that leave their list are counted: the library loads what it has saved."""
+    pytest.importorskip("transformers")
+    model, kwargs = transformers_models.build("llama")
+    mk.plan(mk.trace(model, (), kwargs), blocks=1).cut(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.save_pretrained(tmp_path / "theirs")
+    again, loading = type(model).from_pretrained(tmp_path / "theirs", output_loading_info=True)  # type: ignore[attr-defined]
+    assert not any(loading[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    assert len(again.model.layers) == 1
+
+
 def test_the_uncut_and_the_undone_do_not_warn(llama: tuple[Any, Any], tmp_path: Path) -> None:
     model, plan = llama
     config, before = model.config, dict(vars(model.config))

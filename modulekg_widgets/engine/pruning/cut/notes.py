@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import warnings
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
+
+import torch
+from torch import nn
 
 from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.pruning.cut.edits import is_plain_object
@@ -25,7 +29,8 @@ class CutNote(str):
     __slots__ = ()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CutNote:
-        if _is_being_saved(self):
+        saved = _being_saved(self)
+        if saved is not None and not _fits(*saved):
             warnings.warn(TEXT, UserWarning, stacklevel=2)
         return self
 
@@ -33,16 +38,36 @@ class CutNote(str):
         return CutNote, (str(self),)
 
 
-def _is_being_saved(note: CutNote) -> bool:
-    """Whether the configuration that has the note is in the course of its own `save_pretrained`."""
+def _being_saved(note: CutNote) -> tuple[Any, nn.Module | None] | None:
+    """The configuration that has the note and is in the course of its own `save_pretrained`, and the model, if that is.
+
+    None where it is not being saved.
+    """
+    config = model = None
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_name == SAVE:
-            owner = frame.f_locals.get("self")
-            if vars(owner).get(KEY) is note if hasattr(owner, "__dict__") else False:
-                return True
+        owner = frame.f_locals.get("self") if frame.f_code.co_name == SAVE else None
+        if isinstance(owner, nn.Module):
+            model = owner
+        elif vars(owner).get(KEY) is note if hasattr(owner, "__dict__") else False:
+            config = owner
         frame = frame.f_back
-    return False
+    return None if config is None else (config, model)
+
+
+def _fits(config: Any, model: nn.Module | None) -> bool:
+    """Whether the configuration builds a model of these shapes, as after a cut that it has followed."""
+    if model is None:
+        return False
+    try:
+        own = copy.copy(config)
+        vars(own).pop(KEY)
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):
+            built = type(model)(own)
+    except Exception:  # noqa: BLE001 - code of the library, for sizes that it may not take
+        return False
+    shapes = ({name: value.shape for name, value in each.state_dict().items()} for each in (built, model))
+    return next(shapes) == next(shapes)
 
 
 def configurations(walked: Walk) -> Iterator[Any]:
