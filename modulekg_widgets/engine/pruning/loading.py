@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from modulekg_widgets.engine.pruning.plan.plan_file import plan_of
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.saving.load import load
 from modulekg_widgets.engine.pruning.saving.save import SavedModel, save
+
+_loaded: weakref.WeakKeyDictionary[nn.Module, list[PruningPlan]] = weakref.WeakKeyDictionary()  # what cut them before
 
 
 def save_model(
@@ -30,7 +33,7 @@ def save_model(
     folder : str or path
         A new or empty folder, or one that a model was saved in before, which is replaced.
     receipt : Receipt, PruningPlan or a sequence of these, optional
-        What it was cut by; several cuts in turn.
+        What it was cut by; several cuts in turn. Those of a model that `mk.load_pretrained` gave are known.
     arguments : dict or tuple, optional
         What the class was called with, as JSON has it. Without it the arguments are those that the model keeps in
         attributes of their names, or none.
@@ -63,7 +66,11 @@ def save_model(
     if not isinstance(model, nn.Module):
         raise ModelFolderError(f"got a {shown(type(model).__name__)}: pass the model, an instance of torch.nn.Module")
     given = receipt if isinstance(receipt, list | tuple) else [] if receipt is None else [receipt]
-    return save(model, folder, [_plan(each).saved_cut for each in given], arguments, builder)
+    cuts = [_plan(each).saved_cut for each in given]
+    before = [plan.saved_cut for plan in _loaded.get(model, ())]
+    if [cut.text for cut in cuts[: len(before)]] != [cut.text for cut in before]:
+        cuts = before + cuts
+    return save(model, folder, cuts, arguments, builder)
 
 
 def _plan(value: Any) -> PruningPlan:
@@ -116,4 +123,12 @@ def load_pretrained(folder: Any, classes: Sequence[Any] = ()) -> nn.Module:
     >>> smaller[0].out_features, model[0].out_features
     (4, 8)
     """
-    return load(folder, classes, lambda text, model: plan_of(text, "mk.load_plan(…)").cut(model))
+    plans: list[PruningPlan] = []
+
+    def replay(text: bytes, model: nn.Module) -> None:
+        plans.append(plan_of(text, "mk.load_plan(…)"))
+        plans[-1].cut(model)
+
+    model = load(folder, classes, replay)
+    _loaded[model] = plans
+    return model

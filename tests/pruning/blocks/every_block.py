@@ -20,6 +20,7 @@ from torch import nn
 import modulekg_widgets as mk
 from axes.transformers_models import CASES, build
 from axes.zoo import float_models, zoo_case
+from modulekg_widgets.engine.pruning.cut.edits import is_plain_object
 from modulekg_widgets.engine.torch_runtime.structure import tensors
 
 Case = tuple[nn.Module, tuple[Any, ...], dict[str, Any]]
@@ -66,10 +67,27 @@ SOURCES: dict[str, tuple[Callable[[], list[str]], Callable[[str], Case]]] = {
 
 def state_of(model: nn.Module) -> tuple[Any, ...]:
     """Names, memory and numbers of all that a model is."""
-    own = [(name, {key: value for key, value in vars(module).items() if type(value) in (int, str, float, bool)})
+    own = [(name, id(module), {key: _plain(value) for key, value in vars(module).items() if not key.startswith("_")})
            for name, module in model.named_modules()]  # fmt: skip
     held = [*model.named_parameters(), *model.named_buffers()]
-    return own, [(name, id(tensor), tensor._version, tensor.shape) for name, tensor in held]
+    return own, [(name, id(tensor), tensor._version, tensor.shape) for name, tensor in held], weights_of(model)
+
+
+def weights_of(model: nn.Module) -> str:
+    """A digest of all bytes."""
+    return str(mk.weight_fingerprint(model))
+
+
+def _plain(value: Any, depth: int = 4) -> Any:
+    """Numbers, texts, lists, and what plain objects as configurations hold, with the identity of these."""
+    if type(value) in (int, str, float, bool, type(None)):
+        return value
+    if isinstance(value, list | tuple) and depth:
+        return [_plain(part, depth - 1) for part in value]
+    if isinstance(value, dict) and depth:
+        return {str(key): _plain(part, depth - 1) for key, part in value.items()}
+    is_object = is_plain_object(value) and depth
+    return id(value), {key: _plain(part, depth - 1) for key, part in vars(value).items()} if is_object else None
 
 
 def shapes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

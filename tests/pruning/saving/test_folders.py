@@ -95,6 +95,25 @@ def test_a_disk_that_gets_full_leaves_what_was_there(
         assert mk.load_pretrained(tmp_path / "it")[0].out_features == (6 if failed else 8)
 
 
+def test_a_model_that_was_loaded_is_trained_on_cut_again_and_saved(tmp_path: Path) -> None:
+    """Its process has no receipt of the first cut."""
+    whole = model(16)
+    mk.plan(mk.trace(whole, torch.rand(1, 4)), ratio=0.5).cut(whole).save_pretrained(tmp_path / "one")
+    again: Any = mk.load_pretrained(tmp_path / "one")
+    with torch.no_grad():
+        again[0].weight.add_(1.0)
+    mk.save_model(again, tmp_path / "two")
+    x = torch.rand(3, 4)
+    assert torch.equal(mk.load_pretrained(tmp_path / "two")(x), again(x))
+    receipt = mk.plan(mk.trace(again, x), ratio=0.5).cut(again)
+    plan = mk.load_plan(tmp_path / "one" / "plan-0.json")
+    for given in (receipt, [plan, receipt]):  # a plan that is given all the same counts once
+        mk.save_model(again, tmp_path / "three", given)
+        third: Any = mk.load_pretrained(tmp_path / "three")
+        assert third[0].out_features == 4
+        assert torch.equal(third(x), again(x))
+
+
 def test_what_forward_has_set_comes_back(tmp_path: Path) -> None:
     changed = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Dropout(0.5), nn.BatchNorm2d(2))
     changed[1].p, changed[2].eps = 0.25, 0.5
