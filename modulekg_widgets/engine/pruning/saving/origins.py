@@ -9,6 +9,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import ModelFolderError, shown
 from modulekg_widgets.engine.pruning.saving.class_origin import class_origins, read_class_origin
+from modulekg_widgets.engine.pruning.saving.diffusers_origin import diffusers_origin, read_diffusers_origin
 from modulekg_widgets.engine.pruning.saving.folder import exists, read_json
 from modulekg_widgets.engine.pruning.saving.manifest import CONFIG_FILE, GENERATION_FILE, Manifest
 from modulekg_widgets.engine.pruning.saving.origin import Origin, SavedCut, Trusted
@@ -21,6 +22,9 @@ def origins_of(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any, build
     known = False
     if arguments is None and builder is None and (origin := transformers_origin(model, cuts)) is not None:
         yield origin
+        known = True
+    if arguments is None and builder is None and (of_diffusers := diffusers_origin(model)) is not None:
+        yield of_diffusers
         known = True
     for each in timm_origins(model, cuts, arguments) if builder is None else ():
         yield each
@@ -38,6 +42,8 @@ def read_origin(manifest: Manifest, folder: str, trusted: Trusted) -> Origin:
         return read_transformers_origin(document, read_json(folder, CONFIG_FILE), generation, trusted)
     if library == "timm":
         return read_timm_origin(document)
+    if library == "diffusers":
+        return read_diffusers_origin(document)
     if library == "torch":
         return read_class_origin(document, trusted)
     raise ModelFolderError(f"the manifest names the library {shown(repr(library), 60)}, which is none that is known")
