@@ -234,6 +234,8 @@ class ListOfExperts(nn.Module):
 def test_a_list_of_experts_stays_whole_with_a_reason() -> None:
     graph = mk.trace(ListOfExperts(), torch.randn(9, 4))
     assert "its indices are chosen by data, and this does not follow them" in (graph.axes["gate.out"].frozen or "")
+    with pytest.raises(mk.ModuleKGError, match="those of a list of modules"):
+        mk.plan(graph, ratio=0.5, granularity="expert")
 
 
 class Choosing(nn.Module):

@@ -35,6 +35,11 @@ class Choice:
             raise UnknownNameError(
                 f"granularity={shown(str(granularity))!r}: {nearest(str(granularity), GRANULARITIES)}"
             )
+        if granularity == EXPERT and not any(axis.role == EXPERTS for axis in axes.free):
+            raise CutError(
+                "granularity='expert': no axis counts experts that can go. Experts in one stacked tensor are such an "
+                "axis, those of a list of modules stay whole; leave it out, and widths go, or see graph.axes"
+            )
         self.axes = axes
         self.layers = list(Layers(axes.inference))
         self.read = dimensions_read(axes, self.layers)
