@@ -119,7 +119,7 @@ def _add_counts(
         # a module around may check lists that the one that holds the container does not
         made = [home for home, _, other in homes if other is config][-1] if numbers else owner
         stays = [walked.states[places[f"{container}.{at}"]] for at in range(count) if at not in gone]
-        trial = _Trial(
+        trial = _ChangedConfigurations(
             type(walked.modules[places[made]]), config, container[len(made) + 1 :] if made else container, known, stays
         )
         for attribute, after in _possible_counts(vars(config), known, count, count - len(gone)):
@@ -131,7 +131,7 @@ def _add_counts(
 
 
 @dataclass(frozen=True)
-class _Trial:
+class _ChangedConfigurations:
     """A module with the container built from changed configurations, beside the modules that stay in it."""
 
     cls: type

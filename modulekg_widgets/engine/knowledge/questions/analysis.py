@@ -8,12 +8,17 @@ from modulekg_widgets.engine.knowledge.questions import Questions
 
 if TYPE_CHECKING:
     import pandas as pd
+    from torch import nn
 
     from modulekg_widgets.engine.knowledge.analysis.rank_frequency import RankFrequency
+    from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarModels
+    from modulekg_widgets.engine.knowledge.contents import Contents
 
 
 class AnalysisQuestions(Questions):
     """Relations, statistics and comparisons of modules and models, with a plot of each."""
+
+    _alike: tuple[Contents, SimilarModels] | None = None  # for as long as the graph stays the same
 
     # -------------------------------------------------------------- relations
 
@@ -227,6 +232,50 @@ class AnalysisQuestions(Questions):
         from modulekg_widgets.engine.knowledge.analysis.comparison import difference
 
         return difference(self.contents(), a, b)
+
+    def similar(self, model: nn.Module | str, n: int = 10) -> pd.DataFrame:
+        """The models of the graph that are most like one by their structure; `mk.diff` tells in what two differ.
+
+        Parameters
+        ----------
+        model : torch.nn.Module or str
+            A module, or the name of a model of the graph, which is not among the answers.
+        n : int, default 10
+            How many.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The likest first: `model`; `similarity`, from 0 to 1, of the kinds of operations, their surroundings and the
+            classes that occur; `shared`, the part of the model's modules that the other one has as well.
+
+        Raises
+        ------
+        UnknownNameError
+            For a name that is of no model.
+        NotAModuleError, BrokenModuleError, FingerprintError
+            For a module that has no fingerprint.
+
+        Examples
+        --------
+        >>> import torch, modulekg_widgets as mk
+        >>> kg = mk.KnowledgeGraph()
+        >>> for width in (2, 3):
+        ...     layers = torch.nn.Linear(1, width), torch.nn.ReLU()
+        ...     digest = kg.add_model(torch.nn.Sequential(*layers), name=f"of {width}")
+        >>> kg.similar("of 2")[["model", "shared"]].round(2).values.tolist()
+        [['of 3', 0.33]]
+        """
+        from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarModels
+        from modulekg_widgets.engine.knowledge.prediction.features import record_in
+        from modulekg_widgets.engine.knowledge.traced import described
+
+        contents = self.contents()
+        known = isinstance(model, str)
+        record = record_in(contents, model) if known else described(model, None, contents.scheme)
+        if self._alike is None or self._alike[0] is not contents:
+            self._alike = contents, SimilarModels(contents)
+        return self._alike[1].like(record, n, model if known else None)
 
     def plot(self, question: str, *args: Any, ax: Any = None, **kwargs: Any) -> Any:
         """A picture of what a question answers, by matplotlib.

