@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 from collections import Counter
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from benchmarks.quality import ours, peer, wheels
 from benchmarks.quality.measure import OURS, PEER, Bench, Cell, Result
 from benchmarks.quality.nets import TASKS
-from benchmarks.quality.runner import LEFT, SCOPES, SEEDS, Asked, run
+from benchmarks.quality.runner import LEFT, OF_BATCH_NORM, SCOPES, SEEDS, Asked, run
 from benchmarks.quality.table import AHEAD, BEHIND, LEVEL, Row, document, read, row_line, rows, standing, verdicts
 from benchmarks.quality.trained import CACHE
 
@@ -117,7 +118,7 @@ class TestDocument:
         tables = [row for row in written if row.side in (OURS, PEER)]
         assert [line for row in tables if (line := row_line(row)) not in text] == []
 
-    @pytest.mark.parametrize("importance", ["l1", "l2", "taylor"])
+    @pytest.mark.parametrize("importance", ["l1", "l2", "taylor", "hessian", "activation", "fpgm", OF_BATCH_NORM])
     def test_both_sides_were_measured_with_three_seeds(self, written: list[Row], importance: str) -> None:
         seeds = {
             (row.net, row.left, row.scope, row.side): row.flops.seeds if row.flops else row.refusal
@@ -125,11 +126,12 @@ class TestDocument:
             if row.importance == importance and row.options == "{}"
         }
         for net in TASKS:
-            for left in LEFT:
-                for scope in SCOPES:
-                    assert int(seeds[net, left, scope, OURS]) >= SEEDS
-                    theirs = seeds[net, left, scope, PEER]
-                    assert "Error" in theirs if isinstance(theirs, str) else theirs >= SEEDS
+            for left, scope in itertools.product(LEFT, SCOPES):
+                if importance == OF_BATCH_NORM and not TASKS[net].has_batch_norm:
+                    continue
+                assert int(seeds[net, left, scope, OURS]) >= SEEDS
+                theirs = seeds[net, left, scope, PEER]
+                assert theirs if isinstance(theirs, str) else theirs >= SEEDS  # or why there is no net
 
     def test_our_default_is_nowhere_behind_the_peers_and_better_in_two_thirds(self, written: list[Row]) -> None:
         seen = list(verdicts(written))

