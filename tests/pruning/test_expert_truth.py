@@ -1,4 +1,4 @@
-"""Usage of experts against the truth: what the loss of small trained mixtures rises by when each expert is cut alone."""
+"""Usage of experts against the truth: what the loss of trained mixtures rises by when each expert is cut alone."""
 
 from __future__ import annotations
 
