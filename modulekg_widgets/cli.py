@@ -215,8 +215,10 @@ def run_index(arguments: argparse.Namespace) -> int:
         library, _, pattern = name.partition(":")
         found = builders_of(library, pattern or "all") if library in LIBRARIES else {}
         found = found or {name: partial(load_model, name)}
-        # a name that a library before has as well is told apart by the library
-        builders |= {f"{library}/{each}" if each in builders else each: builder for each, builder in found.items()}
+        for each, builder in found.items():
+            # the model of another library that has this name already is told apart by the library
+            is_another = library in LIBRARIES and builders.get(each, builder) != builder
+            builders[f"{library}/{each}" if is_another else each] = builder
     try:
         print(mk.index_models(builders, arguments.store, again=arguments.again))
     except IndexingError as error:

@@ -46,6 +46,15 @@ def test_torchvision_is_all_of_its_models(monkeypatch: pytest.MonkeyPatch) -> No
     assert mk.KnowledgeGraph("zoo.db").models == ["alexnet"]
 
 
+def test_libraries_by_pattern_and_names_that_two_of_them_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("timm")
+    few = mk.timm_builders(["resnet18", "resnet10t", "test_vit"])
+    monkeypatch.setitem(vars(mk), "timm_builders", lambda: few)
+    models = ["torchvision:resnet18", "timm:resnet*", "timm:resnet10*", "torchvision:resnet18"]
+    assert main(["index", *models, "--store", "zoo.db"]) == 0
+    assert sorted(mk.KnowledgeGraph("zoo.db").models) == ["resnet10t", "resnet18", "timm/resnet18"]
+
+
 @pytest.mark.parametrize(
     ("command", "text"),
     [

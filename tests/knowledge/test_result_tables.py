@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -10,6 +11,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import GraphFileError, PropertyError, UnknownNameError
+from modulekg_widgets.engine.knowledge.records import model_record
 from modulekg_widgets.engine.knowledge.results import RESULTS, Result, results_of
 
 
@@ -43,6 +45,15 @@ class TestPublished:
         device = mk.published_results("timm").query("model == 'test_vit' and target == 'latency'").set_index("device")
         assert device.loc["i9-10940X", "value"] == 1.405  # ms for one image
         assert device.loc["RTX 4090", "value"] == pytest.approx(1000 / 188343.61, rel=1e-4)
+
+    def test_every_figure_has_its_place(self) -> None:
+        """Also the one that is below one percent: its unit is said."""
+        table = mk.published_results("timm")
+        kg = mk.KnowledgeGraph()
+        kg.add_records(replace(record, model=replace(record.model, name=name)) for name in table["model"].unique()
+                       for record in [model_record(nn.Linear(2, 2))])  # fmt: skip
+        report = kg.add_results(table)
+        assert (report.added, report.left_out) == (len(table), {})
 
     def test_they_go_into_a_graph_once(self, kg: mk.KnowledgeGraph) -> None:
         table = mk.published_results("timm").query("model == 'resnet18'")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MODEL, VALUE, DATASET, TARGET, DEVICE, UNIT = "model", "value", "dataset", "target", "device", "unit"
 _SHARES = re.compile(r"(?i)acc|top.?\d|^map|precision|recall|f1|iou|auc")  # targets that are given in % or as fractions
+FRACTION = "fraction"
 MOST_OF_A_FRACTION = 1.0
 MOST_SHOWN = 8
 
@@ -216,32 +217,24 @@ def _apart(name: str) -> tuple[str, str | None]:
 
 
 def _in_one_unit(found: Sequence[_RowResult], left_out: dict[Any, str]) -> list[_RowResult]:
-    """Without what is a fraction among percents; fractions that nobody called percents are known as such."""
+    """Of shares without a unit those that are as most are, percents or fractions; a unit that is said is believed."""
     groups: dict[Key, list[_RowResult]] = {}
     for each in found:
         groups.setdefault((each.target, each.dataset, each.result.unit), []).append(each)
     kept: list[_RowResult] = []
     for (target, _, unit), own in groups.items():
-        is_share = unit == PERCENT or (unit is None and _SHARES.search(target) is not None)
-        small = [each for each in own if 0 < each.result.value <= MOST_OF_A_FRACTION] if is_share else []
-        if not small or (len(small) == len(own) and unit is None):
-            kept += [
-                _with_unit(each, "fraction" if small else PERCENT) if is_share and unit is None else each
-                for each in own
-            ]
-            continue
-        if len(small) == len(own):  # percents below one: of a hard data set all may be
+        if unit is not None or not _SHARES.search(target):
             kept += own
             continue
+        small = sum(0 < each.result.value <= MOST_OF_A_FRACTION for each in own)
+        usual = FRACTION if 2 * small >= len(own) else PERCENT
         for each in own:
-            if each in small and 2 * len(small) < len(own):
-                left_out.setdefault(each.row, f"{target} is {each.result.value:g} among percents: is it a fraction?")
-            elif each not in small and 2 * len(small) >= len(own):
-                left_out.setdefault(each.row, f"{target} is {each.result.value:g} among fractions: is it in percent?")
+            value = each.result.value
+            if value and (value <= MOST_OF_A_FRACTION) != (usual == FRACTION):
+                other, most = ("fraction", "percents") if usual == PERCENT else ("percentage", "fractions")
+                left_out.setdefault(each.row, f"{target} is {value:g} among {most}: is it a {other}? Say its unit")
             else:
-                kept.append(
-                    _with_unit(each, each.result.unit or (PERCENT if 2 * len(small) < len(own) else "fraction"))
-                )
+                kept.append(_with_unit(each, usual))
     return kept
 
 

@@ -272,7 +272,8 @@ def _swaps(walked: Walk, edited: Iterable[Setting], noted: Iterable[Any]) -> lis
         if id(old) not in copies:
             copies[id(old)] = old, _copied(old)
         vars(copies[id(old)][1])[setting.name] = copy.copy(setting.after)
-    for value in {id(value): value for state in walked.states for value in state.values()}.values():
+    held = {id(value): value for state in walked.states for value in state.values()} if copies else {}
+    for value in held.values():
         _renewed(value, copies)
     return [
         (state, name, *copies[id(value)]) for state in walked.states for name, value in state.items()
