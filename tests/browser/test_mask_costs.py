@@ -117,7 +117,11 @@ def test_from_sensitivity_by_the_curve_to_a_cut_that_is_evaluated_and_undone(not
         # keys walk on it
         curve.press("ArrowRight")
         assert float(masks.button("ratio-field").input_value()) == round(ratio + 0.01, 2)
-        assert f"ratio {round(ratio + 0.01, 2)}:" in (curve.get_attribute("aria-valuetext") or "")
+        # the mark on the curve follows with the next frame, as everything that is drawn does
+        notebook.wait_for(
+            f"text => document.querySelector('{ROOT} .mkg-mask-curve').ariaValueText.includes(text)",
+            f"ratio {round(ratio + 0.01, 2)}:",
+        )
         curve.press("ArrowLeft")
         masks.wait_for_report("it runs")
 
