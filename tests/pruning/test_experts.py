@@ -214,30 +214,6 @@ def test_usage_of_experts_in_groups_is_that_of_all_groups() -> None:
     assert scores[groups.term].sum() == pytest.approx(scores[inside.term].sum())
 
 
-class ListOfExperts(nn.Module):
-    """Experts as modules of a list, called by their number."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = nn.Linear(4, 3)
-        self.experts = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        best = self.gate(x).softmax(-1).max(-1)
-        out = torch.zeros_like(x)
-        for number in best.indices.unique():
-            rows = torch.where(best.indices == number)[0]
-            out[rows] = self.experts[number](x[rows]) * best.values[rows, None]
-        return out
-
-
-def test_a_list_of_experts_stays_whole_with_a_reason() -> None:
-    graph = mk.trace(ListOfExperts(), torch.randn(9, 4))
-    assert "its indices are chosen by data, and this does not follow them" in (graph.axes["gate.out"].frozen or "")
-    with pytest.raises(mk.ModuleKGError, match="those of a list of modules"):
-        mk.plan(graph, ratio=0.5, granularity="expert")
-
-
 class Choosing(nn.Module):
     """Mixes matrices that the data choose, by `way`."""
 

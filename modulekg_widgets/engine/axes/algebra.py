@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from modulekg_widgets.engine.torch_runtime.numbered import NumberedModules
+
 if TYPE_CHECKING:
     from modulekg_widgets.engine.tracing.dataflow import OperatorNode
 
@@ -37,15 +39,17 @@ class Term:
 
     `frozen` holds for atoms: the reason why the indices may not change. `filler` marks an atom born by a fill or an
     expansion: every permutation of it is sound, but its size stands in the code, so it is free only where it meets
-    an atom of another origin.
+    an atom of another origin. `lists` are of an atom whose index i goes with element i of these lists of modules:
+    code that picks single indices picks these elements, so that is no reason to freeze it, nor takes it apart.
     """
 
-    __slots__ = ("filler", "frozen", "kind", "link", "order", "parts", "size")
+    __slots__ = ("filler", "frozen", "kind", "link", "lists", "order", "parts", "size")
 
     def __init__(self, size: int, frozen: Reason | None = None, filler: Reason | None = None) -> None:
         self.size = size
         self.frozen = frozen
         self.filler = filler
+        self.lists: tuple[NumberedModules, ...] = ()
         self.link: Term | None = None
         self.kind = ATOM
         self.parts: list[Term] = []
@@ -173,7 +177,7 @@ class Algebra:
     def _freeze(self, term: Term, text: str | Reason, but: Collection[Term] = ()) -> None:
         reason = text if isinstance(text, Reason) else Reason(text, self.cause)
         for atom in atoms(term):
-            if atom.frozen is None and atom.size > 1 and atom not in but:
+            if atom.frozen is None and atom.size > 1 and not atom.lists and atom not in but:
                 atom.frozen = reason
 
     def fresh(self, size: int, frozen: str | None = None, filler: str | None = None) -> Term:
@@ -240,12 +244,17 @@ class Algebra:
             for part in atoms(term):
                 part.filler = None
         atom.link = term
+        if atom.lists and term.kind == ATOM:
+            term.lists = tuple(dict.fromkeys((*term.lists, *atom.lists)))
+            term.frozen = term.filler = None
         if atom.frozen is not None:
             self._freeze(term, atom.frozen)
 
     def split(self, term: Term, kind: str, sizes: Sequence[int]) -> list[Term]:
         """`term` as a product or a sum of parts of the given sizes (one index: `ONE`)."""
         root = find(term)
+        if root.lists and kind == SUM:
+            return [self.fresh(size, "a part of the modules of a list") for size in sizes]
         parts = [ONE if size == 1 else Term(size, filler=root.filler) for size in sizes]
         neutral = 1 if kind == PRODUCT else 0
         real = [part for part in parts if part.size != neutral]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from modulekg_widgets.engine.axes.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.chosen_indices import LeastCount
 from modulekg_widgets.engine.axes.expression import positions, written
-from modulekg_widgets.engine.axes.inference import Inference, holds_values
+from modulekg_widgets.engine.axes.inference import NO_LISTS, Inference, ListsOfDimensions, holds_values
 from modulekg_widgets.engine.axes.names import axis_names, short_name
 from modulekg_widgets.engine.errors import UnknownAxisError, nearest, shown
 from modulekg_widgets.engine.operators.recorded import Unknown
@@ -66,6 +66,11 @@ class Axis:
     def role(self) -> str | None:
         """What the axis is for where that is evident, as `heads`, `head_dim` or `groups`."""
         return self._axes.inference.roles.get(self.term)
+
+    @property
+    def lists(self) -> tuple[str, ...]:
+        """The lists of modules, by path, whose element i goes with index i, as the experts of a router."""
+        return tuple(each.path for each in self.term.lists)
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -185,9 +190,15 @@ class Axes:
     ['0.in', '1.out']
     """
 
-    def __init__(self, graph: Dataflow, free_inputs: bool = False, free_outputs: bool = False) -> None:
+    def __init__(
+        self,
+        graph: Dataflow,
+        free_inputs: bool = False,
+        free_outputs: bool = False,
+        lists: ListsOfDimensions = NO_LISTS,
+    ) -> None:
         self.graph = graph
-        self.inference = Inference(graph, free_inputs, free_outputs)
+        self.inference = Inference(graph, free_inputs, free_outputs, lists)
         self.proof_notes: list[str] | None = None  # of `prove`, once it was asked
         self.size_formulas: dict[object, Any] = {}  # of plans, by what they are of, once they were asked for
         self.places: dict[Term, list[tuple[DataNode, int]]] = {}  # where each atom stands, in the order of the model

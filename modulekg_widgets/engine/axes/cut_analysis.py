@@ -35,6 +35,7 @@ class Cut:
     parameters: dict[str, Indices] = field(repr=False)  # and buffers, each under all of its names
     values: dict[str, Indices] = field(repr=False)
     attributes: dict[str, tuple[Any, Any]] = field(repr=False)  # "conv1.out_channels" → (before, after)
+    modules: tuple[str, ...] = ()  # elements of lists, as experts, that go as a whole
 
     def __str__(self) -> str:
         gone = ", ".join(f"{len(indices)} of {name}" for name, indices in self.indices.items())
@@ -76,7 +77,13 @@ def cut_of_keeps(axes: Axes, keeps: Keeps) -> Cut:
             values[node.name] = changed
     indices = {axes.of(atom).name: np.flatnonzero(~flags).tolist() for atom, flags in keeps.items()}
     counts = {atom: int(flags.sum()) for atom, flags in keeps.items()}
-    return Cut(axes, indices, parameters, values, changed_attributes(axes, counts))
+    gone = (
+        each.path_of(at)
+        for atom, flags in keeps.items()
+        for each in atom.lists
+        for at in np.flatnonzero(~flags).tolist()
+    )
+    return Cut(axes, indices, parameters, values, changed_attributes(axes, counts), tuple(gone))
 
 
 def removed(dims: Dims, keeps: Keeps) -> Indices:

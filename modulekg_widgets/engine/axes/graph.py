@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from modulekg_widgets.engine.axes.attention import find_attention
-from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.axes.cut_analysis import Cut, Indices, cut_analysis, operator_analysis
 from modulekg_widgets.engine.axes.dependencies.channels import channel_dependency, input_channel_dependency
 from modulekg_widgets.engine.axes.dependencies.groups import group_dependency
@@ -22,7 +21,8 @@ from modulekg_widgets.engine.axes.dependencies.views import (
     ReshapeDependency,
 )
 from modulekg_widgets.engine.axes.layers import Layers
-from modulekg_widgets.engine.axes.verify import TOLERANCE, Verification, verify
+from modulekg_widgets.engine.axes.module_lists import axes_of
+from modulekg_widgets.engine.axes.provable import ProvableAxes
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.operators.recorded import Unknown
@@ -36,54 +36,6 @@ from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class ProvableAxes(Axes):
-    __doc__ = Axes.__doc__
-
-    def verify(
-        self,
-        args: Any = None,
-        kwargs: Mapping[str, Any] | None = None,
-        *,
-        seed: int = 0,
-        tolerance: float = TOLERANCE,
-        bipartitions: int = 8,
-        only: Sequence[Axis] | None = None,
-    ) -> Verification:
-        """Prove the free axes: permuting the indices of one in all its members leaves the output unchanged.
-
-        Parameters
-        ----------
-        args, kwargs
-            Inputs of the shapes of the traced ones, instead of these.
-        seed
-            For the permutations and for the weights, which are rescaled so that none hides an error.
-        tolerance
-            The largest change of the output, relative to the largest output, that is rounding.
-        bipartitions
-            How many random parts of members are permuted alone; the output must change.
-        only
-            The axes that are asked about, instead of all.
-
-        Returns
-        -------
-        Verification
-            With `.ok`, and the axes `.proved`, `.wrong` and `.not_proved`.
-
-        Raises
-        ------
-        TraceError
-            When the forward pass does not run in float64, or the model was cut since the trace.
-
-        Examples
-        --------
-        >>> import torch, modulekg_widgets as mk
-        >>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
-        >>> mk.trace(model, torch.randn(2, 3)).axes.verify().ok
-        True
-        """
-        return verify(self, args, kwargs, seed=seed, tolerance=tolerance, bipartitions=bipartitions, only=only)
 
 
 class DataflowGraph(Dataflow):
@@ -115,7 +67,7 @@ class DataflowGraph(Dataflow):
     @cached_property
     def axes(self) -> ProvableAxes:
         """The axes, with the model's inputs and outputs kept as they are."""
-        return ProvableAxes(self)
+        return axes_of(self)
 
     def free_axes(self, inputs: bool = False, outputs: bool = False) -> ProvableAxes:
         """The axes where the dimensions of the model's inputs or outputs may change too.
@@ -137,7 +89,7 @@ class DataflowGraph(Dataflow):
         >>> len(graph.axes.free), len(graph.free_axes(inputs=True, outputs=True).free)
         (0, 2)
         """
-        return ProvableAxes(self, free_inputs=inputs, free_outputs=outputs)
+        return axes_of(self, free_inputs=inputs, free_outputs=outputs)
 
     def blocks(self) -> pd.DataFrame:
         """The residual blocks x + f(x) that can go, so that x goes on as it is.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -25,7 +25,7 @@ from modulekg_widgets.engine.axes.algebra import (
     total,
 )
 from modulekg_widgets.engine.axes.call import Call, Dims, Rule, rules
-from modulekg_widgets.engine.axes.chosen_indices import LEFT_OUT, READ, ChosenIndices
+from modulekg_widgets.engine.axes.chosen_indices import EXPERTS, LEFT_OUT, READ, ChosenIndices
 from modulekg_widgets.engine.axes.index_buffers import IndexBuffers
 from modulekg_widgets.engine.axes.liveness import live_operators
 from modulekg_widgets.engine.axes.rests import UNREAD_REST, unread_rests
@@ -35,6 +35,7 @@ from modulekg_widgets.engine.operators.recorded import Unknown, nodes_in
 from modulekg_widgets.engine.operators.signature import base_name, signature_of
 from modulekg_widgets.engine.operators.traits import is_tagged_pointwise, traits_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
+from modulekg_widgets.engine.torch_runtime.numbered import NumberedModules
 from modulekg_widgets.engine.torch_runtime.private import schema_of
 from modulekg_widgets.engine.tracing.dataflow import INPUT, Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.held import PARAMETER
@@ -42,14 +43,25 @@ from modulekg_widgets.engine.tracing.held import PARAMETER
 log = logging.getLogger("modulekg_widgets")
 REMEDY = "register a rule with @mk.axis_rule({name!r}), or mk.axis_rule({name!r}, like='aten::…')"
 _BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)  # what a rule may raise
+ListsOfDimensions = Mapping[
+    tuple[str, int], tuple[NumberedModules, ...]
+]  # by weight and dimension: what goes with its indices
+NO_LISTS: ListsOfDimensions = {}
 _ = _registered  # importing the rules registers them
 
 
 class Inference:
     """The terms of all values of a graph; `unknown` lists the operators that no rule knows."""
 
-    def __init__(self, graph: Dataflow, free_inputs: bool = False, free_outputs: bool = False) -> None:
+    def __init__(
+        self,
+        graph: Dataflow,
+        free_inputs: bool = False,
+        free_outputs: bool = False,
+        lists: ListsOfDimensions = NO_LISTS,
+    ) -> None:
         self.graph = graph
+        self.lists = lists
         self.algebra = Algebra()
         self.roles: dict[Term, str] = {}
         self.unknown: list[Unknown] = []
@@ -120,7 +132,7 @@ class Inference:
 
     def _born(self, node: DataNode) -> Dims:
         if node.kind == PARAMETER or (node.is_table and holds_values(node.dtype)):
-            return [ONE if size == 1 else Term(size) for size in node.shape]
+            return [self._learnt(node, at, size) for at, size in enumerate(node.shape)]
         if node.is_table and node in self.indices:
             return [Term(size) for size in node.shape]
         if node.kind == INPUT and self._free_inputs:
@@ -134,6 +146,16 @@ class Inference:
         else:
             reason = Reason("a tensor that is neither parameter nor buffer", self.algebra.cause)
         return [ONE if size == 1 else Term(size, reason) for size in node.shape]
+
+    def _learnt(self, node: DataNode, at: int, size: int) -> Term:
+        """A dimension of a weight; the elements of lists of modules may go with its indices."""
+        if size == 1:
+            return ONE
+        term = Term(size)
+        if (lists := self.lists.get((node.label, at))) is not None:
+            term.lists = lists
+            self.roles[term] = EXPERTS
+        return term
 
     def _apply(self, operator: OperatorNode) -> None:
         self.algebra.cause = operator

@@ -25,6 +25,7 @@ from modulekg_widgets.engine.errors import ModuleKGError, TraceError, shown
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.residuals.trial import apply as apply_removal
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.numbered import NumberedModules
 from modulekg_widgets.engine.torch_runtime.rng import seeded
 from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
 from modulekg_widgets.engine.torch_runtime.state import set_mode
@@ -173,14 +174,23 @@ class _Proof:
     def _error(self, axes: Sequence[Axis], only: Mapping[str, bool] | None = None) -> float:
         """How much the output changes when these axes are permuted (in the members `only` names), relative."""
         orders = {axis.term: self.orders[axis.term] for axis in axes}
+        lists = {each: self.orders[axis.term] for axis in axes for each in axis.term.lists} if only is None else {}
         changed = {}
         for node in self.nodes:
             value = self.state[node.label]
             if only is None or only.get(node.label, False):
-                value = self._permuted(node, orders)
+                value = self._permuted(self._in_lists(node, lists), orders)
             changed[node.label] = value
         expected = self.expected if only is not None else self._in_order(orders)
         return distance(self._run(changed), expected) / self.scale
+
+    def _in_lists(self, node: DataNode, lists: Mapping[NumberedModules, NDArray[np.int64]]) -> DataNode:
+        """The tensor that takes the place of one when the elements of these lists are in new orders."""
+        label = node.label
+        for modules, order in lists.items():
+            if (inside := modules.split(label)) is not None:
+                label = f"{modules.path_of(order[inside[0]])}.{inside[1]}"
+        return node if label == node.label else self.graph.state[label]
 
     def _in_order(self, orders: Mapping[Term, NDArray[np.int64]]) -> list[Tensor]:
         """The expected outputs, those that follow a cut with their indices in the new orders too."""

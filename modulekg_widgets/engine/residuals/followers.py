@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.identity.walk import Walk, walk
+from modulekg_widgets.engine.torch_runtime.numbered import NumberedModules, numbering
 from modulekg_widgets.engine.torch_runtime.private import MODULES
 from modulekg_widgets.engine.torch_runtime.state import module_state
 
@@ -36,10 +37,12 @@ def followers(model: nn.Module, paths: Iterable[str]) -> Attributes:
     found: Attributes = {}
     for container, names in gone.items():
         children = walked.states[places[container]][MODULES]
-        if list(children) == [str(at) for at in range(len(children))]:
-            numbers = {int(name) for name in names}
-            found.update(_own_numbers(walked, places, container, len(children), numbers))
-            _add_counts(found, walked, places, container, len(children), numbers)
+        prefix = numbering(children)
+        if prefix is not None:
+            modules = NumberedModules(container, prefix)
+            numbers = {int(name.removeprefix(prefix)) for name in names}
+            found.update(_own_numbers(walked, places, modules, len(children), numbers))
+            _add_counts(found, walked, places, modules, len(children), numbers)
     return found
 
 
@@ -49,23 +52,22 @@ def followers(model: nn.Module, paths: Iterable[str]) -> Attributes:
 Numbered = dict[tuple[str, str], dict[int, int]]  # by the path in a layer and the attribute: layer -> its number
 
 
-def _numbered(walked: Walk, places: Mapping[str, int], container: str, count: int) -> Numbered:
+def _numbered(walked: Walk, places: Mapping[str, int], modules: NumberedModules, count: int) -> Numbered:
     """The attributes that say at which place of the container a module is."""
-    prefix = f"{container}." if container else ""
     known: Numbered = {}
     for path, index in places.items():
-        number, _, below = path[len(prefix) :].partition(".")
-        if not path.startswith(prefix) or not number.isdecimal() or int(number) >= count:
-            continue
-        for name, value in walked.states[index].items():
+        number, below = modules.split(path) or (count, "")
+        for name, value in walked.states[index].items() if number < count else ():
             if type(value) is int:
-                known.setdefault((below, name), {})[int(number)] = value
+                known.setdefault((below, name), {})[number] = value
     return {key: values for key, values in known.items() if all(value == at for at, value in values.items())}
 
 
-def _own_numbers(walked: Walk, places: Mapping[str, int], container: str, count: int, gone: set[int]) -> Attributes:
+def _own_numbers(
+    walked: Walk, places: Mapping[str, int], modules: NumberedModules, count: int, gone: set[int]
+) -> Attributes:
     """What becomes of the numbers of the layers that move up."""
-    numbered = _numbered(walked, places, container, count)
+    numbered = _numbered(walked, places, modules, count)
     places_of: dict[str, set[int]] = {}
     for (_, name), values in numbered.items():
         places_of.setdefault(name, set()).update(values)
@@ -76,7 +78,7 @@ def _own_numbers(walked: Walk, places: Mapping[str, int], container: str, count:
         for number in values.keys() - gone:
             after = number - sum(other < number for other in gone)
             if after != number:
-                found[".".join(filter(None, (container, str(number), below, name)))] = (number, after)
+                found[".".join(filter(None, (modules.path_of(number), below, name)))] = (number, after)
     return found
 
 
@@ -92,7 +94,7 @@ def first_of_numbered(model: nn.Module, paths: Iterable[str]) -> Iterator[tuple[
         for at in (at for at, part in enumerate(parts) if part.isdecimal()):
             container, number = ".".join(parts[:at]), int(parts[at])
             children = walked.states[places[container]][MODULES]
-            numbered = _numbered(walked, places, container, len(children))
+            numbered = _numbered(walked, places, NumberedModules(container, ""), len(children))
             own = ".".join(parts[at + 1 :])
             names = [
                 name for (below, name), values in numbered.items()
@@ -107,9 +109,10 @@ def first_of_numbered(model: nn.Module, paths: Iterable[str]) -> Iterator[tuple[
 
 
 def _add_counts(
-    found: Attributes, walked: Walk, places: Mapping[str, int], container: str, count: int, gone: set[int]
+    found: Attributes, walked: Walk, places: Mapping[str, int], modules: NumberedModules, count: int, gone: set[int]
 ) -> None:
     """Enter the counts and the lists by layer of the configuration that the container was made from."""
+    container = modules.path
     homes = list(_configurations(walked, places, container))
     for owner, name, config in homes:
         start = f"{owner}.{name}" if owner else name
@@ -118,7 +121,7 @@ def _add_counts(
         numbers = _lists(vars(config), (int, float), count, gone)
         # a module around may check lists that the one that holds the container does not
         made = [home for home, _, other in homes if other is config][-1] if numbers else owner
-        stays = [walked.states[places[f"{container}.{at}"]] for at in range(count) if at not in gone]
+        stays = [walked.states[places[modules.path_of(at)]] for at in range(count) if at not in gone]
         trial = _ChangedConfigurations(
             type(walked.modules[places[made]]), config, container[len(made) + 1 :] if made else container, known, stays
         )

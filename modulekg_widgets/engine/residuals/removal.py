@@ -11,6 +11,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import CutError, nearest, shown
 from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.residuals.stand_ins import StandIn
+from modulekg_widgets.engine.torch_runtime.numbered import numbering
 from modulekg_widgets.engine.torch_runtime.private import MODULES
 
 
@@ -35,6 +36,10 @@ class ModuleRemoval:
     def takes(self, path: str) -> bool:
         """Whether a module goes, on its own or within another one."""
         return any(path == each.path or path.startswith(f"{each.path}.") for each in self.modules)
+
+    def takes_all(self, names: Iterable[str]) -> bool:
+        """Whether an attribute or tensor goes under all of its names, as those of modules that go do."""
+        return bool(self.modules) and all(self.takes(name.rpartition(".")[0]) for name in names)
 
 
 NOTHING_REMOVED = ModuleRemoval()
@@ -77,13 +82,13 @@ def children_after(walked: Walk, removal: ModuleRemoval) -> list[Children]:
 def _changed(state: dict[str, Any], gone: Mapping[str, RemovedModule]) -> Children:
     before = dict(state[MODULES])
     after: dict[str, nn.Module | None] = {}
-    are_numbers = list(before) == [str(at) for at in range(len(before))]
+    prefix = numbering(before)
     for name, module in before.items():
         removed = gone.get(name)
         if removed is not None and removed.stand_in is None:
             continue
         kept = removed.stand_in.module(module) if removed and removed.stand_in and module is not None else module
-        after[str(len(after)) if are_numbers else name] = kept
+        after[name if prefix is None else f"{prefix}{len(after)}"] = kept
     return Children(state, before, after)
 
 

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
+import torch
+
 from modulekg_widgets.engine.errors import CutError, TraceError
-from modulekg_widgets.engine.identity.walk import Walk
+from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock, alike
 from modulekg_widgets.engine.residuals.followers import followers
 from modulekg_widgets.engine.residuals.removal import ModuleRemoval, RemovedModule, is_container, remove
 from modulekg_widgets.engine.residuals.rest import is_the_rest
 from modulekg_widgets.engine.residuals.stand_ins import ARGUMENT, LIST, OUTPUT, TUPLE, Argument, Result, StandIn
-from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
+from modulekg_widgets.engine.torch_runtime.state import set_mode
+from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, ModuleCall
-from modulekg_widgets.engine.tracing.trace import FAKE, META, REAL, trace_dataflow
+from modulekg_widgets.engine.tracing.trace import FAKE, META, REAL, call_model, trace_dataflow
 
 log = logging.getLogger("modulekg_widgets")
 Graph = TypeVar("Graph", bound=Dataflow)
@@ -120,10 +126,8 @@ def traced_again(
         seed=seed,
     )  # fmt: skip
     found.removal = removal or None
-    gone = [name for name in found.state if removal.takes(name.rpartition(".")[0])]
-    for name in gone:
-        if all(removal.takes(other.rpartition(".")[0]) for other in found.state[name].names):
-            del found.state[name]
+    for name in [name for name, node in found.state.items() if removal.takes_all(node.names)]:
+        del found.state[name]
     return found
 
 
@@ -148,8 +152,31 @@ def tried(graph: Graph, blocks: Sequence[ResidualBlock], removal: ModuleRemoval)
         log.debug("the model does not run without %s: %s", [block.path for block in blocks], error)
         return None
     before, after = ([node.shape for node in each.counted] for each in (graph, found))
-    # what experts are asked, as far as code asks it, depends on data: then what stays in its place is believed
-    in_place = graph.traced_on == REAL and all(each.stand_in is not None for each in removal.modules)
-    if not in_place and (before != after or not is_the_rest(graph, found, blocks, removal)):
-        return None
-    return found
+    if graph.traced_on == REAL:
+        # what experts are asked, as far as code asks it, depends on data: what stays in its place is believed
+        in_place = _removal(graph, blocks, leaving=False)
+        return found if removal == in_place or gives_the_same(graph, removal, in_place) else None
+    return found if before == after and is_the_rest(graph, found, blocks, removal) else None
+
+
+def gives_the_same(graph: Dataflow, one: ModuleRemoval, other: ModuleRemoval | None) -> bool:
+    """Whether the traced call gives the same numbers without some modules, in whichever of two ways they went."""
+    if other is None:
+        return False
+
+    def forward(stage: Stage, removal: ModuleRemoval) -> list[torch.Tensor]:
+        copied = walked.with_modules(stage.modules)
+        set_mode(copied.states, graph.training)
+        apply(copied, removal)
+        args, kwargs = with_tensors(graph.call, lambda tensor: tensor.detach().clone())
+        with torch.no_grad():
+            return [tensor for _, tensor in tensors(call_model(stage.model, args, kwargs))]
+
+    walked = walk(graph.model)
+    seed = 0 if graph.seed is None else graph.seed
+    given, expected = (
+        look(walked.modules, (), partial(forward, removal=removal), LOOSE, seed) for removal in (one, other)
+    )
+    return len(given) == len(expected) and all(
+        a.shape == b.shape and torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(given, expected, strict=True)
+    )

@@ -101,6 +101,9 @@ export class Counters {
         if (isParameter) add(params, before, after);
       }
     });
+    // what goes with an element of a list counts by shares, of which the sum is a whole number but for rounding
+    for (const amount of [params, flops, bytes])
+      [amount.before, amount.after] = [Math.round(amount.before), Math.round(amount.after)];
     return { params, flops, bytes };
   }
 

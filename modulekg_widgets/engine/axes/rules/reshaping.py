@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from modulekg_widgets.engine.axes.algebra import ONE, Term
@@ -29,8 +30,14 @@ def view(call: Call) -> Dims:
     """Runs of equal products meet: several → one is a product, one → several takes it apart."""
     source = call.inputs[0]
     dims, shape = call.axes(source), call.output.shape
-    if source.numel() == 0 or "dtype" in overload_name_of(call.overload):
+    if "dtype" in overload_name_of(call.overload):
         return _bytes_view(call, dims, shape)
+    if source.numel() == 0:
+        return _view_of_nothing(call, dims, shape)
+    return _runs(call, dims, shape)
+
+
+def _runs(call: Call, dims: Sequence[Term], shape: Sequence[int]) -> Dims:
     out: Dims = []
     left, right = 0, 0
     while right < len(shape):
@@ -44,8 +51,21 @@ def view(call: Call) -> Dims:
             else:
                 want *= shape[right]
                 right += 1
-        out.extend(_merged_and_taken_apart(call, dims[start:left], shape[first:right], _marks(call, source)))
+        out.extend(_merged_and_taken_apart(call, dims[start:left], shape[first:right], _marks(call, call.inputs[0])))
     return out
+
+
+def _view_of_nothing(call: Call, dims: Sequence[Term], shape: Sequence[int]) -> Dims:
+    """An empty tensor, as the rows of an expert that nobody chose; the dimensions behind its rows are as ever."""
+    here, there = _behind_empty([term.size for term in dims]), _behind_empty(shape)
+    if math.prod(term.size for term in dims[here:]) != math.prod(shape[there:]):
+        return call.frozen_all(shape, "a view of an empty tensor")
+    return [*call.frozen_all(shape[:there], "a view of an empty tensor"), *_runs(call, dims[here:], shape[there:])]
+
+
+def _behind_empty(sizes: Sequence[int]) -> int:
+    """The first dimension behind the last one without indices."""
+    return max(at for at, size in enumerate(sizes) if size == 0) + 1
 
 
 def _marks(call: Call, source: DataNode) -> bool:
@@ -54,9 +74,9 @@ def _marks(call: Call, source: DataNode) -> bool:
 
 
 def _bytes_view(call: Call, dims: Dims, shape: Sequence[int]) -> Dims:
-    """Empty tensors, and views as another dtype, whose last dimension may change."""
+    """Views as another dtype, whose last dimension may change."""
     if len(dims) != len(shape):
-        return call.frozen_all(shape, "a view of an empty tensor")
+        return call.frozen_all(shape, "a view as another dtype")
     out = []
     for term, size in zip(dims, shape, strict=True):
         if term.size != size:

@@ -13,6 +13,7 @@ from torch import nn
 from modulekg_widgets.engine.axes.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.expression import positions
+from modulekg_widgets.engine.axes.list_elements import ListElements
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.importance.calibration import Calibration, check_batches
 from modulekg_widgets.engine.pruning.importance.criteria import L2, Scores
@@ -28,10 +29,11 @@ from modulekg_widgets.engine.tracing.dataflow import ModuleNode
 class ExpertUsage(Criterion):
     """How often experts are chosen, times the length of what they add: the sum of ‖g·f(x)‖₂ over the tokens of each.
 
-    g is the router's weight, f(x) the expert's output. An expert that no token of the batches reaches scores 0. Of
-    experts in groups an index has the sum over the groups. Axes that are no experts, and experts that no module is
-    called with the choice of, are scored as by `L2`. Source: Lasby et al. 2025, "REAP the Experts", which takes the
-    mean over an expert's tokens; the sum, which it bounds the error by, counts the frequency as well.
+    g is the router's weight, f(x) the expert's output; experts in a list of modules are given tokens without their
+    weights, and there it is the sum of ‖f(x)‖₂. An expert that no token of the batches reaches scores 0. Of experts in
+    groups an index has the sum over the groups. Axes that are no experts, experts that all get every token, and those
+    that no module is called with the choice of, are scored as by `L2`. Source: Lasby et al. 2025, "REAP the Experts",
+    which takes the mean over an expert's tokens; the sum, which it bounds the error by, counts the frequency as well.
 
     Parameters
     ----------
@@ -57,11 +59,11 @@ class ExpertUsage(Criterion):
         self.training = training
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
-        callees = _callees(axes, terms)
-        usage = {find(axis): np.zeros(axis.size) for _, _, axis in callees}
-        if callees:
+        callees, elements = _callees(axes, terms), list(_elements(axes, terms))
+        usage = {find(axis): np.zeros(axis.size) for axis in (*(c[2] for c in callees), *(e[2] for e in elements))}
+        if usage:
             calibration = Calibration(axes.graph, self.batches, self.training)
-            calibration.values(lambda stage: _watching(axes, callees, usage, stage))
+            calibration.values(lambda stage: _watching(axes, callees, elements, usage, stage))
         found: Scores = {}
         for axis, sums in usage.items():
             for atom in set(terms).intersection(atoms(axis)):
@@ -86,15 +88,33 @@ def _callees(axes: Axes, terms: Sequence[Term]) -> list[Callee]:
     return list(found.values())
 
 
+Element = tuple[ModuleNode, int, Term]  # a module, its place in its list, and the axis that this goes with
+
+
+def _elements(axes: Axes, terms: Sequence[Term]) -> Iterator[Element]:
+    """The modules of lists of which each token reaches some."""
+    elements, asked = ListElements(axes), set(terms)
+    for each, axis in elements.lists.items():
+        if axis.term in asked and not elements.costs_go(each.path_of(0)):
+            yield from ((axes.graph.modules[each.path_of(at)], at, axis.term) for at in range(axis.size))
+
+
 @contextmanager
-def _watching(axes: Axes, callees: Sequence[Callee], usage: dict[Term, Vector], stage: Stage) -> Iterator[None]:
+def _watching(
+    axes: Axes, callees: Sequence[Callee], elements: Sequence[Element], usage: dict[Term, Vector], stage: Stage
+) -> Iterator[None]:
     """Adds what is heard of the calls of a pass to the usage."""
     own = dict(zip(map(id, walk(axes.graph.model).modules), stage.modules, strict=True))
     watched = {id(own[id(node.module)]): (at, usage[find(axis)]) for node, at, axis in callees}
+    listed = {id(own[id(node.module)]): (at, usage[find(axis)]) for node, at, axis in elements}
     inside = False  # of a call that is made to see what each expert adds
 
     def left(module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
         nonlocal inside
+        if id(module) in listed and output is not None:
+            at, sums = listed[id(module)]
+            added = next(tensor for _, tensor in tensors(output))
+            sums[at] += added.detach().double().norm(dim=-1).sum().item()
         if id(module) in watched and not inside and output is not None:
             inside = True
             try:

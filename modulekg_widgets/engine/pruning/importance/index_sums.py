@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.algebra import ATOM, SUM, Term, find, flat
 from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.list_elements import ListElements
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Tensor = torch.Tensor
@@ -183,8 +184,20 @@ class IndexSums:
                 for at, sums in marginals(element, tensors, layouts).items():
                     found.append((layouts[at], tensors[0].numel() // len(sums)))
                     vectors.append(sums)
+        for layout, parts in self._in_lists(given) if places is None else ():
+            found.append((layout, parts[0][0].numel()))
+            vectors.append(torch.stack([_sum(element, tensors) for tensors in parts]))
         for (layout, depth), vector in zip(found, on_host(vectors), strict=True):
             count(layout, layout.fold(vector), depth)
+
+    def _in_lists(
+        self, given: Mapping[DataNode, Sequence[Tensor]]
+    ) -> Iterator[tuple[IndexLayout, list[Sequence[Tensor]]]]:
+        """What the elements of lists that go with wanted atoms have in common, as if it were stacked."""
+        for axis, nodes in ListElements(self.axes).alike():
+            layout = self.layout(axis.term)
+            if layout is not None and all(node in given for node in nodes):
+                yield layout, [given[node] for node in nodes]
 
     # --------------------------------------------------------------- results
 
@@ -205,6 +218,12 @@ class IndexSums:
     def means(self) -> dict[Term, Vector]:
         """Per atom the mean of what was counted; zeros where nothing was."""
         return {atom: self.of(atom) / max(self.votes[number], 1) for atom, number in self.numbers.items()}
+
+
+def _sum(element: Element, tensors: Sequence[Tensor]) -> Tensor:
+    """The sum of what `element` makes of some tensors of one shape, which may have no dimension."""
+    given = [tensor.reshape(-1) for tensor in tensors]
+    return marginals(element, given, [0])[0].double().sum()
 
 
 def relative(values: Vector) -> Vector:

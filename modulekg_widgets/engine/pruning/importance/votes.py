@@ -13,6 +13,7 @@ from typing import TypeVar
 from modulekg_widgets.engine.axes.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.layers import Layer, Layers
+from modulekg_widgets.engine.axes.list_elements import ListElements
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.operators import traits as kinds
 from modulekg_widgets.engine.tracing.dataflow import INPUT, DataNode, OperatorNode
@@ -44,13 +45,18 @@ def electorates(
 
 
 def voters(axes: Axes) -> set[DataNode]:
-    """The weights of layers, all parameters that one is computed from, tables that data look up, and gains."""
+    """The weights of layers, all parameters that one is computed from, tables that data look up, and gains.
+
+    What votes in one element of a list, as in an expert, does so in all: not every one need have got data.
+    """
     layers = Layers(axes.inference)
     depends = _depending_on_data(axes)
     found = set(_gains(axes, layers))
     for operator in axes.graph.operators:
         for weight in _weights_used(operator, layers, depends):
             found.update(_parameters_behind(weight, layers))
+    for _, nodes in ListElements(axes).alike():
+        found.update(nodes if not found.isdisjoint(nodes) else ())
     return found
 
 

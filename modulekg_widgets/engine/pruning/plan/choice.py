@@ -37,8 +37,8 @@ class Choice:
             )
         if granularity == EXPERT and not any(axis.role == EXPERTS for axis in axes.free):
             raise CutError(
-                "granularity='expert': no axis counts experts that can go. Experts in one stacked tensor are such an "
-                "axis, those of a list of modules stay whole; leave it out, and widths go, or see graph.axes"
+                "granularity='expert': no axis counts experts that can go. Leave it out, and widths go, or see in "
+                "graph.axes why the one of the router is frozen"
             )
         self.axes = axes
         self.layers = list(Layers(axes.inference))
@@ -192,6 +192,10 @@ class Choice:
         for experts in self.allowed:
             if experts.role == EXPERTS:
                 own = {node for node, _ in experts.places}
+                own.update(
+                    node for each in experts.term.lists for name, node in self.axes.graph.state.items()
+                    if each.split(name) is not None
+                )  # fmt: skip
                 within = (axis for axis in self.allowed if own.issuperset(node for node, _ in axis.places))
                 yield experts.term, {axis.term for axis in within if axis is not experts}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from modulekg_widgets.engine.pruning.plan.recorded_calls import is_same_call, nu
 from modulekg_widgets.engine.pruning.plan.resized import resizing
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.surroundings import Surroundings
+from modulekg_widgets.engine.residuals.blocks import is_inside
 from modulekg_widgets.engine.torch_runtime.hooks import Given
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.torch_runtime.private import (
@@ -30,7 +32,7 @@ from modulekg_widgets.engine.torch_runtime.private import (
     schema_of,
 )
 from modulekg_widgets.engine.torch_runtime.structure import with_leaves
-from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, ModuleCall, OperatorNode
 from modulekg_widgets.engine.tracing.trace import META, REAL, trace_dataflow
 
 Tensor = torch.Tensor
@@ -164,6 +166,11 @@ def _empty(edit: TensorEdit, tensor: Tensor) -> Tensor:
 # ------------------------------------------------------------------ lockstep
 
 
+def _calls_around_shorter_lists(axes: Axes, selection: Selection) -> Iterator[ModuleCall]:
+    for path in dict.fromkeys(each.path for atom in selection.changed for each in atom.lists):
+        yield from axes.graph.modules[path.rpartition(".")[0]].calls
+
+
 class _Parted(BaseException):
     """Ends a dry run that differed or came far enough; no `Exception`, so that the model's code does not catch it."""
 
@@ -184,6 +191,8 @@ class _Lockstep:
         self.skipped = 0  # how many of them did not run
         self.device = "meta" if axes.graph.traced_on == META else _home(axes.graph)
         self.parted = False
+        self.shorter = list(_calls_around_shorter_lists(axes, selection))
+        self.within: ModuleCall | None = None  # a call around a list that got shorter, which goes its own way
         self.explained = True
         self.scales: list[ScaleChange] = []
 
@@ -204,7 +213,7 @@ class _Lockstep:
 
     def follow(self, now: OperatorNode) -> None:
         """Compare an operator of the dry run with the recorded one."""
-        if self.parted or now.index + self.skipped != self.at:
+        if self.parted or self._is_own_way(now) or now.index + self.skipped != self.at:
             return
         before = self.recorded[self.at] if self.at < len(self.recorded) else None
         if before is None or before.overload is not now.overload:
@@ -232,6 +241,19 @@ class _Lockstep:
             old, new = (OperatorCall(call)["query"].shape[-1] for call in (before, now))
             self.scales += [ScaleChange(before, old**-0.5, new**-0.5)] if old != new else []
 
+    def _is_own_way(self, now: OperatorNode) -> bool:
+        """Whether an operator runs in a module of which a list got shorter; behind it, operators meet again."""
+        if self.within is None and now.index + self.skipped == self.at:
+            self.within = next((call for call in self.shorter if call.start == self.at), None)
+        call = self.within
+        if call is None or call.end is None:
+            return False
+        self.explained = False
+        if is_inside(now.module, call.path) or now.module == call.path:
+            return True
+        self.at, self.skipped, self.within = call.end, call.end - now.index, None
+        return False
+
     def _requested_by(self, before: OperatorNode, now: OperatorNode) -> list[SizeRequest]:
         pairs = zip(results(before), results(now), strict=False)
         return [request for old, new in pairs for request in self._requests(old, list(new.shape))]
@@ -251,7 +273,7 @@ class _Lockstep:
 
     def stopped(self, tried: Dataflow, error: str, calls: FailedCall | None) -> Mismatch:
         """The mismatch when the forward pass raised."""
-        if self.parted:
+        if self.parted or self.within is not None:
             self.at = self._counterpart_of_last(tried)
         operator = self.recorded[self.at] if self.at < len(self.recorded) else None
         viewed = self._view_to_come()

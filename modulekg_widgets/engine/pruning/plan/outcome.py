@@ -20,7 +20,8 @@ from modulekg_widgets.engine.operators.traits import LENGTH, traits_of
 from modulekg_widgets.engine.pruning.cut.edits import Edits, Ints, TensorEdit, Whole
 from modulekg_widgets.engine.pruning.plan.choice import dimensions_read
 from modulekg_widgets.engine.pruning.plan.selection import Selection
-from modulekg_widgets.engine.residuals.removal import NOTHING_REMOVED
+from modulekg_widgets.engine.residuals.followers import followers
+from modulekg_widgets.engine.residuals.removal import NOTHING_REMOVED, ModuleRemoval, RemovedModule
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 
@@ -29,6 +30,7 @@ class Outcome:
 
     def __init__(self, axes: Axes) -> None:
         self.axes = axes
+        self._removals: dict[tuple[str, ...], ModuleRemoval] = {}  # by the elements of lists that go
         self.nodes: list[DataNode] = [node for node in dict.fromkeys(axes.graph.state.values()) if node in self._placed]
 
     @cached_property
@@ -68,7 +70,27 @@ class Outcome:
                 tensors[buffer] = self._renumbered(buffer, keeps, np.flatnonzero(kept(term, keeps)))
         changed = changed_attributes(self.axes, selection.changed)
         changed.update((other, pair) for path, pair in attributes.items() for other in self._names(path, changed))
-        return Edits(tuple(tensors.values()), changed, self.axes.graph.removal or NOTHING_REMOVED)
+        removal = self.removal(keeps)
+        if removal.modules:
+            stay = [edit for edit in tensors.values() if not removal.takes_all(edit.names)]
+            changed = {path: pair for path, pair in changed.items() if not removal.takes_all([path])}
+            return Edits(tuple(stay), changed, removal)
+        return Edits(tuple(tensors.values()), changed, removal)
+
+    def removal(self, keeps: Keeps) -> ModuleRemoval:
+        """The modules that go: those that the trace was made without, and elements of lists that go with axes."""
+        known = self.axes.graph.removal or NOTHING_REMOVED
+        gone = tuple(
+            each.path_of(at)
+            for atom, flags in keeps.items() for each in atom.lists for at in np.flatnonzero(~flags).tolist()
+        )  # fmt: skip
+        if gone not in self._removals:
+            follow = followers(self.axes.graph.model, gone) if gone else {}
+            more = ModuleRemoval(tuple(map(RemovedModule, gone)), follow)
+            self._removals[gone] = replace(
+                known, modules=(*known.modules, *more.modules), attributes={**known.attributes, **more.attributes}
+            )
+        return self._removals[gone]
 
     def _names(self, path: str, changed: Mapping[str, tuple[Whole, Whole]]) -> list[str]:
         """An attribute's path, and those of `changed` under which a module in several places has it as well."""
@@ -105,8 +127,10 @@ class Outcome:
 
     def _held(self, selection: Selection, weight: Callable[[DataNode], int]) -> tuple[int, int]:
         before = after = 0
+        removal = self.removal(selection.keeps())
         for node in dict.fromkeys(self.axes.graph.state.values()):
             if each := weight(node):
                 count = math.prod(selection.size(term) for term in self.axes.inference.dims(node))
+                count *= not removal.takes_all(node.names)
                 before, after = before + each * node.numel(), after + each * count
         return before, after

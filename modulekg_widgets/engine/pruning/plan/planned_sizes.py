@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from modulekg_widgets.engine.axes.graph import DataflowGraph
+from modulekg_widgets.engine.axes.list_elements import ListElements
 from modulekg_widgets.engine.pruning.plan.attempt import Attempt
 from modulekg_widgets.engine.pruning.plan.counts import Ints
 from modulekg_widgets.engine.pruning.plan.dry_run import Rehearsal, planned_operators, run_through
 from modulekg_widgets.engine.pruning.plan.repair import Repair
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
+from modulekg_widgets.engine.tracing.dataflow import OperatorNode
 from modulekg_widgets.engine.tracing.flops import count_flops
 from modulekg_widgets.engine.tracing.trace import REAL
 
@@ -31,7 +33,7 @@ class PlannedSizes:
     def of(self, attempt: Attempt, rehearsal: Rehearsal) -> dict[str, tuple[int, int]]:
         """Parameters, bytes, FLOPs and multiply-adds, before and after."""
         if self.asked.traced_on == REAL:
-            operators = planned_operators(self.axes, attempt.selection)  # a run would count what other data lead to
+            operators = self._planned(attempt.selection)  # a run would count what other data lead to
         elif self.graph is self.asked and rehearsal.graph is not None:
             operators = rehearsal.graph.operators
         else:
@@ -43,6 +45,15 @@ class PlannedSizes:
             "flops": (int(before), int(after)),
             "macs": (before.macs, after.macs),
         }
+
+    def _planned(self, selection: Selection) -> list[OperatorNode]:
+        """The recorded operators in planned sizes, without those that elements of lists take along."""
+        operators = planned_operators(self.axes, selection)
+        removal = self.repair.outcome.removal(selection.keeps())
+        if not removal:
+            return operators
+        elements = ListElements(self.axes)
+        return [each for each in operators if not (removal.takes(each.module) and elements.costs_go(each.module))]
 
     def formula(self, units: Iterable[str], times: Mapping[int, float] | None = None) -> SizeFormula:
         """The sizes in these units, for many choices at once; `times` of the operators of `counted` for "latency"."""

@@ -106,9 +106,12 @@ class Planner:
     def _made(self, attempt: Attempt, rehearsal: Rehearsal) -> PruningPlan:
         selection = attempt.selection
         self.made = attempt, rehearsal
+        removal = self.outcome.removal(selection.keeps())
         found = []
         for term, count in selection.changed.items():
             axis = self.axes.of(term)
+            if all(removal.takes_all(node.names) for node, _ in axis.places):
+                continue  # it goes as a whole
             dropped = tuple(sorted(selection.orders[term][: term.size - count].tolist()))
             found.append((axis.number, AxisCut(axis.name, axis.size, dropped, _members(axis))))
         cuts = tuple(cut for _, cut in sorted(found, key=lambda entry: entry[0]))

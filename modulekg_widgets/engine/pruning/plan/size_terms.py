@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, find, flat
-from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.axis import Axes, Axis
+from modulekg_widgets.engine.axes.list_elements import ListElements
 from modulekg_widgets.engine.operators.cost import flops_and_kind, operator_flops
 from modulekg_widgets.engine.pruning.plan.resized import resizing
 from modulekg_widgets.engine.residuals.nesting import NO_BLOCK, NestedBlocks
@@ -26,12 +27,15 @@ _Costs = defaultdict[tuple[tuple[int, ...], int], float]  # by terms and block
 
 
 class TensorSize(NamedTuple):
-    """The number of elements of a parameter or buffer: `factor` times the values of its terms."""
+    """The number of elements of a parameter or buffer: `factor` times the values of its terms.
+
+    Of one that goes with an element of a list it is the mean over the elements: each may be the one that goes.
+    """
 
     name: str
     is_parameter: bool
     itemsize: int  # bytes of an element
-    factor: int
+    factor: float
     terms: tuple[int, ...]  # places in `SizeTerms.terms`
     block: int = NO_BLOCK  # the innermost block that it goes with
 
@@ -74,9 +78,9 @@ class SizeTerms:
         tensors = [tensor for tensor in self.tensors if tensor.block not in gone]
         elements = [(tensor, tensor.factor * product(tensor.terms)) for tensor in tensors]
         return ModelSizes(
-            params=sum(count for tensor, count in elements if tensor.is_parameter),
+            params=round(sum(count for tensor, count in elements if tensor.is_parameter)),
             flops=round(sum(cost.factor * product(cost.terms) for cost in self.flops if cost.block not in gone)),
-            bytes=sum(tensor.itemsize * count for tensor, count in elements),
+            bytes=round(sum(tensor.itemsize * count for tensor, count in elements)),
         )
 
 
@@ -130,7 +134,11 @@ def written_sizes(
     own = _SizeWriter(axes, {axis.term: axis.number for axis in axes.free})
     registered = [node for node in dict.fromkeys(axes.graph.state.values()) if node.is_parameter or node.is_buffer]
     holders = [NO_BLOCK if blocks is None else blocks.holding(node.names) for node in registered]
-    tensors = [_tensor(node, own, table, block) for node, block in zip(registered, holders, strict=True)]
+    elements = ListElements(axes)
+    tensors = [
+        _tensor(node, own, table, block, elements.axis_of(node.label))
+        for node, block in zip(registered, holders, strict=True)
+    ]
     other = own if counted is None or counted is axes else _SizeWriter(counted, _same(counted, axes))
     costs: _Costs = defaultdict(float)
     macs: _Costs = defaultdict(float)
@@ -143,8 +151,11 @@ def written_sizes(
         if found is None:
             dims = {node: other.dims(node) for node in dict.fromkeys([*operator.inputs, *operator.outputs])}
             others.append(OtherCost(operator, dims, asked or 0, pairs))
+        goes_with = elements.axis_of(operator.module) if elements.costs_go(operator.module) else None
         pace = (times or {}).get(operator.index, 0.0) / (asked or 1)  # nanoseconds for each FLOP
         for expressions, factor in (found or {(): float(asked or 0)}).items():
+            if goes_with is not None:
+                expressions, factor = (*expressions, goes_with.number), factor / goes_with.size
             key = tuple(sorted(map(table.place, expressions))), block_of[operator.index] if block_of else NO_BLOCK
             costs[key] += factor
             taken[key] += factor * pace
@@ -225,10 +236,12 @@ def _is_constant(expression: Expression) -> bool:
     return isinstance(expression, int) and expression < 0
 
 
-def _tensor(node: DataNode, writer: _SizeWriter, table: _Expressions, block: int) -> TensorSize:
+def _tensor(node: DataNode, writer: _SizeWriter, table: _Expressions, block: int, goes_with: Axis | None) -> TensorSize:
     dims = writer.dims(node)
-    factor = math.prod(-dim for dim in dims if isinstance(dim, int) and dim < 0)
+    factor: float = math.prod(-dim for dim in dims if isinstance(dim, int) and dim < 0)
     places = tuple(table.place(dim) for dim in dims if not _is_constant(dim))
+    if goes_with is not None:
+        factor, places = factor / goes_with.size, (*places, table.place(goes_with.number))
     return TensorSize(node.label, node.is_parameter, node.dtype.itemsize, factor, places, block)
 
 

@@ -10,8 +10,10 @@ import torch
 from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.cut_analysis import Keeps
-from modulekg_widgets.engine.errors import TraceError
+from modulekg_widgets.engine.axes.graph import DataflowGraph
+from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.pruning.plan.reference import MaskedReplay
+from modulekg_widgets.engine.pruning.sensitivity.cut_runs import CutRuns
 from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws
 from modulekg_widgets.engine.torch_runtime.structure import with_leaves
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
@@ -41,16 +43,30 @@ class Pass(ForwardReplay):
 class Removal:
     """What the outputs of a pass become when indices of an axis are zero wherever they are made.
 
-    Operators that go by all indices of a dimension, as the mean of a layer norm, leave out what is removed.
+    Operators that go by all indices of a dimension, as the mean of a layer norm, leave out what is removed. Where data
+    decide which way forward takes, the cut model runs.
     """
 
     def __init__(self, axes: Axes, whole: Pass) -> None:
         self.axes = axes
         self.whole = whole
+        graph = axes.graph
+        self._runs = CutRuns(graph) if graph.data_dependent and isinstance(graph, DataflowGraph) else None
         self._concerned: dict[Term, list[OperatorNode]] = {}
 
     def output(self, keeps: Keeps) -> Any:
-        """What the model gives, in the structure of its own output."""
+        """What the model gives, in the structure of its own output; raises `CutError` where it cannot be told."""
+        if self._runs is None:
+            return self._replayed(keeps)
+        try:
+            return self._runs.output(keeps)
+        except CutError as refused:  # what no plan takes can be masked, where the recorded operators go on
+            try:
+                return self._replayed(keeps)
+            except (RuntimeError, ValueError, LookupError):
+                raise refused from None
+
+    def _replayed(self, keeps: Keeps) -> Any:
         replay = _PartialReplay(self.axes, keeps, self.whole)
         concerned = [self.concerned(atom) for atom in keeps]
         operators = concerned[0] if len(concerned) == 1 else _in_order(concerned)
