@@ -6,6 +6,7 @@ bytes and plain attributes must be those of before.
 
 from __future__ import annotations
 
+import copy
 import re
 import sys
 import warnings
@@ -21,7 +22,9 @@ import modulekg_widgets as mk
 from axes.transformers_models import CASES, build
 from axes.zoo import float_models, zoo_case
 from modulekg_widgets.engine.pruning.cut.edits import is_plain_object
-from modulekg_widgets.engine.torch_runtime.structure import tensors
+from modulekg_widgets.engine.residuals.blocks import parameters_of
+from modulekg_widgets.engine.residuals.table import residual_blocks
+from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
 
 Case = tuple[nn.Module, tuple[Any, ...], dict[str, Any]]
 TABLE = Path(__file__).resolve().parents[3] / "docs" / "blocks.md"
@@ -110,6 +113,49 @@ def removed_alone(case: Case, every: bool = True) -> list[str]:
         receipt.undo()
         assert state_of(model) == before, path
     return paths
+
+
+def change_without_zeros(case: Case, path: str) -> float:
+    """How far the output moves, relative to its largest number, when a block goes whose weights are all zero.
+
+    In float64, but where a residual stream is kept in float32. Of a weight that is normalised its length is zero, not
+    its direction.
+    """
+    model, args, kwargs = in_float64(case)
+    found = [block for block in residual_blocks(mk.trace(model, args, kwargs)) if block.path == path]
+    if not found:
+        model, args, kwargs = copy.deepcopy(case)
+        found = [block for block in residual_blocks(mk.trace(model, args, kwargs)) if block.path == path]
+    (block,) = found
+    with torch.no_grad():
+        for inside in block.modules:
+            for name, tensor in model.get_submodule(inside).named_parameters():
+                if not name.endswith("weight.original1"):
+                    tensor.zero_()
+    before = first_output(model, args, kwargs)
+    mk.plan(mk.trace(model, args, kwargs), blocks=[path]).cut(model)
+    after = first_output(model, args, kwargs)
+    return float((before - after).abs().max() / before.abs().max().clamp_min(1e-30))
+
+
+def in_float64(case: Case) -> Case:
+    model, args, kwargs = copy.deepcopy(case)
+    if hasattr(model, "set_experts_implementation"):
+        model.set_experts_implementation("eager")  # the others know no float64
+    args, kwargs = with_tensors((args, kwargs), lambda t: t.double() if t.is_floating_point() else t)
+    return model.double(), args, kwargs
+
+
+def blocks_with_weights(case: Case) -> list[str]:
+    """The first and the last block that has some."""
+    graph = mk.trace(*case)
+    paths = [block.path for block in residual_blocks(graph) if parameters_of(graph, block.modules)]
+    return paths[:1] + paths[-1:]
+
+
+def first_output(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+    with torch.no_grad():
+        return next(tensor for _, tensor in tensors(model(*args, **kwargs)))
 
 
 def kinds(paths: list[str]) -> str:
