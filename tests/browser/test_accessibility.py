@@ -99,6 +99,7 @@ panel = mk.MetricPanel(monitor, metric="OutputSndNorm")
 """
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_the_metric_panel(themed: NotebookPage) -> None:
     themed.open([TRAINED, "display(panel)"])
@@ -137,6 +138,7 @@ def test_the_mask_editor(themed: NotebookPage) -> None:
     assert_accessible(themed, "masks masked")
 
 
+@pytest.mark.nightly
 def test_the_blocks_of_a_mask_editor(themed: NotebookPage) -> None:
     masks = BlocksPage.show(themed, BLOCKS, SHOW_BLOCKS)
     masks.find(f'button[aria-label="Blocks in {OUTER}"]').click()
@@ -147,6 +149,7 @@ def test_the_blocks_of_a_mask_editor(themed: NotebookPage) -> None:
     assert_accessible(themed, "masks with blocks that go")
 
 
+@pytest.mark.nightly
 def test_a_mask_editor_without_its_kernel(themed: NotebookPage) -> None:
     masks = MasksPage.show(themed)
     masks.drag(WIDE, 2, 17)
@@ -163,6 +166,7 @@ player = mk.ForwardPlayer(model, torch.randn(4, 3, 16, 16))
 """
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_the_forward_player(themed: NotebookPage) -> None:
     player = PlayerPage.show(themed, TORCH + PLAYER, "display(player)")
@@ -183,6 +187,7 @@ def test_the_forward_player(themed: NotebookPage) -> None:
     assert_accessible(themed, "player with its quiz")
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_the_knowledge_explorer(themed: NotebookPage) -> None:
     explorer = ExplorerPage.show(themed)
@@ -229,6 +234,7 @@ monitor = mk.Monitor(small, {nn.Linear: ["OutputHistogram"]})
 """
 
 
+@pytest.mark.nightly
 def test_the_side_panel_and_the_viewers_of_files(themed: NotebookPage) -> None:
     plugin = LabPlugin(themed)
     themed.open([TORCH + SAVED])

@@ -54,6 +54,7 @@ def test_what_goes_wrong_is_seen(notebook: NotebookPage) -> None:
     assert notebook.trouble == Trouble()
 
 
+@pytest.mark.nightly
 def test_the_splash_of_jupyterlab_is_no_trouble_and_other_nodes_are(notebook: NotebookPage) -> None:
     notebook.open(["1"])
     notebook.page.evaluate(THEMES_IN_A_HURRY)

@@ -292,6 +292,7 @@ x = torch.ones(1, 2)
 """
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_hostile_names_are_shown_as_they_are(notebook: NotebookPage) -> None:
     player = PlayerPage.show(notebook, SETUP + HOSTILE.format(payloads=PAYLOADS))
@@ -310,6 +311,7 @@ def test_hostile_names_are_shown_as_they_are(notebook: NotebookPage) -> None:
     assert_harmless(notebook.page, ".jp-OutputArea-output", address)
 
 
+@pytest.mark.nightly
 def test_a_lost_kernel_is_seen_and_a_closed_player_is_gone(notebook: NotebookPage) -> None:
     player = PlayerPage.show(notebook)
     comms = "len(__import__('comm').get_comm_manager().comms)"
@@ -337,6 +339,7 @@ def test_a_lost_kernel_is_seen_and_a_closed_player_is_gone(notebook: NotebookPag
     notebook.wait_for(f"() => document.querySelector('{ROOT} .mkg-forward-list') === null")
 
 
+@pytest.mark.nightly
 def test_a_linked_graph_and_the_player_go_together(notebook: NotebookPage) -> None:
     graph = "graph = mk.ModelGraph(model)\n"
     player = PlayerPage.show(notebook, show=f"{graph}{SHOW}\nmk.link(graph, player)\ndisplay(graph)")

@@ -119,6 +119,7 @@ def test_a_double_click_opens_a_container_and_fills_the_view_with_it(notebook: N
     assert look(graph) == pytest.approx(whole)
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_backspace_goes_out_a_container_at_a_time(notebook: NotebookPage) -> None:
     graph = show(notebook)

@@ -100,6 +100,7 @@ def test_overlay_and_views(hostile: GraphPage) -> None:
         assert_harmless(hostile.page, ROOT, address)
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_side_by_side(notebook: NotebookPage) -> None:
     second = (
@@ -121,6 +122,7 @@ display(explorer)
 """
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_a_graph_of_models(notebook: NotebookPage) -> None:
     """Names of models, people and data sets, in every view, as a selection and as a search."""

@@ -77,6 +77,7 @@ def test_the_watch_sees_what_it_is_for(notebook: NotebookPage, root: str) -> Non
     notebook.trouble.clear()
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_axes_members_reasons_locks_and_search(notebook: NotebookPage) -> None:
     masks = MasksPage.show(notebook, SETUP, SHOW)
@@ -127,6 +128,7 @@ def test_axes_members_reasons_locks_and_search(notebook: NotebookPage) -> None:
     notebook.screenshot("hostile-mask-editor")
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_importances(notebook: NotebookPage) -> None:
     masks = MasksPage.show(notebook, SETUP, SHOW)
@@ -310,6 +312,7 @@ playback.CACHE = 0
 """
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_forward_player(notebook: NotebookPage) -> None:
     """Paths, classes, names of tensors, and what a module raises and the kernel answers."""

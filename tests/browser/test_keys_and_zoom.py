@@ -62,7 +62,9 @@ def show_explorer(notebook: NotebookPage) -> str:
     return EXPLORER
 
 
-SHOWS = pytest.mark.parametrize("show", [show_masks, show_player, show_quiz, show_bench, show_explorer])
+# a workbench has most of what the others have
+NIGHTLY_SHOWS = [pytest.param(show, marks=pytest.mark.nightly) for show in (show_masks, show_player, show_quiz)]
+SHOWS = pytest.mark.parametrize("show", [show_bench, show_explorer, *NIGHTLY_SHOWS])
 
 
 @in_shared_page
@@ -124,6 +126,7 @@ def calm(browser: Browser, jupyterlab: JupyterServer) -> Iterator[NotebookPage]:
     jupyterlab.shut_down_kernels()
 
 
+@pytest.mark.nightly
 def test_nothing_moves_for_those_who_asked_for_less_motion(calm: NotebookPage, notebook: NotebookPage) -> None:
     for page, is_calm in ((calm, True), (notebook, False)):
         show_bench(page)

@@ -182,6 +182,7 @@ def test_looking_and_linked_graphs_need_no_kernel(notebook: NotebookPage) -> Non
     notebook.wait_for_value("[graph.selected, explorer.selected == digest(Block(16))]", ["2", True])
 
 
+@pytest.mark.nightly
 def test_without_its_kernel_it_says_so_and_looks_on(notebook: NotebookPage) -> None:
     explorer = ExplorerPage.show(notebook)
     notebook.execute("kg.add_model(Net(64), name='added'); explorer.refresh()")
@@ -225,6 +226,7 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_names_in_the_map_give_way_at_every_zoom(notebook: NotebookPage, zoo: Path) -> None:
     explorer = ExplorerPage.show(notebook, ZOO.format(file=str(zoo)), SHOW)
@@ -265,6 +267,7 @@ def test_a_name_that_gave_way_is_shown_on_hover_and_when_selected(notebook: Note
     assert selected["pairs"] == []
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_names_do_not_flicker_while_the_map_is_moved(notebook: NotebookPage, zoo: Path) -> None:
     explorer = ExplorerPage.show(notebook, ZOO.format(file=str(zoo)), SHOW)
@@ -335,6 +338,7 @@ def test_what_two_models_share_is_answered_by_clicks(notebook: NotebookPage, zoo
     assert explorer.find(".mkg-kg-row").first.is_visible()
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_a_search_for_a_model_blanks_no_view(notebook: NotebookPage, zoo: Path) -> None:
     explorer = ExplorerPage.show(notebook, ZOO.format(file=str(zoo)), SHOW)
@@ -362,6 +366,7 @@ def test_a_search_for_a_model_blanks_no_view(notebook: NotebookPage, zoo: Path) 
     assert explorer.find(".mkg-kg-tree [role=treeitem]").first.is_visible()
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_no_two_communities_are_called_alike(notebook: NotebookPage, zoo: Path) -> None:
     explorer = ExplorerPage.show(notebook, ZOO.format(file=str(zoo)), SHOW)

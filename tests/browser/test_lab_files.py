@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from browser.graph import READY
 from browser.plugin import EXPLORE, OPEN_FILE, PANEL, SHOW_PANEL, TAB, VIEWER, LabPlugin
 
@@ -74,6 +76,7 @@ def test_the_command_asks_for_a_file_and_opens_it(plugin: LabPlugin) -> None:
     assert plugin.page.evaluate("() => window.jupyterapp.shell.currentWidget.context.path") == "half.modulekg.json"
 
 
+@pytest.mark.nightly
 def test_a_file_that_cannot_be_shown_says_why(plugin: LabPlugin) -> None:
     open_notebook(plugin, SETUP)
     folder = plugin.notebook.server.notebooks

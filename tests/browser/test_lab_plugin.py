@@ -1,5 +1,7 @@
 """JupyterLab's plugin: commands, the side panel, viewers of files, settings, and what a reload brings back."""
 
+import pytest
+
 from browser.plugin import EDIT_MASKS, EXPLORE, PANEL, SHOW_OBJECT, SHOW_PANEL, TAB, LabPlugin
 
 SETUP = """
@@ -47,6 +49,7 @@ def test_a_command_explores_the_only_model(plugin: LabPlugin) -> None:
     plugin.notebook.wait_for_value(GRAPHS, 0)
 
 
+@pytest.mark.nightly
 def test_a_command_asks_which_of_several_models(plugin: LabPlugin) -> None:
     open_notebook(plugin, SETUP + SECOND)
     plugin.start(EXPLORE, beside=True)
@@ -144,6 +147,7 @@ def test_masks_ask_for_inputs_and_remember_them(plugin: LabPlugin) -> None:
     assert "NameError" in note.inner_text()
 
 
+@pytest.mark.nightly
 def test_a_console_is_followed_too(plugin: LabPlugin) -> None:
     open_notebook(plugin, SETUP)
     plugin.start(SHOW_PANEL)
@@ -160,6 +164,7 @@ def test_a_console_is_followed_too(plugin: LabPlugin) -> None:
     plugin.wait_for_rows(SMALL)
 
 
+@pytest.mark.nightly
 def test_a_restarted_kernel_has_nothing(plugin: LabPlugin) -> None:
     open_notebook(plugin, SETUP)
     plugin.start(SHOW_PANEL)

@@ -40,6 +40,7 @@ def test_closing_leaves_no_comm_and_no_model_behind(notebook: NotebookPage) -> N
     assert notebook.value("alive() is None")
 
 
+@pytest.mark.nightly
 def test_hooks_and_state_of_the_model_are_untouched(notebook: NotebookPage) -> None:
     graph = GraphPage.show(notebook, "resnet18")
     graph.click("layer1")
@@ -103,6 +104,7 @@ def test_a_kernel_that_is_shut_down_is_seen(notebook: NotebookPage) -> None:
     assert_disconnected(notebook, 5)  # the server answers once the kernel has ended
 
 
+@pytest.mark.nightly
 def test_a_busy_kernel_does_not_stop_the_looking(notebook: NotebookPage) -> None:
     graph = GraphPage.show(notebook, "resnet18")
     notebook.page.evaluate(f"() => {{ void {KERNEL}.requestExecute({{ code: 'import time; time.sleep(6)' }}); }}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from browser.axe import THEMES, assert_accessible, set_theme
 from browser.fixtures import in_shared_page
 from browser.masks import KERNEL, ROOT, MasksPage
@@ -210,6 +212,7 @@ def test_what_a_function_of_the_user_raises_is_text(notebook: NotebookPage) -> N
     notebook.wait_for_value("list(model[0][0].weight.shape)", [12, 1, 3, 3])
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_nothing_serious_stands_in_the_way_in_either_theme(notebook: NotebookPage) -> None:
     notebook.page.set_viewport_size({"width": 1280, "height": 1800})  # so high that nothing is clipped

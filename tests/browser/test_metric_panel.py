@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import nbformat
+import pytest
 
 from browser.fixtures import in_shared_page
 from browser.graph import ITEMS, GraphPage
@@ -131,6 +132,7 @@ def check_the_outputs(notebook: NotebookPage) -> None:
     assert len(figures) == 1
 
 
+@pytest.mark.nightly
 def test_a_flood_a_reload_and_a_restart(notebook: NotebookPage) -> None:
     notebook.open([FLOOD, "display(panel)\ncount = count or flood(5)"])
     notebook.run(0)

@@ -110,7 +110,7 @@ class HostPage(WatchedPage):
         assert expected.items() <= self.state().items()
 
 
-@pytest.fixture(scope="module", params=ADDRESSES)
+@pytest.fixture(scope="module", params=["notebook", pytest.param("voila", marks=pytest.mark.nightly)])
 def host(
     request: pytest.FixtureRequest,
     browser: Browser,

@@ -133,7 +133,11 @@ def tampered(content: Any) -> Any:
     return changed
 
 
-@pytest.fixture(scope="module", params=HOSTS, ids=lambda host: host.application)
+@pytest.fixture(
+    scope="module",
+    params=[HOSTS[0], *(pytest.param(host, marks=pytest.mark.nightly) for host in HOSTS[1:])],
+    ids=[host.application for host in HOSTS],
+)
 def opened(
     request: pytest.FixtureRequest, browser: Browser, folder: Any, require: Callable[..., None]
 ) -> Iterator[Callable[[str], tuple[Host, WatchedPage]]]:

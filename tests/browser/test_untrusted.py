@@ -23,7 +23,6 @@ from browser.untrusted import (
     trust_and_reload,
 )
 
-EVERY_KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 # a workbench has these in it: alone they are for the night
 IN_WORKBENCH = ("MaskEditor", "MetricPanel", "KnowledgeExplorer")
 NIGHTLY_PARTS = pytest.mark.parametrize(
@@ -239,7 +238,7 @@ SETTLED = """([root, ids, words]) => ids.every(id => {
 LOAD = 60  # s for JupyterLab and all widgets, on a machine that is busy with other tests
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@NIGHTLY_PARTS
 def test_forged_state_is_refused_in_fixed_words(notebook: NotebookPage, saved: dict[str, Any], kind: Kind) -> None:
     """Saved state is not ours to trust: what cannot be shown is told in words of ours, nothing is thrown or runs."""
     forgeries = FORGED[kind.name]
