@@ -194,6 +194,163 @@ def test_what_does_not_go_together_stays(way: str) -> None:
         mk.plan(graph, ratio=0.5, granularity="expert")
 
 
+class Beside(Mixture):
+    """A list as long as that of the experts, which no router chooses from."""
+
+    def __init__(self) -> None:
+        super().__init__("counted")
+        self.always = nn.ModuleList(nn.Linear(8, 8) for _ in range(6))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) + torch.stack([layer(x) for layer in self.always]).sum(0)
+
+
+class Elsewhere(Mixture):
+    """The experts are called by what else holds them."""
+
+    def __init__(self) -> None:
+        super().__init__("counted")
+        self.fast = tuple(self.experts)
+
+    def _counted(self, x: torch.Tensor) -> torch.Tensor:
+        weights, chosen = self._chosen(x)
+        out = torch.zeros_like(x)
+        for number in range(len(self.experts)):
+            rows, slots = torch.where(chosen == number)
+            out[rows] += self.fast[number](x[rows]) * weights[rows, slots, None]
+        return out
+
+
+class Ranked(Mixture):
+    """Each expert knows its number, which begins with 1."""
+
+    def __init__(self) -> None:
+        super().__init__("counted")
+        for at, expert in enumerate(self.experts):
+            expert.rank = at + 1  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+
+    def _counted(self, x: torch.Tensor) -> torch.Tensor:
+        weights, chosen = self._chosen(x)
+        out = torch.zeros_like(x)
+        for expert in self.experts:
+            rows, slots = torch.where(chosen + 1 == expert.rank)
+            out[rows] += expert(x[rows]) * weights[rows, slots, None]
+        return out
+
+
+class Shared(Mixture):
+    """What comes out is divided by how many experts there are."""
+
+    def __init__(self) -> None:
+        super().__init__("counted")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) / len(self.experts)
+
+
+class WithLoss(Mixture):
+    """Beside the output it gives a loss that counts the experts."""
+
+    def __init__(self) -> None:
+        super().__init__("counted")
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return super().forward(x), self.num_experts * self.gate(x).softmax(-1).mean(0).square().sum()
+
+
+class Exceptional(Mixture):
+    """The first expert counts for nothing, which few tokens show."""
+
+    def __init__(self) -> None:
+        super().__init__("counted", experts=8, top_k=1)
+        self.weigh = [0.0, *[1.0] * 7]
+
+    def _counted(self, x: torch.Tensor) -> torch.Tensor:
+        weights, chosen = self._chosen(x)
+        out = torch.zeros_like(x)
+        for number in range(len(self.experts)):
+            rows, slots = torch.where(chosen == number)
+            if len(rows):
+                out[rows] += self.weigh[number] * self.experts[number](x[rows]) * weights[rows, slots, None]
+        return out
+
+
+def test_a_list_that_no_router_chooses_from_stays() -> None:
+    torch.manual_seed(0)
+    model = Beside().eval()
+    graph = mk.trace(model, torch.randn(20, 8))
+    assert graph.axes["gate.experts"].lists == ("experts",)
+    mk.plan(graph, per_axis={"gate.experts": [1, 4]}).cut(model)
+    assert (len(model.experts), len(model.always)) == (4, 6)
+
+
+@pytest.mark.parametrize("make", [Elsewhere, Ranked, Shared])
+def test_a_cut_that_gives_something_else_is_refused(make: type[Mixture]) -> None:
+    torch.manual_seed(0)
+    graph = mk.trace(make().eval(), torch.randn(20, 8))
+    with pytest.raises(CutError, match="not the one whose router cannot choose what goes"):
+        mk.plan(graph, per_axis={"gate.experts": [1, 4]})
+
+
+def test_a_loss_may_count_the_experts() -> None:
+    torch.manual_seed(0)
+    model = WithLoss().eval()
+    mk.plan(mk.trace(model, torch.randn(20, 8)), per_axis={"gate.experts": [1, 4]}).cut(model)
+    assert len(model.experts) == 4
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 3])
+def test_every_expert_is_reached_for_the_proof(tokens: int) -> None:
+    torch.manual_seed(0)
+    graph = mk.trace(Exceptional().eval(), torch.randn(tokens, 8))
+    assert not any(axis.lists for axis in graph.axes)
+
+
+@pytest.mark.parametrize("keep", ["experts", "experts.1"])
+def test_what_is_kept_is_kept(keep: str) -> None:
+    graph = mk.trace(Mixture("counted").eval(), torch.randn(20, 8))
+    with pytest.raises(CutError, match="keep"):
+        mk.plan(graph, ratio=0.5, only="gate", keep=[keep])
+
+
+def test_two_lists_of_one_length_have_a_router_each() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            one, other = Mixture("counted"), Mixture("stacked")
+            self.gate_a, self.experts_a, self.gate_b, self.experts_b = one.gate, one.experts, other.gate, other.experts
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for gate, experts in ((self.gate_a, self.experts_a), (self.gate_b, self.experts_b)):
+                weights = gate(x).softmax(-1)
+                x = x + torch.stack([weights[:, at, None] * expert(x) for at, expert in enumerate(experts)]).sum(0)
+            return x
+
+    axes = mk.trace(Two().eval(), torch.randn(20, 8)).axes
+    assert [(axis.name, axis.lists) for axis in axes if axis.lists] == [
+        ("gate_a.experts", ("experts_a",)), ("gate_b.experts", ("experts_b",)),
+    ]  # fmt: skip
+
+
+def test_blocks_of_a_model_that_reads_its_layers() -> None:
+    """Something in the place of a layer has none of what a layer holds."""
+
+    class Reading(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = net("counted", layers=3).layers
+            for layer in self.layers:
+                layer.kinds = ("a",)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for layer in self.layers:
+                assert layer.kinds == ("a",)
+                x = layer(x)
+            return x
+
+    assert "layers.0" in list(mk.trace(Reading().eval(), torch.randn(2, 9, 16)).blocks()["path"])
+
+
 def test_experts_that_share_a_weight_stay() -> None:
     model = net("stacked")
     experts = model.layers[0].mixture.experts

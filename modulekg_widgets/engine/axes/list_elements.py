@@ -19,23 +19,20 @@ class ListElements:
         }
         self._shared_out = {each: self._is_shared_out(each, axis.size) for each, axis in self.lists.items()}
 
-    def list_of(self, path: str) -> NumberedModules | None:
-        """The list in an element of which a module, or a tensor by its name, lies; the innermost one."""
-        around = [each for each in self.lists if each.split(path) is not None]
-        return max(around, key=lambda each: len(each.path), default=None)
+    def lists_around(self, path: str) -> list[NumberedModules]:
+        """The lists in elements of which a module, or a tensor by its name, lies; they may lie in each other."""
+        return [each for each in self.lists if each.split(path) is not None]
 
-    def axis_of(self, path: str) -> Axis | None:
-        """The axis with an index of which a module or tensor goes."""
-        found = self.list_of(path)
-        return None if found is None else self.lists[found]
+    def axes_of(self, path: str) -> list[Axis]:
+        """The axes with an index of which a module or tensor goes."""
+        return [self.lists[each] for each in self.lists_around(path)]
 
-    def costs_go(self, path: str) -> bool:
-        """Whether what runs at this path costs nothing any more once its element has gone.
+    def axes_of_cost(self, path: str) -> list[Axis]:
+        """Those with an index of which what runs at this path costs nothing any more.
 
         Rows that are shared out among the elements go to others then.
         """
-        found = self.list_of(path)
-        return found is not None and not self._shared_out[found]
+        return [self.lists[each] for each in self.lists_around(path) if not self._shared_out[each]]
 
     def alike(self) -> Iterator[tuple[Axis, list[DataNode]]]:
         """The tensors of one name in all elements of a list, in their order, and the axis that they go with."""

@@ -11,12 +11,13 @@ import itertools
 import logging
 from collections.abc import Iterator
 
+import torch
 from torch import nn
 
 from modulekg_widgets.engine.axes.algebra import ATOM, SUM, Term, find, flat
 from modulekg_widgets.engine.axes.inference import ListsOfDimensions
+from modulekg_widgets.engine.axes.list_proof import ListProof, Lists
 from modulekg_widgets.engine.axes.provable import ProvableAxes
-from modulekg_widgets.engine.axes.verify import PROVED
 from modulekg_widgets.engine.errors import TraceError
 from modulekg_widgets.engine.torch_runtime.numbered import NumberedModules, numbering
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, ModuleNode
@@ -110,15 +111,20 @@ def _picked(axes: ProvableAxes, nodes: list[DataNode], count: int) -> Iterator[t
 
 
 def _proved(axes: ProvableAxes, likely: ListsOfDimensions) -> ListsOfDimensions:
-    """Those of the dimensions whose order is no matter as long as it is that of the lists."""
+    """Those of the dimensions whose order is no matter as long as it is that of the lists, with these lists."""
     terms = {dimension: axes.term(*dimension) for dimension in likely}
-    whole = {dimension: axes.of(term) for dimension, term in terms.items() if term.kind == ATOM and term.lists}
-    try:
-        proof = axes.verify(bipartitions=0, only=list(dict.fromkeys(whole.values())))
-    except TraceError as error:
-        log.debug("no list of modules is proved to go with an axis: %s", error)
-        return {}
+    asked = {axes.of(term): term.lists for term in terms.values() if term.kind == ATOM and term.lists}
+    found = _tried({axis: lists for axis, lists in asked.items() if axis.frozen is None}, axes)
     return {
-        dimension: likely[dimension] for dimension, axis in whole.items()
-        if axis.frozen is None and proof[axis.name].status == PROVED
+        dimension: kept for dimension, term in terms.items()
+        if (kept := tuple(each for each in likely[dimension] if each in found.get(axes.of(term), ())))
     }  # fmt: skip
+
+
+def _tried(asked: Lists, axes: ProvableAxes) -> Lists:
+    for dtype in (torch.float64, torch.float32):  # some kernels exist for lower precision only
+        try:
+            return ListProof(axes, dtype).proved(asked)
+        except TraceError as error:
+            log.debug("no list of modules is proved to go with an axis: %s", error)
+    return {}

@@ -7,8 +7,8 @@ depend on every single member, or nothing is proved.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,11 +109,12 @@ def verify(
     Raises `TraceError` when the forward pass does not run in float64, or the model was cut since the trace.
     """
     try:
-        return _Proof(axes, args, kwargs, seed, tolerance, torch.float64).report(bipartitions, only)
+        return PermutationProof(axes, args, kwargs, seed, torch.float64, tolerance).report(bipartitions, only)
     except TraceError as error:
         try:
             # some kernels, such as grouped matrix products, exist for lower precision only
-            return _Proof(axes, args, kwargs, seed, max(tolerance, SINGLE), torch.float32).report(bipartitions, only)
+            single = PermutationProof(axes, args, kwargs, seed, torch.float32, max(tolerance, SINGLE))
+            return single.report(bipartitions, only)
         except TraceError:
             raise error from error.__cause__
 
@@ -127,8 +128,14 @@ def _check_shapes(nodes: Sequence[DataNode]) -> None:
             )
 
 
-class _Proof:
-    def __init__(self, axes: Axes, args: Any, kwargs: Any, seed: int, tolerance: float, dtype: torch.dtype) -> None:
+Orders = Mapping[Term, NDArray[np.int64]]
+Around = Callable[[Stage, State], AbstractContextManager[Any]]
+
+
+class PermutationProof:
+    def __init__(
+        self, axes: Axes, args: Any, kwargs: Any, seed: int, dtype: torch.dtype, tolerance: float | None = None
+    ) -> None:
         self.axes = axes
         self.dtype = dtype
         self.least = LEAST_EFFECT if dtype is torch.float64 else SINGLE
@@ -137,7 +144,7 @@ class _Proof:
         self.seed = seed
         self.runs = 0
         self.known: dict[tuple[str, str], bool] = {}
-        self.tolerance = tolerance
+        self.tolerance = (TOLERANCE if dtype is torch.float64 else SINGLE) if tolerance is None else tolerance
         self.random = np.random.default_rng(seed)
         self.nodes: list[DataNode] = list(dict.fromkeys(self.graph.state.values()))
         _check_shapes(self.nodes)
@@ -175,14 +182,20 @@ class _Proof:
         """How much the output changes when these axes are permuted (in the members `only` names), relative."""
         orders = {axis.term: self.orders[axis.term] for axis in axes}
         lists = {each: self.orders[axis.term] for axis in axes for each in axis.term.lists} if only is None else {}
-        changed = {}
-        for node in self.nodes:
-            value = self.state[node.label]
-            if only is None or only.get(node.label, False):
-                value = self._permuted(self._in_lists(node, lists), orders)
-            changed[node.label] = value
+        changed = self.rearranged(orders, lists, only)
         expected = self.expected if only is not None else self._in_order(orders)
         return distance(self._run(changed), expected) / self.scale
+
+    def rearranged(
+        self, orders: Orders, lists: Mapping[NumberedModules, NDArray[np.int64]], only: Mapping[str, bool] | None = None
+    ) -> State:
+        """The tensors with axes and the elements of lists in new orders, in all or in those that `only` names."""
+        return {
+            node.label: self._permuted(self._in_lists(node, lists), orders)
+            if only is None or only.get(node.label, False)
+            else self.state[node.label]
+            for node in self.nodes
+        }
 
     def _in_lists(self, node: DataNode, lists: Mapping[NumberedModules, NDArray[np.int64]]) -> DataNode:
         """The tensor that takes the place of one when the elements of these lists are in new orders."""
@@ -192,7 +205,7 @@ class _Proof:
                 label = f"{modules.path_of(order[inside[0]])}.{inside[1]}"
         return node if label == node.label else self.graph.state[label]
 
-    def _in_order(self, orders: Mapping[Term, NDArray[np.int64]]) -> list[Tensor]:
+    def _in_order(self, orders: Orders) -> list[Tensor]:
         """The expected outputs, those that follow a cut with their indices in the new orders too."""
         following = set(self.graph.following.values())
         if not following:
@@ -205,12 +218,12 @@ class _Proof:
             for node, value in zip(nodes, self.expected, strict=True)
         ]
 
-    def _permuted(self, node: DataNode, orders: Mapping[Term, NDArray[np.int64]]) -> Tensor:
+    def _permuted(self, node: DataNode, orders: Orders) -> Tensor:
         """A tensor with the indices of these axes in their new orders; one that holds indices is unchanged."""
         value = self.state[node.label]
         return self._moved(node, value, orders) if holds_values(node.dtype) else value
 
-    def _moved(self, node: DataNode, value: Tensor, orders: Mapping[Term, NDArray[np.int64]]) -> Tensor:
+    def _moved(self, node: DataNode, value: Tensor, orders: Orders) -> Tensor:
         for at, term in enumerate(self.axes.inference.dims(node)):
             order = rearranged(term, orders)
             if value.shape[at] > 1 and not np.array_equal(order, np.arange(len(order))):
@@ -257,7 +270,7 @@ class _Proof:
         state = {n: v.detach().clone().requires_grad_(v.is_floating_point()) for n, v in self.state.items()}
         with torch.enable_grad(), BatchNormByHand():
             try:
-                outputs, leaves = self._run_on(state, keep_graph=True)
+                outputs, leaves = self.run_on(state, keep_graph=True)
             except TraceError:
                 # code that leaves torch, as `x.numpy()`, runs without gradients only: the control then runs the model
                 return self._run(self.state), {}
@@ -296,10 +309,12 @@ class _Proof:
     # ----------------------------------------------------------- execution
 
     def _run(self, state: State) -> list[Tensor]:
-        return self._run_on(state)[0]
+        return self.run_on(state)[0]
 
-    def _run_on(self, state: State, keep_graph: bool = False) -> tuple[list[Tensor], State]:
-        """The outputs on these tensors, and what stood for each of them."""
+    def run_on(
+        self, state: State, keep_graph: bool = False, around: Around | None = None
+    ) -> tuple[list[Tensor], State]:
+        """The outputs on these tensors, and what stood for each of them; `around` the call, with both at hand."""
         model = self.graph.model
         walked = walk(model)
         args, kwargs = with_tensors((self.args, self.kwargs), lambda t: cast(t.detach().clone(), self.dtype))
@@ -315,7 +330,8 @@ class _Proof:
                 registered = _named_anew(stage, self.nodes, held)
             with torch.set_grad_enabled(keep_graph), PlainAttention(), In(self.dtype):
                 given = (stage.model, registered, args, kwargs)
-                return torch.func.functional_call(*given, tie_weights=False, strict=False), held
+                with nullcontext() if around is None else around(stage, held):
+                    return torch.func.functional_call(*given, tie_weights=False, strict=False), held
 
         try:
             output, held = look(walked.modules, (), forward, LOOSE, self.seed)

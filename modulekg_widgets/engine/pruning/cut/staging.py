@@ -27,7 +27,7 @@ def put_in_place(
     for place in found:
         new[id(place.tensor)] = stage.hold(place.tensor, _like(place.tensor, slice_of(place.edit, place.tensor)))
     for held in list(held_tensors(walk, walk.places())) if new or others else ():
-        if id(held.tensor) not in new and others is not None:
+        if id(held.tensor) not in new and others is not None and held.name in others:  # what goes may have no others
             new[id(held.tensor)] = stage.hold(held.tensor, _like(held.tensor, others[held.name]))
         if id(held.tensor) in new:
             held.state[PARAMETERS if held.kind == PARAMETER else BUFFERS][held.attribute] = new[id(held.tensor)]

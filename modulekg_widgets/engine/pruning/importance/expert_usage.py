@@ -95,7 +95,7 @@ def _elements(axes: Axes, terms: Sequence[Term]) -> Iterator[Element]:
     """The modules of lists of which each token reaches some."""
     elements, asked = ListElements(axes), set(terms)
     for each, axis in elements.lists.items():
-        if axis.term in asked and not elements.costs_go(each.path_of(0)):
+        if axis.term in asked and axis not in elements.axes_of_cost(each.path_of(0)):
             yield from ((axes.graph.modules[each.path_of(at)], at, axis.term) for at in range(axis.size))
 
 

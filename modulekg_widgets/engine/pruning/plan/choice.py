@@ -45,13 +45,21 @@ class Choice:
         self.read = dimensions_read(axes, self.layers)
         self.granularity = granularity
         chosen = set(axes.free) if only is None else {axis for axis in self._within(only) if axis.frozen is None}
-        self.allowed = chosen - set(self.named(keep)) if keep is not None else chosen
+        self.allowed = chosen if keep is None else chosen - set(self.named(keep)) - set(self._taking(keep))
 
     # --------------------------------------------------------------- names
 
     def named(self, what: Any) -> list[Axis]:
         """The axes that a name, module, class, or a list of these means."""
         return list(dict.fromkeys(axis for entry in _entries(what) for axis in self._of(entry)))
+
+    def _taking(self, keep: Any) -> Iterator[Axis]:
+        """The axes with whose indices modules that are to be kept would go, as elements of lists."""
+        paths = [path for entry in _entries(keep) if not isinstance(entry, Axis) for path in self._paths(entry)]
+        for axis in self.axes:
+            for each in axis.term.lists:
+                if any(path == each.path or each.split(path) is not None for path in paths):
+                    yield axis
 
     def _within(self, what: Any) -> set[Axis]:
         """The axes that only these layers put out: a residual stream belongs to several blocks."""

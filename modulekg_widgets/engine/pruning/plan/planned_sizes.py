@@ -53,7 +53,10 @@ class PlannedSizes:
         if not removal:
             return operators
         elements = ListElements(self.axes)
-        return [each for each in operators if not (removal.takes(each.module) and elements.costs_go(each.module))]
+        cut = {self.axes.of(term) for term in selection.changed}
+        return [each for each in operators if not (
+            removal.takes(each.module) and any(axis in cut for axis in elements.axes_of_cost(each.module))
+        )]  # fmt: skip
 
     def formula(self, units: Iterable[str], times: Mapping[int, float] | None = None) -> SizeFormula:
         """The sizes in these units, for many choices at once; `times` of the operators of `counted` for "latency"."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ from modulekg_widgets.engine.tracing.held import Tables
 from modulekg_widgets.engine.tracing.trace import REAL, call_model
 
 Tensor = torch.Tensor
+Around = Callable[[Walk], AbstractContextManager[Any]]
 Kept = dict[int, Tensor]  # dimension → the positions that stay
 log = logging.getLogger("modulekg_widgets")
 SEED = 0
@@ -105,8 +107,13 @@ def _own_weights(graph: Dataflow) -> State:
     return state
 
 
-def cut_outputs(axes: Axes, edits: Edits, state: State, dtype: torch.dtype) -> list[Tensor]:
-    """The outputs of the model with its tensors taken from `state` and cut; the model stays as it is."""
+def cut_outputs(
+    axes: Axes, edits: Edits, state: State, dtype: torch.dtype, around: Around | None = None
+) -> list[Tensor]:
+    """The outputs of the model with its tensors taken from `state` and cut; the model stays as it is.
+
+    `around` the call, with the modules that run.
+    """
     graph = axes.graph
     args, kwargs = with_tensors(graph.call, lambda t: cast(t.detach().clone(), dtype))
     walked = walk(graph.model)
@@ -119,7 +126,7 @@ def cut_outputs(axes: Axes, edits: Edits, state: State, dtype: torch.dtype) -> l
         _forget_results(copied)
         stage.replaces = True
         put_in_place(copied, stage, edits, lambda edit, _: slice_of(edit), values)
-        with torch.no_grad(), PlainAttention(), In(dtype):
+        with torch.no_grad(), PlainAttention(), In(dtype), nullcontext() if around is None else around(copied):
             return [tensor for _, tensor in tensors(call_model(stage.model, args, kwargs))]
 
     return look(walked.modules, (), forward, LOOSE, SEED if graph.seed is None else graph.seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from modulekg_widgets.engine.axes.algebra import Term
@@ -14,6 +14,7 @@ from modulekg_widgets.engine.pruning.cut.edits import Edits, MovedAttributeError
 from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, CONSTRAINT, OUTPUT, SCALE, WHOLE, Attempt, Change
 from modulekg_widgets.engine.pruning.plan.corrections import Corrections
 from modulekg_widgets.engine.pruning.plan.dry_run import Mismatch, Rehearsal, ScaleChange, rehearse
+from modulekg_widgets.engine.pruning.plan.list_truth import is_never_chosen
 from modulekg_widgets.engine.pruning.plan.outcome import Outcome
 from modulekg_widgets.engine.pruning.plan.precedents import Precedents
 from modulekg_widgets.engine.pruning.plan.reference import agrees
@@ -35,6 +36,7 @@ class Repair:
         self.corrections = Corrections(axes, self.near)
         self.precedents = Precedents(axes, self.corrections)
         self._moving: set[str] = set()  # numbers that change while the plan is made, as counters: they are no sizes
+        self._known_to_go: dict[object, bool] = {}
         self._listening = False  # whether a call has raised, so that it pays to hear what the next one asks for
 
     def edits(self, attempt: Attempt) -> Edits:
@@ -65,6 +67,10 @@ class Repair:
 
     def confirmed(self, attempt: Attempt, mended: Attempt, found: Rehearsal) -> tuple[Attempt, Rehearsal]:
         """As `proved`, where it is known what became of the attempt."""
+        wrong = self._lists_that_do_not_go(mended)
+        if wrong:
+            unlike = Mismatch(0, None, (), where="the cut model is not the one whose router cannot choose what goes")
+            return self.proved(self.corrections.spared(attempt, wrong, unlike))
         if self._is_proved(mended, found):
             return mended, found
         strict = replace(attempt, strict=True)
@@ -72,6 +78,25 @@ class Repair:
         if self._agrees(mended, found):
             return mended, found
         return self._most_that_agrees(strict, mended)
+
+    def _lists_that_do_not_go(self, attempt: Attempt) -> list[Term]:
+        """The axes without whose elements of lists the model is another one than that which cannot choose them."""
+        every = [atom for atom in attempt.selection.changed if atom.lists]
+        if not every or self._go(attempt, every):
+            return []
+        alone = [atom for atom in every if not self._go(attempt, [atom])]
+        return alone or every
+
+    def _go(self, attempt: Attempt, atoms: Sequence[Term]) -> bool:
+        """Whether it is so of some axes when these alone are cut."""
+        selection = attempt.selection.of(atoms)
+        key = tuple(
+            (id(atom), selection.orders[atom][: atom.size - selection.counts[atom]].tobytes()) for atom in atoms
+        )
+        if key not in self._known_to_go:
+            edits = self.outcome.edits(selection, replace(attempt, selection=selection).attributes())
+            self._known_to_go[key] = is_never_chosen(self.axes, selection.keeps(), edits)
+        return self._known_to_go[key]
 
     def _most_that_agrees(self, attempt: Attempt, mended: Attempt) -> tuple[Attempt, Rehearsal]:
         """The attempt without the axes along which the cut model gives other values, found by halves."""

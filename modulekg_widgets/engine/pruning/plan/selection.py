@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -60,6 +60,10 @@ class Selection:
     def cut(self, term: Term) -> list[Term]:
         """The atoms of a dimension that lose indices, each once."""
         return [atom for atom in dict.fromkeys(atoms(find(term))) if atom in self.changed]
+
+    def of(self, every: Sequence[Term]) -> Selection:
+        """The same of these axes alone, the others whole."""
+        return Selection({atom: self.orders[atom] for atom in every}, {atom: self.counts[atom] for atom in every})
 
     def with_count(self, atom: Term, count: int) -> Selection:
         """The same with another number of indices for one axis, and as many in proportion for those that go with it."""

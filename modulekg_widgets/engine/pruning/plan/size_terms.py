@@ -136,7 +136,7 @@ def written_sizes(
     holders = [NO_BLOCK if blocks is None else blocks.holding(node.names) for node in registered]
     elements = ListElements(axes)
     tensors = [
-        _tensor(node, own, table, block, elements.axis_of(node.label))
+        _tensor(node, own, table, block, elements.axes_of(node.label))
         for node, block in zip(registered, holders, strict=True)
     ]
     other = own if counted is None or counted is axes else _SizeWriter(counted, _same(counted, axes))
@@ -151,11 +151,11 @@ def written_sizes(
         if found is None:
             dims = {node: other.dims(node) for node in dict.fromkeys([*operator.inputs, *operator.outputs])}
             others.append(OtherCost(operator, dims, asked or 0, pairs))
-        goes_with = elements.axis_of(operator.module) if elements.costs_go(operator.module) else None
+        goes_with = elements.axes_of_cost(operator.module)
         pace = (times or {}).get(operator.index, 0.0) / (asked or 1)  # nanoseconds for each FLOP
         for expressions, factor in (found or {(): float(asked or 0)}).items():
-            if goes_with is not None:
-                expressions, factor = (*expressions, goes_with.number), factor / goes_with.size
+            expressions = (*expressions, *(axis.number for axis in goes_with))
+            factor /= math.prod(axis.size for axis in goes_with)
             key = tuple(sorted(map(table.place, expressions))), block_of[operator.index] if block_of else NO_BLOCK
             costs[key] += factor
             taken[key] += factor * pace
@@ -236,12 +236,14 @@ def _is_constant(expression: Expression) -> bool:
     return isinstance(expression, int) and expression < 0
 
 
-def _tensor(node: DataNode, writer: _SizeWriter, table: _Expressions, block: int, goes_with: Axis | None) -> TensorSize:
+def _tensor(
+    node: DataNode, writer: _SizeWriter, table: _Expressions, block: int, goes_with: Sequence[Axis]
+) -> TensorSize:
     dims = writer.dims(node)
     factor: float = math.prod(-dim for dim in dims if isinstance(dim, int) and dim < 0)
     places = tuple(table.place(dim) for dim in dims if not _is_constant(dim))
-    if goes_with is not None:
-        factor, places = factor / goes_with.size, (*places, table.place(goes_with.number))
+    factor /= math.prod(axis.size for axis in goes_with)
+    places = (*places, *(table.place(axis.number) for axis in goes_with))
     return TensorSize(node.label, node.is_parameter, node.dtype.itemsize, factor, places, block)
 
 
