@@ -19,6 +19,7 @@ from tqdm.auto import tqdm
 
 from modulekg_widgets.engine.errors import IndexingError, ModuleKGError, UnknownNameError, shown
 from modulekg_widgets.engine.knowledge.graph import KnowledgeGraph
+from modulekg_widgets.engine.knowledge.light_pass import with_cost
 from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
 from modulekg_widgets.engine.knowledge.store.database import Location
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
@@ -99,7 +100,11 @@ def built_record(name: str, builder: Builder, scheme: str) -> ModelRecord:
     """
     try:
         with process_rng_kept():
-            return model_record(_built(builder), name, scheme)
+            model = _built(builder)
+            record = model_record(model, name, scheme)
+            example = getattr(builder, "example", None)  # what the models of a library take
+            call = None if example is None else example(model)
+            return record if call is None else with_cost(record, model, call)
     except SystemExit as error:
         raise IndexingError(f"its builder exits the process ({shown(str(error))})") from error
 

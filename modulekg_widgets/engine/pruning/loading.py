@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import ModelFolderError, shown
+from modulekg_widgets.engine.errors import ModelFolderError, PlanFileError, shown
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
 from modulekg_widgets.engine.pruning.plan.plan_file import plan_of
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
@@ -126,7 +126,12 @@ def load_pretrained(folder: Any, classes: Sequence[Any] = ()) -> nn.Module:
     plans: list[PruningPlan] = []
 
     def replay(text: bytes, model: nn.Module) -> None:
-        plans.append(plan_of(text, "mk.load_plan(…)"))
+        try:
+            plans.append(plan_of(text, "mk.load_plan(…)"))
+        except PlanFileError:
+            raise
+        except (ValueError, RecursionError) as error:
+            raise PlanFileError(f"it is no JSON: {shown(str(error), 200)}") from error
         plans[-1].cut(model)
 
     model = load(folder, classes, replay)

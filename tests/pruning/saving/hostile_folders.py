@@ -139,6 +139,13 @@ def empty(folder: Path) -> None:
     folder.mkdir()
 
 
+def deep_list(depth: int) -> Any:
+    found: Any = "output"
+    for _ in range(depth):
+        found = ["tuple", found]
+    return found
+
+
 def deep(name: str) -> Spoil:
     return write(name, "[" * 100_000 + "]" * 100_000)
 
@@ -222,6 +229,31 @@ EVERY: dict[str, Spoil] = {
         more={"dtype": "F32", "shape": [0], "data_offsets": [0, 0]})),
     "a file of no tensors": write("model.safetensors", struct.pack("<Q", 2) + b"{}"),
 }  # fmt: skip
+
+# of a model that has lost a block
+WITHOUT_BLOCKS: dict[str, Spoil] = {
+    "no module that goes": changed("plan-0.json", "removed", to=[]),
+    "a module that is not there": changed("plan-0.json", "removed", to=[{"path": "99", "stand_in": None}]),
+    "the model itself": changed("plan-0.json", "removed", to=[{"path": "", "stand_in": None}]),
+    "a module that goes twice": changed("plan-0.json", "removed", to=lambda removed: [*removed, *removed]),
+    "a path that is private": changed("plan-0.json", "removed", to=[{"path": "__class__", "stand_in": None}]),
+    "a path that is a number": changed("plan-0.json", "removed", to=[{"path": 1, "stand_in": None}]),
+    "modules that are text": changed("plan-0.json", "removed", to="0"),
+    "code in the place of a module": changed("plan-0.json", "removed", to=[{"path": "1", "stand_in": "os.system"}]),
+    "a stand-in with code": changed("plan-0.json", "removed", to=[{"path": "1", "stand_in": {
+        "zeros": False, "argument": [0, None], "result": ["call", "os.system"]}}]),
+    "a stand-in of an argument by code": changed("plan-0.json", "removed", to=[{"path": "1", "stand_in": {
+        "zeros": False, "argument": [None, "__import__('os')"], "result": "output"}}]),
+    "a result too deep": changed("plan-0.json", "removed", to=[{"path": "1", "stand_in": {
+        "zeros": True, "argument": [0, None], "result": deep_list(200)}}]),
+    "followers that are none": changed("plan-0.json", "followers", to=[]),
+    "a follower that is private": changed("plan-0.json", "followers", to={"__class__": [3, 2]}),
+    "a follower inside of a class": changed("plan-0.json", "followers", to={"0.__class__.x": [3, 2]}),
+    "a follower that is not there": changed("plan-0.json", "followers", to={"nothing": [3, 2]}),
+    "a follower of text": changed("plan-0.json", "followers", to={"0.norm.eps": ["3", "2"]}),
+    "blocks that are numbers": changed("plan-0.json", "blocks", to=[1]),
+}  # fmt: skip
+
 
 # of a model of transformers
 CONFIGURED: dict[str, Spoil] = {

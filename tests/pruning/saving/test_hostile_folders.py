@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import shutil
 import sys
@@ -15,7 +16,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes import transformers_models
-from pruning.saving.hostile_folders import CONFIGURED, EVERY, MARK, Spoil, changed, pickled
+from pruning.saving.hostile_folders import CONFIGURED, EVERY, MARK, WITHOUT_BLOCKS, Spoil, changed, pickled
 
 SECONDS = 20  # for a folder, on a machine under load
 
@@ -32,14 +33,52 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {path.name: path for path in place.iterdir()}
 
 
-def refused(good: Path, tmp_path: Path, spoil: Spoil) -> str:
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.layer = nn.LayerNorm(4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.layer(self.norm(x))
+
+
+def blocks() -> nn.Sequential:
+    return nn.Sequential(Block(), Block(), Block())
+
+
+@pytest.fixture(scope="module")
+def smaller(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that lost a block, as it was saved."""
+    folder = tmp_path_factory.mktemp("blocks") / "model"
+    model = blocks().eval()
+    receipt = mk.plan(mk.trace(model, torch.rand(2, 4)), blocks=["1"]).cut(model)
+    mk.save_model(model, folder, receipt, builder=blocks)
+    return folder
+
+
+def expected(name: str) -> str:
+    """What the error has to name, so that its reader knows where to look."""
+    for words, text in (
+        ("a plan that is a link|a plan that is gone", "plan-0"), ("a plan that keeps others", "another cut"),
+        ("a plan", "the plan in the folder"), ("more cuts", "plan-1"), ("fewer cuts", "plan-0"),
+        ("no folder", "no folder"), ("ties that", "ties"), ("a name that leads|one tensor|a file of no", "tensor"),
+        ("a pickle|a checkpoint|code|an adapter|other tensors|an index", "not saved with the model"),
+        ("an unknown library|a library", "library"), ("tables", "modulekg.safetensors"),
+        ("an empty|.*manifest|another|a version|no origin|cuts|ties|files|a file", "modulekg.json"),
+    ):  # fmt: skip
+        if re.match(words, name):
+            return text
+    return "model.safetensors"
+
+
+def refused(good: Path, tmp_path: Path, spoil: Spoil, classes: tuple[Any, ...] = ()) -> str:
     folder = tmp_path / "folder"
     shutil.copytree(good, folder)
-    mk.load_pretrained(folder)
+    mk.load_pretrained(folder, classes=classes)
     spoil(folder)
     before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     with pytest.raises(mk.ModuleKGError) as caught:
-        mk.load_pretrained(folder)
+        mk.load_pretrained(folder, classes=classes)
     assert not (tmp_path / MARK).exists()
     assert time.process_time() - start < SECONDS
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 700_000  # KB
@@ -49,7 +88,15 @@ def refused(good: Path, tmp_path: Path, spoil: Spoil) -> str:
 @pytest.mark.parametrize("name", EVERY)
 def test_a_spoilt_folder_is_refused(good: dict[str, Path], tmp_path: Path, name: str) -> None:
     text = refused(good["torch"], tmp_path, EVERY[name])
+    assert expected(name) in text
     assert text.isprintable()
+    assert len(text) < 2_000
+
+
+@pytest.mark.parametrize("name", WITHOUT_BLOCKS)
+def test_a_spoilt_plan_without_blocks_is_refused(smaller: Path, tmp_path: Path, name: str) -> None:
+    text = refused(smaller, tmp_path, WITHOUT_BLOCKS[name], (blocks,))
+    assert "the plan in the folder" in text
     assert len(text) < 2_000
 
 

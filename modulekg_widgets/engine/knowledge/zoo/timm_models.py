@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from modulekg_widgets.engine.errors import MissingPackageError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.knowledge.light_pass import Call, picture
 
 
 def timm_builders(names: Iterable[str] | None = None) -> dict[str, Callable[..., nn.Module]]:
@@ -67,6 +68,11 @@ class TimmBuilder:
     @property
     def __name__(self) -> str:
         return self.name
+
+    def example(self, model: nn.Module) -> Call | None:
+        """A picture of the size that the architecture is made for."""
+        size = getattr(model, "pretrained_cfg", {}).get("input_size", (3, 224, 224))
+        return picture(*size)
 
     def __call__(self, **changes: Any) -> nn.Module:
         return _timm().create_model(self.name, pretrained=False, **changes)

@@ -9,6 +9,10 @@ from typing import Any
 
 from torch import nn
 
+from modulekg_widgets.engine.knowledge.light_pass import Call, picture
+
+USUAL = 224  # pixels
+
 
 def torchvision_builders() -> dict[str, Callable[..., nn.Module]]:
     """A builder for each model that torchvision lists, without pretrained weights.
@@ -53,6 +57,16 @@ class TorchvisionBuilder:
     @property
     def __name__(self) -> str:
         return self.name
+
+    def example(self, model: nn.Module) -> Call | None:
+        """A picture of the size that the published weights take; None for what takes more than a picture."""
+        from torchvision import models
+
+        if models.get_model_builder(self.name).__module__.count(".") > 2:
+            return None  # of detection, segmentation, video and optical flow
+        weights = list(models.get_model_weights(self.name))
+        size = weights[0].transforms.keywords.get("crop_size", USUAL) if weights else USUAL
+        return picture(3, size, size)
 
     def __call__(self, **changes: Any) -> nn.Module:
         from torchvision import models

@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import MissingPackageError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.knowledge.light_pass import Call, picture
 
+WORDS = 128  # of the text that a model is called with, to count what that costs
 MOST = 4  # layers, and experts, of a model whose type alone is asked for: more of them are the same again
 _COUNTS = re.compile(r"(num_|n_|^)(\w+_)?(layers?|experts|blocks)$")
 TYPE = "model_type"
@@ -76,6 +79,20 @@ class TransformersBuilder:
     @property
     def __name__(self) -> str:
         return self.name
+
+    def example(self, model: nn.Module) -> Call | None:
+        """Words, or a picture, as the model's main input is called; None for other models."""
+        config: Any = model.config
+        main = getattr(model, "main_input_name", "")
+        if main == "input_ids":
+            words = torch.zeros(1, WORDS, dtype=torch.long, device="meta")
+            both = {"decoder_input_ids": words} if getattr(config, "is_encoder_decoder", False) else {}
+            return (), {"input_ids": words, **both}
+        size = getattr(config, "image_size", None)
+        if main == "pixel_values" and size is not None:
+            height, width = size if isinstance(size, list | tuple) else (size, size)
+            return (), {"pixel_values": picture(getattr(config, "num_channels", 3), height, width)[0][0]}
+        return None
 
     def __call__(self, **changes: Any) -> nn.Module:
         auto = _library().AutoModel
