@@ -16,6 +16,9 @@ from torch import nn
 import modulekg_widgets as mk
 from cli.sample_models import broken, make_small, needs_numbers
 from identity.samples import zoo_model
+from modulekg_widgets.engine.knowledge.light_pass import with_cost
+from modulekg_widgets.engine.knowledge.records import model_record
+from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 
 SMALL = ["squeezenet1_0", "squeezenet1_1", "alexnet", "mobilenet_v2"]
 
@@ -28,7 +31,10 @@ def zoo(names: list[str] = SMALL) -> dict[str, Callable[[], nn.Module]]:
 def expected(names: list[str] = SMALL) -> dict[str, Any]:
     graph = mk.KnowledgeGraph()
     for name in names:
-        graph.add_model(zoo_model(name), name=name)
+        builder: Any = zoo([name])[name]
+        with meta_weights():
+            model = builder()
+        graph.add_records([with_cost(model_record(model, name), model, builder.example(model))])
     return graph.contents().models
 
 
