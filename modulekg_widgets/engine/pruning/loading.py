@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import ModelFolderError, PlanFileError, shown
+from modulekg_widgets.engine.errors import ModelFolderError, ModuleKGError, shown
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
 from modulekg_widgets.engine.pruning.plan.plan_file import plan_of
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
@@ -128,10 +128,10 @@ def load_pretrained(folder: Any, classes: Sequence[Any] = ()) -> nn.Module:
     def replay(text: bytes, model: nn.Module) -> None:
         try:
             plans.append(plan_of(text, "mk.load_plan(…)"))
-        except PlanFileError:
+        except ModuleKGError:
             raise
         except (ValueError, RecursionError) as error:
-            raise PlanFileError(f"it is no JSON: {shown(str(error), 200)}") from error
+            raise ModelFolderError(f"the plan in the folder is no JSON: {shown(str(error), 200)}") from error
         plans[-1].cut(model)
 
     model = load(folder, classes, replay)
