@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -114,10 +115,14 @@ class ListProof:
 
     def _error(self, orders: Orders, places: Mapping[NumberedModules, Any], offsets: Offsets) -> float:
         """How far the output moves with axes and elements in new orders, relative to its largest number."""
-        expected = self._outputs(self.proof.state, offsets, {})
+        expected = self._outputs(self.proof.state, offsets, {}) if offsets else self._whole
         changed = self.proof.rearranged(orders, places)
         found = self._outputs(changed, offsets, {axis: self.proof.orders[axis.term] for axis in offsets})
         return distance(found, expected) / max(largest(expected), 1e-300)
+
+    @cached_property
+    def _whole(self) -> list[Tensor]:
+        return self._outputs(self.proof.state, {}, {})
 
     def _outputs(self, state: Mapping[str, Tensor], offsets: Offsets, orders: Mapping[Axis, Any]) -> list[Tensor]:
         @contextmanager
