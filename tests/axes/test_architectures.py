@@ -7,7 +7,7 @@ import torch
 
 import modulekg_widgets as mk
 from axes import transformers_models
-from axes.zoo import family, float_models, zoo_case
+from axes.zoo import family, float_models, timm_families, zoo_case
 
 nightly = pytest.mark.nightly
 IN_CI = {"mobilenet_v3_small", "resnet18", "shufflenet_v2_x0_5", "squeezenet1_1", "ssdlite320_mobilenet_v3_large",
@@ -72,18 +72,6 @@ def test_transformers(name: str) -> None:
     assert proof.ok, str(proof)
     assert proof.error < 1e-5
     assert proof.proved
-
-
-def timm_families() -> dict[str, str]:
-    """The smallest-named model of each of timm's files."""
-    timm = pytest.importorskip("timm")
-    every: dict[str, list[str]] = {}
-    for name in timm.list_models():
-        every.setdefault(timm.models.model_entrypoint(name).__module__.rpartition(".")[2], []).append(name)
-    hints = ("nano", "tiny", "_t", "small", "_s", "_18", "26", "b0", "")
-    return {
-        part: next(name for hint in hints for name in names if hint in name) for part, names in sorted(every.items())
-    }
 
 
 def timm_graph(part: str) -> mk.DataflowGraph:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -58,3 +59,16 @@ def zoo_case(name: str) -> tuple[nn.Module, tuple[Any, ...]]:
     if resize is not None and not name.startswith("ssd"):
         resize.min_size, resize.max_size = (128,), 128  # detectors scale every image up to 800 before they look at it
     return model, example_inputs(name)
+
+
+def timm_families() -> dict[str, str]:
+    """The smallest-named model of each of timm's files."""
+    timm = pytest.importorskip("timm")
+
+    every: dict[str, list[str]] = {}
+    for name in timm.list_models():
+        every.setdefault(timm.models.model_entrypoint(name).__module__.rpartition(".")[2], []).append(name)
+    hints = ("nano", "tiny", "_t", "small", "_s", "_18", "26", "b0", "")
+    return {
+        part: next(name for hint in hints for name in names if hint in name) for part, names in sorted(every.items())
+    }

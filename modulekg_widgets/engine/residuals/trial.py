@@ -11,9 +11,15 @@ import torch
 
 from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.identity.walk import Walk, walk
-from modulekg_widgets.engine.residuals.blocks import ResidualBlock, alike
+from modulekg_widgets.engine.residuals.blocks import ResidualBlock, alike, candidates, layers
 from modulekg_widgets.engine.residuals.followers import followers
-from modulekg_widgets.engine.residuals.removal import ModuleRemoval, RemovedModule, is_container, remove
+from modulekg_widgets.engine.residuals.removal import (
+    NOTHING_REMOVED,
+    ModuleRemoval,
+    RemovedModule,
+    is_container,
+    remove,
+)
 from modulekg_widgets.engine.residuals.rest import is_the_rest
 from modulekg_widgets.engine.residuals.stand_ins import ARGUMENT, LIST, OUTPUT, TUPLE, Argument, Result, StandIn
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
@@ -157,7 +163,21 @@ def tried(graph: Graph, blocks: Sequence[ResidualBlock], removal: ModuleRemoval)
         in_place = _removal(graph, blocks, leaving=False)
         if removal == in_place or gives_the_same(graph, removal, in_place):
             return found
-    return found if before == after and is_the_rest(graph, found, blocks, removal) else None
+    if before != after:
+        return None
+    return (
+        found if is_the_rest(graph, found, blocks, removal) or _is_the_rest_now(graph, found, blocks, removal) else None
+    )
+
+
+def _is_the_rest_now(graph: Dataflow, found: Dataflow, blocks: Sequence[ResidualBlock], removal: ModuleRemoval) -> bool:
+    """Whether a pass is the rest of one that is made now: modules may keep what they compute when they are called."""
+    now = traced_again(graph, NOTHING_REMOVED, graph.training, graph.seed, (graph.traced_on,))
+    if [operator.overload for operator in now.operators] == [operator.overload for operator in graph.operators]:
+        return False
+    known = {(block.path, block.is_branch): block for block in (*layers(now), *candidates(now))}
+    same = [known.get((block.path, block.is_branch)) for block in blocks]
+    return None not in same and is_the_rest(now, found, [block for block in same if block is not None], removal)
 
 
 def gives_the_same(graph: Dataflow, one: ModuleRemoval, other: ModuleRemoval | None) -> bool:

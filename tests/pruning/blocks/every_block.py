@@ -20,7 +20,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes.transformers_models import CASES, build
-from axes.zoo import float_models, zoo_case
+from axes.zoo import float_models, timm_families, zoo_case
 from modulekg_widgets.engine.pruning.cut.edits import is_plain_object
 from modulekg_widgets.engine.residuals.blocks import parameters_of
 from modulekg_widgets.engine.residuals.table import residual_blocks
@@ -31,15 +31,8 @@ TABLE = Path(__file__).resolve().parents[3] / "docs" / "blocks.md"
 
 
 def timm_names() -> list[str]:
-    """The smallest model that can be made of each of timm's files, by its name."""
-    import timm
-
-    smallest: dict[str, str] = {}
-    for name in timm.list_models(pretrained=False):
-        home = timm.models.model_entrypoint(name).__module__
-        if home not in smallest or ("tiny" in name and "tiny" not in smallest[home]):
-            smallest[home] = name
-    return sorted(smallest.values())
+    """A small model of each of timm's files."""
+    return sorted(timm_families().values())
 
 
 def torchvision_case(name: str) -> Case:

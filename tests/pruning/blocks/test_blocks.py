@@ -353,3 +353,25 @@ def test_a_cut_of_another_model_or_a_changed_one_is_refused() -> None:
     del model.layers[2]
     receipt.undo()
     assert len(model.layers) == 3
+
+
+class Keeping(nn.Module):
+    """A block that computes a table when it is called first, and keeps it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.table: torch.Tensor | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.table is None:
+            self.table = torch.arange(4.0).mul(2).add(1)
+        return x + self.layer(x * self.table)
+
+
+def test_a_block_goes_when_modules_have_kept_since_the_trace_what_they_computed() -> None:
+    model, x = nn.Sequential(Keeping(), Keeping(), Keeping()).eval(), torch.randn(3, 4)
+    graph = mk.trace(model, x)
+    model(x)
+    mk.plan(graph, blocks=["1"]).cut(model)
+    assert len(model) == 2
