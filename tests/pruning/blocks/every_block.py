@@ -78,6 +78,8 @@ def _plain(value: Any, depth: int = 4) -> Any:
     """Numbers, texts, lists, and what plain objects as configurations hold, with the identity of these."""
     if type(value) in (int, str, float, bool, type(None)):
         return value
+    if isinstance(value, torch.Tensor):
+        return "a tensor"  # some code keeps what it computed in the last call
     if isinstance(value, list | tuple) and depth:
         return [_plain(part, depth - 1) for part in value]
     if isinstance(value, dict) and depth:
