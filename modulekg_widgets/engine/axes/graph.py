@@ -197,7 +197,7 @@ class DataflowGraph(Dataflow):
         Returns
         -------
         Cut
-            With `.parameters`, `.values` and `.attributes`.
+            With `.parameters`, `.values`, `.attributes` and `.modules`.
 
         Raises
         ------

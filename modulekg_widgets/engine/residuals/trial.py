@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 import torch
 
 from modulekg_widgets.engine.errors import CutError, TraceError
-from modulekg_widgets.engine.identity.walk import Walk, walk
+from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock, alike, candidates, layers
 from modulekg_widgets.engine.residuals.followers import followers
 from modulekg_widgets.engine.residuals.removal import (
@@ -22,12 +21,11 @@ from modulekg_widgets.engine.residuals.removal import (
 )
 from modulekg_widgets.engine.residuals.rest import is_the_rest
 from modulekg_widgets.engine.residuals.stand_ins import ARGUMENT, LIST, OUTPUT, TUPLE, Argument, Result, StandIn
-from modulekg_widgets.engine.torch_runtime.look import Stage, look
-from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
-from modulekg_widgets.engine.torch_runtime.state import set_mode
-from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.structure import tensors
+from modulekg_widgets.engine.tracing.changed_call import changed_call
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, ModuleCall
-from modulekg_widgets.engine.tracing.trace import FAKE, META, REAL, call_model, trace_dataflow
+from modulekg_widgets.engine.tracing.trace import FAKE, META, REAL, trace_dataflow
 
 log = logging.getLogger("modulekg_widgets")
 Graph = TypeVar("Graph", bound=Dataflow)
@@ -165,9 +163,8 @@ def tried(graph: Graph, blocks: Sequence[ResidualBlock], removal: ModuleRemoval)
             return found
     if before != after:
         return None
-    return (
-        found if is_the_rest(graph, found, blocks, removal) or _is_the_rest_now(graph, found, blocks, removal) else None
-    )
+    is_rest = is_the_rest(graph, found, blocks, removal) or _is_the_rest_now(graph, found, blocks, removal)
+    return found if is_rest else None
 
 
 def _is_the_rest_now(graph: Dataflow, found: Dataflow, blocks: Sequence[ResidualBlock], removal: ModuleRemoval) -> bool:
@@ -184,20 +181,10 @@ def gives_the_same(graph: Dataflow, one: ModuleRemoval, other: ModuleRemoval | N
     """Whether the traced call gives the same numbers without some modules, in whichever of two ways they went."""
     if other is None:
         return False
-
-    def forward(stage: Stage, removal: ModuleRemoval) -> list[torch.Tensor]:
-        copied = walked.with_modules(stage.modules)
-        set_mode(copied.states, graph.training)
-        apply(copied, removal)
-        args, kwargs = with_tensors(graph.call, lambda tensor: tensor.detach().clone())
-        with torch.no_grad():
-            return [tensor for _, tensor in tensors(call_model(stage.model, args, kwargs))]
-
-    walked = walk(graph.model)
-    seed = 0 if graph.seed is None else graph.seed
     try:
         given, expected = (
-            look(walked.modules, (), partial(forward, removal=removal), LOOSE, seed) for removal in (one, other)
+            [tensor for _, tensor in tensors(changed_call(graph, lambda copied, _, gone=gone: apply(copied, gone)))]
+            for gone in (one, other)
         )
     except Exception as error:  # noqa: BLE001 - code of the user's may look for what a stand-in has not
         log.debug("the model does not run with something in the place of modules: %s", error)

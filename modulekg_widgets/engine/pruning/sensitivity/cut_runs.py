@@ -6,23 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.cut_analysis import Keeps
 from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.cut.edits import Edits, slices
 from modulekg_widgets.engine.pruning.cut.staging import put_in_place
 from modulekg_widgets.engine.pruning.plan.outcome import Outcome
 from modulekg_widgets.engine.pruning.plan.plan import plan
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.plan.selection import Selection
-from modulekg_widgets.engine.torch_runtime.look import Stage, look
-from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
-from modulekg_widgets.engine.torch_runtime.state import set_mode
-from modulekg_widgets.engine.torch_runtime.structure import with_tensors
-from modulekg_widgets.engine.tracing.trace import call_model
+from modulekg_widgets.engine.tracing.changed_call import changed_call
 
 
 class CutRuns:
@@ -38,17 +32,9 @@ class CutRuns:
         graph, edits = self.graph, self._edits(keeps)
         values = {name: node.tensor.detach() for name, node in graph.state.items() if node.tensor is not None}
         slice_of = slices(edits, values.__getitem__)
-        args, kwargs = with_tensors(graph.call, lambda tensor: tensor.detach().clone())
-        walked = walk(graph.model)
-
-        def forward(stage: Stage) -> Any:
-            copied = walked.with_modules(stage.modules)
-            set_mode(copied.states, graph.training)
-            put_in_place(copied, stage, edits, lambda edit, _: slice_of(edit))
-            with torch.no_grad():
-                return call_model(stage.model, args, kwargs)
-
-        return look(walked.modules, (), forward, LOOSE, 0 if graph.seed is None else graph.seed)
+        return changed_call(
+            graph, lambda copied, stage: put_in_place(copied, stage, edits, lambda edit, _: slice_of(edit))
+        )
 
     def _edits(self, keeps: Keeps) -> Edits:
         if len(keeps) > 1 or any((~flags).sum() > 1 for flags in keeps.values()):
