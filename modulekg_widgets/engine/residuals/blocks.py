@@ -41,18 +41,24 @@ class ResidualBlock:
     beside: tuple[str, ...] = ()  # modules that serve f alone and give what they get, as a normalisation before it
     given: int = -1  # of a branch: the input of the module that has the shape of its output
     before: tuple[tuple[ModuleCall, int], ...] = ()  # modules of f that let an input through, so that it has
+    shared: tuple[OperatorNode, ...] = ()  # what it computes, but not of x, for those behind it, as positions
 
     @property
     def modules(self) -> tuple[str, ...]:
         """The paths of all that goes."""
         return (self.path, *(call.path for call, _ in self.before), *self.beside)
 
+    @property
+    def shared_weights(self) -> set[DataNode]:
+        """The tensors of the model that those behind it need."""
+        return {node for operator in self.shared for node in operator.inputs if node.is_parameter or node.is_buffer}
+
 
 def candidates(graph: Dataflow) -> list[ResidualBlock]:
     """The blocks that the data flow shows, in the order of the pass; whether forward runs without them is not tried."""
     search = _Search(graph)
     whole = _without_stacks(graph, list(search.whole()))
-    taken = {block.branches for block in whole}
+    taken = {block.branches for block in whole if not block.shared}  # of these the branch may go where all cannot
     branches = [block for block in search.branches() if block.branches not in taken]
     return sorted([*whole, *branches], key=lambda block: (block.call.start, block.is_branch, -(block.call.end or 0)))
 
@@ -78,21 +84,21 @@ def outermost(blocks: Iterable[ResidualBlock]) -> list[ResidualBlock]:
     return [block for block in every if not any(is_inside(block.path, path) for path in paths)]
 
 
-def parameters_of(graph: Dataflow, paths: Iterable[str]) -> list[DataNode]:
-    """The parameters that only modules at these paths, and below, have."""
-    roots = tuple(paths)
+def parameters_of(graph: Dataflow, block: ResidualBlock) -> list[DataNode]:
+    """The parameters that go with a block: those that only its modules, and what is in them, have."""
+    roots, stay = block.modules, block.shared_weights
 
     def goes(name: str) -> bool:
         return any(name.startswith(f"{root}.") for root in roots)
 
     every = dict.fromkeys(graph.state.values())
-    return [node for node in every if node.is_parameter and all(map(goes, node.names))]
+    return [node for node in every if node.is_parameter and node not in stay and all(map(goes, node.names))]
 
 
 def flops_of(graph: Dataflow, block: ResidualBlock) -> int:
     """What the modules of a block cost."""
     operators = [operator for path in block.modules for operator in graph.modules[path].operators]
-    return int(count_flops(operators))
+    return int(count_flops(operator for operator in operators if operator not in block.shared))
 
 
 def _without_stacks(graph: Dataflow, blocks: list[ResidualBlock]) -> list[ResidualBlock]:
@@ -126,9 +132,12 @@ class _Search:
                 found = self._source(output, call)
                 if found is None or found[0] not in inputs or inputs[found[0]].shape != output.shape:
                     continue
-                if not self._escapes(call, {output, origin(output)}):
-                    source, branches = found
-                    yield ResidualBlock(call.path, call, False, inputs[source], output, output, frozenset(branches))
+                source, branches = found
+                shared = self._shared(call, source, {output, origin(output)})
+                if shared is not None:
+                    yield ResidualBlock(
+                        call.path, call, False, inputs[source], output, output, frozenset(branches), shared=shared
+                    )
                     break
 
     def _source(self, output: DataNode, call: ModuleCall) -> tuple[DataNode, set[Branch]] | None:
@@ -158,14 +167,31 @@ class _Search:
 
     def _escapes(self, call: ModuleCall, allowed: set[DataNode]) -> bool:
         """Whether something else that a call computes is used behind it."""
+        return next(self._used_behind(call, allowed), None) is not None
+
+    def _used_behind(self, call: ModuleCall, allowed: set[DataNode]) -> Iterator[DataNode]:
         assert call.end is not None
         for operator in self.graph.operators[call.start : call.end]:
             for node in operator.outputs:
-                if node in allowed:
-                    continue
-                if node in self.counted or any(reader.index >= call.end for reader in node.consumers):
-                    return True
-        return False
+                is_used = node in self.counted or any(reader.index >= call.end for reader in node.consumers)
+                if is_used and node not in allowed:
+                    yield node
+
+    def _shared(
+        self, call: ModuleCall, source: DataNode, allowed: set[DataNode]
+    ) -> tuple[OperatorNode, ...] | None:
+        """The operators of all else that is used behind a call; None where they need what comes through its block."""
+        found: set[OperatorNode] = set()
+        open_ends = list(self._used_behind(call, allowed))
+        while open_ends:
+            node = open_ends.pop()
+            if birth(node) < call.start:
+                if origin(node) is source:
+                    return None
+            elif node.producer is not None and node.producer not in found:
+                found.add(node.producer)
+                open_ends += node.producer.inputs
+        return tuple(sorted(found, key=lambda operator: operator.index))
 
     # ------------------------------------------------------------- branches
 

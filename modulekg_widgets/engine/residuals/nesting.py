@@ -61,7 +61,10 @@ class NestedBlocks:
 
     def _holding(self, name: str) -> list[int]:
         """The blocks that a tensor goes with, inner ones first."""
-        own = [
-            number for number, block in enumerate(self.blocks) if any(is_inside(name, each) for each in block.modules)
-        ]
+        own = [number for number, block in enumerate(self.blocks) if _goes_with(name, block)]
         return sorted(own, key=lambda number: -len(list(self._outwards(number))))
+
+
+def _goes_with(name: str, block: ResidualBlock) -> bool:
+    is_within = any(is_inside(name, each) for each in block.modules)
+    return is_within and not any(name in node.names for node in block.shared_weights)

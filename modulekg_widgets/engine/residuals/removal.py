@@ -24,22 +24,39 @@ class RemovedModule:
 
 
 @dataclass(frozen=True, slots=True)
+class MovedModule:
+    """A module inside one that goes, which another takes over under the same name."""
+
+    path: str
+    owner: str  # the path of the one that takes it
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition(".")[2]
+
+
+@dataclass(frozen=True, slots=True)
 class ModuleRemoval:
     """What goes, by the paths that it has before, and the attributes that follow, as counts of layers."""
 
     modules: tuple[RemovedModule, ...] = ()
     attributes: dict[str, tuple[Any, Any]] = field(default_factory=dict, hash=False)  # before → after
+    moved: tuple[MovedModule, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.modules)
 
     def takes(self, path: str) -> bool:
         """Whether a module goes, on its own or within another one."""
-        return any(path == each.path or path.startswith(f"{each.path}.") for each in self.modules)
+        return _is_in(path, self.modules) and not _is_in(path, self.moved)
 
     def takes_all(self, names: Iterable[str]) -> bool:
         """Whether an attribute or tensor goes under all of its names, as those of modules that go do."""
         return bool(self.modules) and all(self.takes(name.rpartition(".")[0]) for name in names)
+
+
+def _is_in(path: str, modules: Iterable[RemovedModule] | Iterable[MovedModule]) -> bool:
+    return any(path == each.path or path.startswith(f"{each.path}.") for each in modules)
 
 
 NOTHING_REMOVED = ModuleRemoval()
@@ -59,7 +76,7 @@ def is_container(module: nn.Module) -> bool:
 
 
 def children_after(walked: Walk, removal: ModuleRemoval) -> list[Children]:
-    """The children of the modules that lose some, or get stand-ins.
+    """The children of the modules that lose some, or get stand-ins or others.
 
     Raises `CutError` where the model is not what the removal is made for.
     """
@@ -76,10 +93,32 @@ def children_after(walked: Walk, removal: ModuleRemoval) -> list[Children]:
         if each.stand_in is None and not is_container(walked.modules[places[parent]]):
             raise CutError(f"{shown(each.path)} is in no container that it could leave: plan for this model")
         changed.setdefault(parent, {})[name] = each
-    return [_changed(states[parent], gone) for parent, gone in changed.items()]
+    taken = _taken_over(states, removal)
+    return [
+        _changed(states[parent], changed.get(parent, {}), taken.get(parent, {})) for parent in {**changed, **taken}
+    ]
 
 
-def _changed(state: dict[str, Any], gone: Mapping[str, RemovedModule]) -> Children:
+def _taken_over(states: Mapping[str, dict[str, Any]], removal: ModuleRemoval) -> dict[str, dict[str, nn.Module]]:
+    """What modules take over from those that go: by the path of the one that takes it, and its name."""
+    found: dict[str, dict[str, nn.Module]] = {}
+    for each in removal.moved:
+        children = states.get(each.path.rpartition(".")[0], {}).get(MODULES, {})
+        module = children.get(each.name)
+        if not isinstance(module, nn.Module) or not _is_in(each.path, removal.modules):
+            raise CutError(f"{shown(each.path)} is no module within one that goes: plan for this model")
+        owner = states.get(each.owner)
+        if owner is None or _is_in(each.owner, removal.modules) or owner.get(each.name) is not None:
+            raise CutError(f"{shown(each.owner)} cannot take over {shown(each.path)}: plan for this model")
+        if owner[MODULES].get(each.name) is not None or each.name in found.get(each.owner, {}):
+            raise CutError(f"{shown(each.owner)} has a {shown(each.name)} of its own: plan for this model")
+        found.setdefault(each.owner, {})[each.name] = module
+    return found
+
+
+def _changed(
+    state: dict[str, Any], gone: Mapping[str, RemovedModule], taken: Mapping[str, nn.Module]
+) -> Children:
     before = dict(state[MODULES])
     after: dict[str, nn.Module | None] = {}
     prefix = numbering(before)
@@ -89,7 +128,7 @@ def _changed(state: dict[str, Any], gone: Mapping[str, RemovedModule]) -> Childr
             continue
         kept = removed.stand_in.module(module) if removed and removed.stand_in and module is not None else module
         after[name if prefix is None else f"{prefix}{len(after)}"] = kept
-    return Children(state, before, after)
+    return Children(state, before, {**after, **taken})
 
 
 def remove(walked: Walk, removal: ModuleRemoval) -> None:
@@ -112,6 +151,9 @@ def paths_after(walked: Walk, removal: ModuleRemoval) -> dict[str, str]:
         own = names.get(id(states.get(parent)), {name: name})
         if path and parent in found and name in own:
             found[path] = f"{found[parent]}.{own[name]}" if found[parent] else own[name]
+    for each in removal.moved:
+        below = [path for path in states if _is_in(path, [each])]
+        found.update({path: f"{found[each.owner]}.{each.name}{path.removeprefix(each.path)}" for path in below})
     return found
 
 

@@ -40,6 +40,7 @@ class _Comparison:
             call = graph.modules[each.path].calls[0]
             gone.update(range(call.start, call.end or call.start))
             self._stand_in_for(each, call, by_path.get(each.path))
+        self.shared = [operator for block in blocks for operator in block.shared]  # others make them now
         self.expected = [operator for operator in graph.operators if operator.index not in gone]
 
     def _stand_in_for(self, removed: RemovedModule, call: ModuleCall, block: ResidualBlock | None) -> None:
@@ -59,7 +60,8 @@ class _Comparison:
     def holds(self, found: Dataflow) -> bool:
         at = 0
         for operator in found.operators:
-            if self._is_made(operator, self.expected[at] if at < len(self.expected) else None):
+            expected = self.expected[at] if at < len(self.expected) else None
+            if self._is_made(operator, expected) or self._is_shared(operator, expected):
                 continue
             while at < len(self.expected) and not self._alike(self.expected[at], operator):
                 if _held(self.expected[at].inputs):
@@ -69,7 +71,7 @@ class _Comparison:
                 return False
             self.same.update(zip(self.expected[at].outputs, operator.outputs, strict=True))
             at += 1
-        missing = self.expected[at:]
+        missing = [*self.expected[at:], *self.shared]
         if self.zeros or any(_held(operator.inputs) for operator in missing):
             return False
         return all(self._is_value(old, new) for old, new in zip(self.graph.counted, found.counted, strict=True))
@@ -85,6 +87,15 @@ class _Comparison:
             return False
         self.zeros.pop(0)
         self.same[output] = operator.outputs[0]
+        return True
+
+    def _is_shared(self, operator: OperatorNode, expected: OperatorNode | None) -> bool:
+        """Whether an operator makes what a block that went had made for those behind it."""
+        if not self.shared or (expected is not None and self._alike(expected, operator)):
+            return False
+        if not self._alike(self.shared[0], operator):
+            return False
+        self.same.update(zip(self.shared.pop(0).outputs, operator.outputs, strict=True))
         return True
 
     def _alike(self, old: OperatorNode, new: OperatorNode) -> bool:

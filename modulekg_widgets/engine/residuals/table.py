@@ -49,7 +49,8 @@ def _that_can_go(graph: Dataflow, blocks: Iterable[ResidualBlock]) -> list[Resid
             kinds[kind] = any(tried(graph, [block], removal) is not None for removal in removals(graph, [block]))
         if kinds[kind]:
             found.append(block)
-    return found
+    whole = {block.branches for block in found if not block.is_branch}
+    return [block for block in found if not block.is_branch or block.branches not in whole]
 
 
 def _check_unchanged(graph: Dataflow) -> None:
@@ -74,7 +75,7 @@ def block_table(graph: Dataflow) -> pd.DataFrame:
     import pandas as pd
 
     rows = [
-        (block.path, sum(node.numel() for node in parameters_of(graph, block.modules)), flops_of(graph, block))
+        (block.path, sum(node.numel() for node in parameters_of(graph, block)), flops_of(graph, block))
         for block in residual_blocks(graph)
     ]
     return pd.DataFrame(rows, columns=pd.Index(["path", "params", "flops"]))

@@ -12,6 +12,7 @@ from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock, alike, candidates, layers
 from modulekg_widgets.engine.residuals.followers import followers
+from modulekg_widgets.engine.residuals.heirs import taken_over
 from modulekg_widgets.engine.residuals.removal import (
     NOTHING_REMOVED,
     ModuleRemoval,
@@ -84,11 +85,13 @@ def removals(graph: Dataflow, blocks: Sequence[ResidualBlock]) -> Iterable[Modul
 
 def _removal(graph: Dataflow, blocks: Sequence[ResidualBlock], leaving: bool) -> ModuleRemoval | None:
     gone: list[RemovedModule] = []
-    left = []
+    left = [block.path for block in blocks if leaving and leaves_its_container(graph, block)]
+    moves = taken_over(graph.model, blocks, left)
+    if moves is None or any(block.shared and block.path not in left for block in blocks):
+        return None  # what stands for a block computes nothing for those behind it
     for block in blocks:
-        if leaving and leaves_its_container(graph, block):
+        if block.path in left:
             gone.append(RemovedModule(block.path))
-            left.append(block.path)
             continue
         made = [(block.path, stand_in(block))]
         for call, at in block.before:
@@ -99,7 +102,8 @@ def _removal(graph: Dataflow, blocks: Sequence[ResidualBlock], leaving: bool) ->
         for path in block.beside:
             call = graph.modules[path].calls[0]
             gone.append(RemovedModule(path, StandIn(False, _argument(call, alike(call, call.outputs[0])[0]))))
-    return ModuleRemoval(tuple(gone), followers(graph.model, left))
+    moved, attributes = moves
+    return ModuleRemoval(tuple(gone), {**followers(graph.model, left), **attributes}, tuple(moved))
 
 
 def without(graph: Graph, removal: ModuleRemoval) -> Graph:

@@ -61,7 +61,7 @@ def _blocks(pruning: HandPruning) -> dict[str, Any]:
     graph, blocks, terms = draft.graph, draft.blocks.blocks, draft.size_terms
     return {
         "path": [text(block.path) for block in blocks],
-        "params": [number(sum(node.numel() for node in parameters_of(graph, block.modules))) for block in blocks],
+        "params": [number(sum(node.numel() for node in parameters_of(graph, block))) for block in blocks],
         "flops": [number(flops_of(graph, block)) for block in blocks],
         "score": [number(scores.scores.get(block.path)) for block in blocks],
         "within": list(draft.blocks.within),

@@ -145,7 +145,7 @@ def in_float64(case: Case) -> Case:
 def blocks_with_weights(case: Case) -> list[str]:
     """The first and the last block that has some."""
     graph = mk.trace(*case)
-    paths = [block.path for block in residual_blocks(graph) if parameters_of(graph, block.modules)]
+    paths = [block.path for block in residual_blocks(graph) if parameters_of(graph, block)]
     return paths[:1] + paths[-1:]
 
 

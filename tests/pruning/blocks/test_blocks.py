@@ -160,7 +160,7 @@ def test_every_block_alone_runs_and_comes_back(make: Any) -> None:
     assert check_each_block(make().eval(), (torch.randn(3, 4),), {}) == 3
 
 
-@pytest.mark.parametrize(("name", "count"), [("llama", 6), ("bert", 4), ("t5", 12), ("gptj", 6)])
+@pytest.mark.parametrize(("name", "count"), [("llama", 6), ("bert", 4), ("t5", 14), ("gptj", 6)])
 @torch.no_grad()
 def test_every_block_of_a_transformer(name: str, count: int) -> None:
     model, kwargs = build(name)

@@ -8,13 +8,14 @@ import pytest
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.pruning.blocks.removal_file import removal_read, removal_written
-from modulekg_widgets.engine.residuals.removal import ModuleRemoval, RemovedModule
+from modulekg_widgets.engine.residuals.removal import ModuleRemoval, MovedModule, RemovedModule
 from modulekg_widgets.engine.residuals.stand_ins import Argument, StandIn
 
 STAND_IN = StandIn(True, Argument(None, "x"), ("tuple", "output", None, ("argument", 1, None)))
 REMOVAL = ModuleRemoval(
     (RemovedModule("layers.1"), RemovedModule("layers.2.f", STAND_IN)),
-    {"config.depth": (3, 2), "config.kinds": (["a", "b"], ["a"]), "config.depths": ((2, 3), (2, 2))},
+    {"config.depth": (3, 2), "config.kinds": (["a", "b"], ["a"]), "config.depths": ((2, 3), (2, 2)), "a.has_table": (False, True)},
+    (MovedModule("layers.1.table", "layers.2"),),
 )
 
 
@@ -33,7 +34,9 @@ def test_what_is_written_is_read() -> None:
         ({"removed": [{"path": "a", "stand_in": {"zeros": True, "argument": [0, None], "result": ["set"]}}]}, "tuple"),
         ({"followers": []}, "no object"), ({"followers": {"a.__class__": [1, 2]}}, "no attribute"),
         ({"followers": {"a": [1, [2]]}}, "kind"), ({"followers": {"a": [1]}}, "two values"),
-        ({"followers": {"a": [[{}], []]}}, "no counts"),
+        ({"followers": {"a": [[{}], []]}}, "no counts"), ({"followers": {"a": [1, True]}}, "kind"),
+        ({"moved": {}}, "no list"), ({"moved": ["a"]}, "no list"), ({"moved": [["a"]]}, "two paths"),
+        ({"moved": [["a.b", ""]]}, "path"), ({"moved": [["a.b", "c"], ["a.b", "d"]]}, "twice"),
     ],
 )  # fmt: skip
 def test_what_is_not_so_is_refused(change: dict[str, Any], message: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from modulekg_widgets.engine.errors import PlanFileError, shown
-from modulekg_widgets.engine.residuals.removal import ModuleRemoval, RemovedModule
+from modulekg_widgets.engine.residuals.removal import ModuleRemoval, MovedModule, RemovedModule
 from modulekg_widgets.engine.residuals.stand_ins import ARGUMENT, LIST, OUTPUT, TUPLE, Argument, Result, StandIn
 
 LONGEST = 10_000  # of a name
@@ -24,6 +24,7 @@ def removal_written(blocks: tuple[str, ...], removal: ModuleRemoval) -> dict[str
             for each in removal.modules
         ],
         "followers": {path: [_plain(before), _plain(after)] for path, (before, after) in removal.attributes.items()},
+        **({"moved": [[each.path, each.owner] for each in removal.moved]} if removal.moved else {}),
     }
 
 
@@ -36,7 +37,11 @@ def removal_read(document: Mapping[str, Any]) -> tuple[tuple[str, ...], ModuleRe
     followers = document.get("followers")
     if not isinstance(followers, dict):
         raise PlanFileError("followers are no object")
-    return blocks, ModuleRemoval(modules, {_attribute(path): _pair(path, pair) for path, pair in followers.items()})
+    attributes = {_attribute(path): _pair(path, pair) for path, pair in followers.items()}
+    moved = tuple(map(_moved, _list(document.get("moved", []), "moved")))
+    if len({each.path for each in moved}) != len(moved):
+        raise PlanFileError("a module moves twice")
+    return blocks, ModuleRemoval(modules, attributes, moved)
 
 
 # ----------------------------------------------------------------- stand-ins
@@ -65,6 +70,14 @@ def _module(entry: Any) -> RemovedModule:
         raise PlanFileError(f"what stands for {shown(path)} is neither zeros nor its input")
     argument = Argument(*_argument(_list(value.get("argument"), "argument")))
     return RemovedModule(path, StandIn(value["zeros"], argument, _result(value.get("result"), 0)))
+
+
+def _moved(entry: Any) -> MovedModule:
+    paths = _list(entry, "a module that moves")
+    if len(paths) != 2:
+        raise PlanFileError("a module that moves has not two paths")
+    path, owner = map(_path, paths)
+    return MovedModule(path, owner)
 
 
 def _argument(value: list[Any]) -> tuple[int | None, str | None]:
@@ -117,8 +130,8 @@ def _pair(path: str, pair: Any) -> tuple[Any, Any]:
 
 
 def _value(value: Any) -> Any:
-    """A count, or a list by layer of counts, flags or text."""
-    if type(value) is int and 0 <= value <= LARGEST:
+    """A count, a flag, or a list by layer of counts, flags or text."""
+    if type(value) is bool or (type(value) is int and 0 <= value <= LARGEST):
         return value
     if isinstance(value, dict):
         return tuple(_parts(value.get("tuple")))

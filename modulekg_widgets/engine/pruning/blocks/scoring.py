@@ -57,7 +57,7 @@ def _by_weights(of: Callable[[Tensor], Tensor]) -> Callable[[Any, Dataflow, Sequ
         live = parameters_with_data(graph, "importance")
         found = {}
         for block in blocks:
-            own = [live[node].detach() for node in parameters_of(graph, block.modules)]
+            own = [live[node].detach() for node in parameters_of(graph, block)]
             total = sum(float(of(weight.abs().double()).sum()) for weight in own)
             found[block.path] = total / max(sum(weight.numel() for weight in own), 1)
         return found
@@ -89,7 +89,7 @@ def _first_order(criterion: Any, graph: Dataflow, blocks: Sequence[ResidualBlock
         count = 1
     else:
         count = Calibration(graph, criterion.batches, criterion.training).gradients(criterion.loss, take)
-    return {block.path: sum(sums[node] for node in parameters_of(graph, block.modules)) / count for block in blocks}
+    return {block.path: sum(sums[node] for node in parameters_of(graph, block)) / count for block in blocks}
 
 
 _KNOWN: dict[type, Callable[[Any, Dataflow, Sequence[ResidualBlock]], dict[str, float]]] = {
