@@ -14,7 +14,7 @@ from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.profiling import timing
 from modulekg_widgets.engine.profiling.timing import Comparison
 from modulekg_widgets.engine.pruning.cut.edits import Edits
-from modulekg_widgets.engine.pruning.latency import stopwatch
+from modulekg_widgets.engine.pruning.latency import size_times, stopwatch
 from modulekg_widgets.engine.pruning.plan import latency_target
 from modulekg_widgets.engine.pruning.plan.latency_search import LatencySearch, Proposal
 from pruning.target_samples import Net, left, three_layers
@@ -203,6 +203,33 @@ def test_what_was_measured_is_not_measured_again(given_times: dict[str, Any]) ->
     second = mk.plan(graph, target={"latency": 0.6})
     assert (second.axes, second.latency) == (first.axes, first.latency)
     assert len(given_times["edits"]) == count
+
+
+def test_a_layer_of_a_size_is_measured_once_in_whichever_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "MOST", 2)
+    monkeypatch.setattr(size_times, "_measured", {})
+    one, other = three_layers(), three_layers()
+    runs: list[str] = []
+    measure = stopwatch.Stopwatch._exclusive
+    monkeypatch.setattr(stopwatch.Stopwatch, "_exclusive", lambda watch: runs.append("run") or measure(watch))
+    first = stopwatch.Stopwatch(one).times(one)
+    again = stopwatch.Stopwatch(other).times(other)
+    assert (again, len(runs)) == (first, 1)
+    assert all(taken > 0 for taken in first.values())
+    wider = mk.trace(one.model, torch.cat([one.call[0][0]] * 2))
+    assert stopwatch.Stopwatch(wider).times(wider).keys() == first.keys()
+    assert len(runs) == 2
+    stopwatch.Stopwatch(mk.trace(one.model.double(), one.call[0][0].double())).times(wider)
+    assert len(runs) == 3  # in float64 it takes longer
+
+
+def test_layers_of_one_size_take_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(size_times, "_measured", {})
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 4)).eval()
+    graph = mk.trace(model, torch.randn(2, 8))
+    watch = stopwatch.Stopwatch(graph)
+    monkeypatch.setattr(stopwatch.Stopwatch, "_exclusive", lambda _: {"0": 1e-3, "1": 3e-3, "2": 0.5e-3, "": 1.0})
+    assert list(watch.times(graph).values()) == pytest.approx([2e3, 2e3, 0.5e3])
 
 
 def test_a_target_that_no_cut_reaches(given_times: dict[str, Any]) -> None:

@@ -177,9 +177,7 @@ class _Search:
                 if is_used and node not in allowed:
                     yield node
 
-    def _shared(
-        self, call: ModuleCall, source: DataNode, allowed: set[DataNode]
-    ) -> tuple[OperatorNode, ...] | None:
+    def _shared(self, call: ModuleCall, source: DataNode, allowed: set[DataNode]) -> tuple[OperatorNode, ...] | None:
         """The operators of all else that is used behind a call; None where they need what comes through its block."""
         found: set[OperatorNode] = set()
         open_ends = list(self._used_behind(call, allowed))

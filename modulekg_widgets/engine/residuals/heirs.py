@@ -1,4 +1,4 @@
-"""What the next block takes over from one that goes: modules whose values all blocks behind share, as T5's positions."""
+"""What the next block takes over from one that goes: modules whose values all behind share, as T5's positions."""
 
 from __future__ import annotations
 

@@ -94,9 +94,7 @@ def children_after(walked: Walk, removal: ModuleRemoval) -> list[Children]:
             raise CutError(f"{shown(each.path)} is in no container that it could leave: plan for this model")
         changed.setdefault(parent, {})[name] = each
     taken = _taken_over(states, removal)
-    return [
-        _changed(states[parent], changed.get(parent, {}), taken.get(parent, {})) for parent in {**changed, **taken}
-    ]
+    return [_changed(states[parent], changed.get(parent, {}), taken.get(parent, {})) for parent in {**changed, **taken}]
 
 
 def _taken_over(states: Mapping[str, dict[str, Any]], removal: ModuleRemoval) -> dict[str, dict[str, nn.Module]]:
@@ -116,9 +114,7 @@ def _taken_over(states: Mapping[str, dict[str, Any]], removal: ModuleRemoval) ->
     return found
 
 
-def _changed(
-    state: dict[str, Any], gone: Mapping[str, RemovedModule], taken: Mapping[str, nn.Module]
-) -> Children:
+def _changed(state: dict[str, Any], gone: Mapping[str, RemovedModule], taken: Mapping[str, nn.Module]) -> Children:
     before = dict(state[MODULES])
     after: dict[str, nn.Module | None] = {}
     prefix = numbering(before)

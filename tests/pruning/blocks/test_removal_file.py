@@ -14,7 +14,12 @@ from modulekg_widgets.engine.residuals.stand_ins import Argument, StandIn
 STAND_IN = StandIn(True, Argument(None, "x"), ("tuple", "output", None, ("argument", 1, None)))
 REMOVAL = ModuleRemoval(
     (RemovedModule("layers.1"), RemovedModule("layers.2.f", STAND_IN)),
-    {"config.depth": (3, 2), "config.kinds": (["a", "b"], ["a"]), "config.depths": ((2, 3), (2, 2)), "a.has_table": (False, True)},
+    {
+        "config.depth": (3, 2),
+        "config.kinds": (["a", "b"], ["a"]),
+        "config.depths": ((2, 3), (2, 2)),
+        "a.has_table": (False, True),
+    },
     (MovedModule("layers.1.table", "layers.2"),),
 )
 

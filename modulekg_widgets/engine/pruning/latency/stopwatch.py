@@ -17,6 +17,7 @@ from modulekg_widgets.engine.profiling.timing import Comparison, TimedModel, che
 from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.latency.measured import compared, timed_as_cut
 from modulekg_widgets.engine.pruning.latency.operator_times import operator_times
+from modulekg_widgets.engine.pruning.latency.size_times import times_by_size
 from modulekg_widgets.engine.residuals.removal import NOTHING_REMOVED
 from modulekg_widgets.engine.torch_runtime.state import registered_tensors
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
@@ -47,7 +48,11 @@ class Stopwatch:
 
     def times(self, counted: Dataflow) -> dict[int, float]:
         """Nanoseconds of the operators of a pass over the uncut model, by their numbers."""
-        return operator_times(counted, {path: taken * NANOSECONDS for path, taken in self._exclusive().items()})
+
+        def measure() -> dict[int, float]:
+            return operator_times(counted, {path: taken * NANOSECONDS for path, taken in self._exclusive().items()})
+
+        return times_by_size(counted, self._place, measure)
 
     def slowest(self) -> list[tuple[str, float]]:
         """The modules by what they take without those in them, the slowest first."""
