@@ -142,21 +142,20 @@ def test_the_data_set_gives_the_number_of_classes() -> None:
 
 
 def test_a_builder_that_changes_is_found_out() -> None:
-    widths = iter([8, 8, 8])
+    kernel = 3
 
     def build() -> nn.Module:
-        width = next(widths, 24)
-        return nn.Sequential(nn.Conv2d(3, width, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(5)).append(nn.Identity())
+        return nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(5)).append(nn.Identity())
 
     def settled() -> nn.Module:
-        width = next(widths, 24)
         return nn.Sequential(
-            nn.Conv2d(3, width, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 5)
+            nn.Conv2d(3, 8, kernel), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)
         )
 
     record = model_record(settled(), "mine")
     options = {"models": ["mine"], "generations": 2, "population": 6, "predictor": small_predictor()}
     rows = generate(contents_of(record), "acc@1", 1e6, builders={"mine": settled}, **options)
+    kernel = 5
     with pytest.raises(PredictionError, match="no longer"):
         rows[0].build()
     with pytest.raises(PredictionError, match="builders="):

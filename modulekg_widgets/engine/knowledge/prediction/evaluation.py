@@ -1,87 +1,116 @@
-"""How well structure predicts accuracy: leave-family-out on torchvision's published models."""
+"""How well a target is told of families that have not been seen, by each predictor and by simple baselines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pandas as pd
 
 from modulekg_widgets.engine.errors import PredictionError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.knowledge.prediction.features import Array, Features, features_of
+from modulekg_widgets.engine.knowledge.prediction.boosting import left_out_by_boosting
+from modulekg_widgets.engine.knowledge.prediction.features import Array
 from modulekg_widgets.engine.knowledge.prediction.gnn import left_out_by_gnn
-from modulekg_widgets.engine.knowledge.prediction.published import checked_target, published, published_records
-from modulekg_widgets.engine.knowledge.prediction.regressions import KERNELS, left_out
-from modulekg_widgets.engine.knowledge.records import ModelRecord
+from modulekg_widgets.engine.knowledge.prediction.mixture import Told
+from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor
+from modulekg_widgets.engine.knowledge.prediction.regressions import KERNELS, left_out, nearest_structure
+from modulekg_widgets.engine.knowledge.prediction.surface import Surface
 
-GNN, RIDGE = "gnn", "ridge"
-PREDICTORS = (*KERNELS, GNN)
-COLUMNS = ["predictor", "rho", "mae", "families", "models", "rho_std", "mae_std", "coverage"]
+OWN, NEAREST, BOOSTING, GNN, RIDGE = "own", "nearest", "boosting", "gnn", "ridge"
+PREDICTORS = (*KERNELS, NEAREST, BOOSTING, GNN, OWN)
+SLOW = ("ridge-ops-size", "wl", "wl-rbf", BOOSTING, GNN)  # minutes on thousands of values
+QUICK = 200  # values, up to which all are asked
+COLUMNS = ["predictor", "rho", "mae", "families", "models", "rho_std", "mae_std", "coverage", "relative", "n"]
 FEWEST = 3  # families
 
 
 def evaluate_prediction(
-    records: dict[str, ModelRecord] | None = None,
-    target: str = "acc@1",
+    predictor: Predictor,
+    dataset: str | None = None,
+    device: str | None = None,
     predictors: Iterable[str] | None = None,
     models: Iterable[str] | None = None,
     seeds: Sequence[int] = (0, 1, 2, 3, 4),
 ) -> pd.DataFrame:
-    """How well each predictor tells `target`, in percent, of torchvision families that it has not seen.
+    """One row for each of `predictors`, some of `PREDICTORS`, over the values of `models`, by default all.
 
-    Columns: `predictor`; `rho`, Spearman's rank correlation over all models, and `mae`, in points, each over
-    predictions made without the model's family; `families`; `models`; `rho_std` and `mae_std`, over the seeds of the
-    GNN; `coverage`, the part of the models inside the 90 % intervals of the predictor that gives them. The settings of
-    ridges and kernels are chosen among the training families alone, those of the GNN are fixed.
-    `records` saves building the models in it, `predictors` are some of `PREDICTORS` ("ridge" for all three), `models`
-    some of the published ones. Raises `UnknownNameError`, and `PredictionError` for fewer than three families.
+    Raises `UnknownNameError`, and `PredictionError` for values of fewer than three families.
     """
-    chosen = checked_predictors(predictors)
-    features, values, families = published_samples(target, records, models)
-    rows: list[dict[str, object]] = []
-    for name in chosen:
-        coverage = np.nan
-        if name == GNN:
-            title, runs = "GNN", left_out_by_gnn(features, values, families, list(seeds))
-        else:
-            kernel = KERNELS[name]
-            found = left_out(kernel, features, values, families)
-            title, runs = kernel.title, found.values[None]
-            coverage = found.coverage(values, families) if kernel.interval else np.nan
-        rhos, errors = [_rank_correlation(run, values) for run in runs], np.abs(runs - values).mean(1)
-        spread = (float(np.std(rhos)), float(np.std(errors))) if name == GNN else (np.nan, np.nan)
-        counts = len(np.unique(families)), len(values)
-        rows.append(dict(zip(COLUMNS, (title, np.mean(rhos), errors.mean(), *counts, *spread, coverage), strict=True)))
-    return pd.DataFrame(rows, columns=COLUMNS)
+    place = predictor.place(dataset, device)
+    if place not in predictor.observed.places:
+        raise PredictionError(f"no value of {shown(predictor.target)} is known on {place}")
+    surface = predictor.surface(place, True)
+    if models is not None:
+        surface = _of_models(surface, list(dict.fromkeys(models)), predictor.observed.unit)
+    count = len(np.unique(surface.families))
+    if count < FEWEST:
+        raise PredictionError(f"{count} families are too few to leave one out: name models of at least {FEWEST}")
+    chosen = _checked(predictors, len(surface.values))
+    return pd.DataFrame([_row(name, surface, list(seeds)) for name in chosen], columns=COLUMNS)
 
 
-def checked_predictors(predictors: Iterable[str] | None) -> list[str]:
-    """The names of predictors in the order of the table; raises `UnknownNameError`."""
-    asked = set(PREDICTORS) if predictors is None else {predictors} if isinstance(predictors, str) else set(predictors)
+def _checked(predictors: Iterable[str] | None, count: int) -> list[str]:
+    """The names of predictors in the order of the table."""
+    quick = {name for name in PREDICTORS if count <= QUICK or name not in SLOW} - {BOOSTING}
+    asked = quick if predictors is None else {predictors} if isinstance(predictors, str) else set(predictors)
     for name in asked:
         if name not in PREDICTORS and name != RIDGE:
             raise UnknownNameError(f"there is no predictor {shown(str(name))!r}: {nearest(str(name), PREDICTORS)}")
     return [name for name in PREDICTORS if name in asked or (RIDGE in asked and name.startswith(RIDGE))]
 
 
-def published_samples(
-    target: str, records: dict[str, ModelRecord] | None = None, models: Iterable[str] | None = None
-) -> tuple[list[Features], Array, np.ndarray]:
-    """Features, values and families of the published models."""
-    every = published()
-    names = [name for name in every if target in every[name].values] if models is None else list(dict.fromkeys(models))
-    checked_target(target)
-    found = published_records(names, records)
-    families = np.array([every[name].family for name in names])
-    if len(np.unique(families)) < FEWEST:
-        raise PredictionError(
-            f"{len(np.unique(families))} families are too few to leave one out: name models of at least {FEWEST}"
-        )
-    features = [features_of(found[name], every[name].flops, every[name].family) for name in names]
-    return features, np.array([every[name].values[target] for name in names]), families
+def _of_models(surface: Surface, names: list[str], unit: str | None) -> Surface:
+    known = {sample.features.name for sample in surface.samples}
+    for name in names:
+        if name not in known:
+            raise UnknownNameError(f"no value is known of {shown(str(name))!r}: {nearest(str(name), known)}")
+    chosen = [at for at, sample in enumerate(surface.samples) if sample.features.name in names]
+    samples = [surface.samples[at] for at in chosen]
+    return Surface(samples, surface.values[chosen], unit, surface.costs, surface.sources)
+
+
+def _row(name: str, surface: Surface, seeds: list[int]) -> dict[str, object]:
+    link = surface.links[0]
+    title, runs, told = _told(name, surface, seeds)
+    truth = surface.values
+    values = [link.back(run) for run in runs]
+    rhos = [_rank_correlation(run, link.of(truth)) for run in runs]
+    errors = [np.abs(each - truth).mean() for each in values]
+    relative = [np.median(np.abs(each - truth) / np.maximum(np.abs(truth), 1e-12)) for each in values]
+    spread = (float(np.std(rhos)), float(np.std(errors))) if name == GNN else (np.nan, np.nan)
+    inside = np.nan if told is None else float(((told.low <= truth) & (truth <= told.high)).mean())
+    counts = len(np.unique(surface.families)), len({sample.features.name for sample in surface.samples})
+    found = (title, np.mean(rhos), np.mean(errors), *counts, *spread, inside, np.mean(relative), len(truth))
+    return dict(zip(COLUMNS, found, strict=True))
+
+
+def _told(name: str, surface: Surface, seeds: list[int]) -> tuple[str, Sequence[Array], Told | None]:
+    """The title of a predictor, what it tells on the first scale of the values, and its intervals."""
+    values, features = surface.links[0].of(surface.values), [sample.features for sample in surface.samples]
+    if not surface.costs:
+        features = [each.without_cost() for each in features]
+    if name == OWN:
+        told = surface.left_out()
+        return surface.title, [surface.links[0].of(told.values)], told
+    others: dict[str, tuple[str, Callable[[], Sequence[Array]]]] = {
+        GNN: ("GNN", lambda: list(left_out_by_gnn(features, values, surface.families, seeds))),
+        NEAREST: ("nearest structure", lambda: [nearest_structure(features, values, surface.families)]),
+        BOOSTING: (
+            "gradient boosting on sizes, operations and training",
+            lambda: [left_out_by_boosting(surface.samples, values, surface.families, surface.costs)],
+        ),
+    }
+    if name in others:
+        title, run = others[name]
+        return title, run(), None
+    kernel = KERNELS[name]
+    return kernel.title, [left_out(kernel, features, values, surface.families)], None
 
 
 def _rank_correlation(left: Array, right: Array) -> float:
+    """Spearman's; of values that are all the same 0."""
     from scipy.stats import spearmanr
 
+    if np.ptp(left) == 0 or np.ptp(right) == 0:
+        return 0.0
     return float(np.asarray(spearmanr(left, right))[0])

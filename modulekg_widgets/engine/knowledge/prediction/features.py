@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from modulekg_widgets.engine.knowledge.records import ModelRecord, StructureNode
 Array = NDArray[np.float64]
 ROUNDS = 2  # of relabelling after Weisfeiler and Leman
 CONTAINER = "container"
+PICTURE_DIMS = 4  # sample, channel, height, width
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,29 @@ class Features:
     ops: Counter[str]  # class of a module without children -> how often
     rounds: tuple[Counter[str], ...]  # after each round of relabelling: label -> how often
     record: ModelRecord = field(repr=False)
+    layers: int = 0  # linear layers and convolutions
+    inputs: tuple[tuple[int, ...], ...] = ()  # the shapes of its inputs, where it was called
+
+    @property
+    def has_cost(self) -> bool:
+        return self.flops is not None and bool(self.inputs)
+
+    def with_cost(self, flops: int, inputs: tuple[tuple[int, ...], ...]) -> Features:
+        return replace(self, flops=flops, inputs=inputs)
+
+    def without_cost(self) -> Features:
+        return replace(self, flops=None, inputs=())
+
+    @property
+    def elements(self) -> int | None:
+        """Numbers of its first input, of one sample; None where it was not called."""
+        return math.prod(self.inputs[0][1:]) if self.inputs else None
+
+    @property
+    def side(self) -> float | None:
+        """Pixels of a side of its first input, where that is pictures."""
+        shape = self.inputs[0] if self.inputs else ()
+        return math.sqrt(shape[-2] * shape[-1]) if len(shape) == PICTURE_DIMS else None
 
 
 def features_of(record: ModelRecord, flops: int | None = None, family: str | None = None) -> Features:
@@ -43,7 +68,19 @@ def features_of(record: ModelRecord, flops: int | None = None, family: str | Non
             ops[node.class_name] += count
     known = record.model.flops if record.model.flops is not None else flops
     size = record.model.parameters
-    return Features(record.model.name, family or family_of(record), size, known, ops, _relabelled(record, uses), record)
+    layers = sum(count for name, count in ops.items() if name.startswith(("Conv", "Linear")))
+    rounds = _relabelled(record, uses)
+    return Features(
+        record.model.name,
+        family or family_of(record),
+        size,
+        known,
+        ops,
+        rounds,
+        record,
+        layers,
+        tuple(record.model.inputs or ()),
+    )
 
 
 def record_in(contents: Contents, name: str) -> ModelRecord:

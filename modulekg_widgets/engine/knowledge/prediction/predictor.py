@@ -1,147 +1,160 @@
-"""Predicting a property of a model from its structure, with the uncertainty of a Gaussian process."""
+"""Predicting any target of a model from what is known of others, with an interval, or the reason why not."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from modulekg_widgets.engine.errors import PredictionError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode
-from modulekg_widgets.engine.knowledge.prediction.datasets import is_imagenet, known_datasets
-from modulekg_widgets.engine.knowledge.prediction.features import Array, Features, features_of, record_in
-from modulekg_widgets.engine.knowledge.prediction.published import (
-    IMAGENET,
-    checked_target,
-    published,
-    published_records,
+from modulekg_widgets.engine.knowledge.prediction.datasets import is_imagenet, known_datasets, likeness
+from modulekg_widgets.engine.knowledge.prediction.design import Sample
+from modulekg_widgets.engine.knowledge.prediction.domain import Domain
+from modulekg_widgets.engine.knowledge.prediction.elsewhere import carried_over
+from modulekg_widgets.engine.knowledge.prediction.features import record_in
+from modulekg_widgets.engine.knowledge.prediction.mixture import Told
+from modulekg_widgets.engine.knowledge.prediction.observations import (
+    Observed,
+    Place,
+    image_size_of,
+    observations,
+    with_known_flops,
+    words_of,
 )
-from modulekg_widgets.engine.knowledge.prediction.regressions import KERNELS, FittedRegression, fitted, left_out
-from modulekg_widgets.engine.knowledge.prediction.transfer import KnownResult, gaps_on, log_odds, percent, slope
+from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET
+from modulekg_widgets.engine.knowledge.prediction.surface import Surface
 from modulekg_widgets.engine.knowledge.records import ModelRecord
+from modulekg_widgets.engine.knowledge.results import PERCENT, TOP_1
 
-PREDICTOR = KERNELS["wl-rbf"]
-OF_JOBS = "acc@1"  # the target that a Job's accuracy is a value of
-AT_ONCE = 200  # models; kernels grow with the square
-FAR = 0.7  # of the deviation of a model that has nothing in common with any known one
+LEAST_OF_SOURCE = 10  # values
+SOURCES = 2
+COSTED = 0.8  # of the values are of models whose cost is known: it is gone by
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A predicted property in percent, with its standard deviation and the 90 % interval from `low` to `high`."""
+    """A predicted value with its deviation and the 90 % interval from `low` to `high`; None where nothing is told.
 
-    value: float
-    std: float
-    low: float
-    high: float
+    Attributes
+    ----------
+    value, std, low, high : float or None
+        In `unit`.
+    target, dataset, device, model : str
+        What was asked; data set and device None where the values have none.
+    unit : str or None
+        Of the values, "%" for accuracies.
+    predictor : str
+        What told it.
+    training : int
+        How many values it was learnt from.
+    nearest : tuple of str
+        The known models that are most alike, the likest first.
+    far : bool
+        Whether the model is unlike those of which values are known.
+    reason : str
+        Why it is, empty where it is not.
+    """
+
+    value: float | None
+    std: float | None
+    low: float | None
+    high: float | None
     target: str
-    dataset: str
+    dataset: str | None
     model: str
     predictor: str
-    training: int  # the number of values that it was learnt from
-    nearest: tuple[str, ...]  # the known models that are most alike, best first
-    far: bool  # from everything known
+    training: int
+    nearest: tuple[str, ...]
+    far: bool
+    unit: str | None = None
+    device: str | None = None
+    reason: str = ""
 
     def __float__(self) -> float:
+        if self.value is None:
+            raise PredictionError(f"nothing is told of {shown(self.model)}: {self.reason}; extrapolate=True tells it")
         return self.value
 
+    @property
+    def numbers(self) -> tuple[float, float]:
+        """Value and deviation; raises `PredictionError` where nothing is told."""
+        return float(self), self.std or 0.0
+
     def __repr__(self) -> str:
-        names = ", ".join(map(shown, self.nearest))
-        alike = f"far from every known model, the nearest are {names}" if self.far else f"like {names}"
-        return (
-            f"<{self.target} of {shown(self.model)} on {shown(self.dataset)}: {self.value:.1f} ± {self.std:.1f} %, "
-            f"90 % in {self.low:.1f}…{self.high:.1f} · {alike} · {self.predictor}, {self.training} values>"
-        )
+        where = ", ".join(shown(part) for part in (self.dataset, self.device) if part is not None)
+        title = f"{shown(self.target)} of {shown(self.model)}" + (f" on {where}" if where else "")
+        alike = "like " + ", ".join(map(shown, self.nearest))
+        known = f"{self.predictor}, {self.training} values"
+        if self.value is None:
+            return f"<{title}: nothing is told, for {self.reason} · {known}>"
+        unit = f" {shown(self.unit)}" if self.unit else ""
+        reason = f" · outside of what is known: {self.reason}" if self.far else ""
+        numbers = f"{_short(self.value)} ± {_short(self.std)}{unit}, 90 % in {_short(self.low)}…{_short(self.high)}"
+        return f"<{title}: {numbers} · {alike} · {known}{reason}>"
 
 
-@dataclass(frozen=True)
-class Surface:
-    """The regression over the known models on ImageNet-1K, calibrated by left-out families."""
-
-    known: list[Features]
-    values: Array
-    costs: bool  # whether it goes by FLOPs, too
-
-    def _with_costs(self, features: Sequence[Features]) -> list[Features]:
-        return list(features) if self.costs else [replace(each, flops=None) for each in features]
-
-    @cached_property
-    def _families(self) -> np.ndarray:
-        return np.array([each.family for each in self.known])
-
-    @cached_property
-    def _fit(self) -> FittedRegression:
-        kernels = PREDICTOR.kernels(self._with_costs(self.known))
-        return fitted(kernels, PREDICTOR.ridges, self.values, self._families)
-
-    @cached_property
-    def _calibration(self) -> tuple[float, float]:
-        return left_out(PREDICTOR, self._with_costs(self.known), self.values, self._families).calibration(self.values)
-
-    def values_of(self, wanted: Sequence[Features]) -> Array:
-        return self._fit.values(self._across(wanted)[0])
-
-    def ask(self, wanted: Sequence[Features]) -> Answers:
-        across, own = self._across(wanted)
-        raw = self._fit.deviations(across, own)
-        blank = self._fit.deviations(np.zeros((1, len(self.known))), own[:1])[0]
-        spread, half = self._calibration
-        order = np.argsort(-across, axis=1, kind="stable")[:, :3]
-        alike = [tuple(self.known[index].name for index in row) for row in order]
-        return Answers(self._fit.values(across), spread * raw, half * raw, alike, raw > FAR * blank)
-
-    def _across(self, wanted: Sequence[Features]) -> tuple[Array, Array]:
-        """The kernel rows between wanted and known models, and the kernel of each wanted one with itself."""
-        parts = [wanted[start : start + AT_ONCE] for start in range(0, len(wanted), AT_ONCE)]
-        kernels = [PREDICTOR.kernels(self._with_costs([*part, *self.known]))[self._fit.kernel] for part in parts]
-        rows = [kernel[: len(part), len(part) :] for kernel, part in zip(kernels, parts, strict=True)]
-        own = [np.diag(kernel)[: len(part)] for kernel, part in zip(kernels, parts, strict=True)]
-        return np.concatenate(rows), np.concatenate(own)
-
-
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """Of each wanted model: value, deviation, half of the interval, the nearest known ones, whether these are far."""
-
-    values: Array
-    deviations: Array
-    halves: Array
-    nearest: list[tuple[str, ...]]
-    far: Array
+def _short(value: float | None) -> str:
+    return "?" if value is None else f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """What the graph and torchvision know about `target`; ask it about many models at once."""
+    """What is known of a target; ask it about many models at once."""
 
-    target: str
+    observed: Observed = field(repr=False)
     datasets: dict[str, DataSetNode]
-    priced: Surface = field(repr=False)  # goes by FLOPs, too
-    unpriced: Surface = field(repr=False)
-    runs: list[KnownResult] = field(repr=False)  # on other data sets
+    _surfaces: dict[tuple[Place, bool], Surface] = field(default_factory=dict, repr=False)
+    _domains: dict[Place, Domain] = field(default_factory=dict, repr=False)
 
-    def predict(self, records: Sequence[ModelRecord], dataset: str = IMAGENET) -> list[Prediction]:
-        """One prediction for each record; the FLOPs are known of published and of traced models.
+    @property
+    def target(self) -> str:
+        return self.observed.target
 
-        Raises `UnknownNameError` for a data set that the graph does not know, and `PredictionError` where nothing is
-        known of the target on it.
+    def predict(
+        self,
+        records: Sequence[ModelRecord],
+        dataset: str | None = IMAGENET,
+        device: str | None = None,
+        training: Mapping[str, Any] | None = None,
+        extrapolate: bool = False,
+    ) -> list[Prediction]:
+        """One prediction for each record, trained as `training` says; one that is unlike all known has no value.
+
+        With `extrapolate` it has one nevertheless. Raises `UnknownNameError` for a data set or device that the graph
+        does not know, and `PredictionError` where nothing is known of the target there, and nothing else tells it.
         """
-        place = self.dataset(dataset)
-        if not is_imagenet(place.name) and self.target != OF_JOBS:
-            raise PredictionError(
-                f"no values of {self.target} are known on {shown(place.name)!r}: ask for {OF_JOBS!r}, which the "
-                f"accuracy of Jobs tells, or for {IMAGENET!r}"
-            )
-        wanted = [with_known_flops(record) for record in records]
-        found: dict[int, Prediction] = {}
-        for surface in (self.priced, self.unpriced):
-            chosen = [index for index, each in enumerate(wanted) if (each.flops is not None) == surface.costs]
-            if chosen:
-                answers = self._predict([wanted[index] for index in chosen], place, surface)
-                found.update(zip(chosen, answers, strict=True))
-        return [found[index] for index in range(len(wanted))]
+        if not records:
+            return []
+        words, size = words_of(training or {}), image_size_of(training or {})
+        samples = [Sample(with_known_flops(record), words, size) for record in records]
+        place = self.place(dataset, device)
+        domain = self._domain(place)
+        reasons, alike = domain.reasons(samples), domain.nearest(samples)
+        found: list[Prediction | None] = [None] * len(records)
+        for costs in (True, False):
+            chosen = [at for at, sample in enumerate(samples) if sample.features.has_cost == costs]
+            if not chosen:
+                continue
+            told, title, count = self._told(place, [samples[at] for at in chosen], costs)
+            for row, at in enumerate(chosen):
+                is_told = extrapolate or not reasons[at]
+                value, std, low, high = (
+                    float(each[row]) if is_told else None
+                    for each in (told.values, told.deviations, told.low, told.high)
+                )
+                found[at] = Prediction(
+                    value,
+                    std,
+                    low,
+                    high, self.target, place.dataset, records[at].model.name, title,
+                    count, alike[at], bool(reasons[at]), self.observed.unit, place.device, reasons[at],
+                )  # fmt: skip
+        return [each for each in found if each is not None]
+
+    # ----------------------------------------------------------------- places
 
     def dataset(self, name: str) -> DataSetNode:
         """A data set of the graph, or ImageNet-1K; raises `UnknownNameError`."""
@@ -151,83 +164,114 @@ class Predictor:
             return self.datasets[IMAGENET]
         raise UnknownNameError(f"no data set is called {shown(str(name))!r}: {nearest(str(name), self.datasets)}")
 
-    def _predict(self, wanted: list[Features], dataset: DataSetNode, surface: Surface) -> Iterator[Prediction]:
-        answers = surface.ask(wanted)
-        deviations, training = answers.deviations, len(surface.known)
-        ends = [answers.values + sign * answers.halves for sign in (0, -1, 1)]
-        if not is_imagenet(dataset.name):
-            gaps, spreads = gaps_on(dataset, self.datasets[IMAGENET], wanted, self.runs)
-            odds = log_odds(answers.values) + gaps
-            wider = np.hypot(deviations / slope(answers.values), spreads)
-            half = wider * answers.halves / deviations
-            ends = [percent(odds + sign * half) for sign in (0, -1, 1)]
-            deviations, training = wider * slope(ends[0]), training + len(self.runs)
-        for row, each in enumerate(wanted):
-            value, low, high = (float(np.clip(end[row], 0, 100)) for end in ends)
-            yield Prediction(
-                value, float(deviations[row]), low, high, self.target, dataset.name, each.name, PREDICTOR.title,
-                training, answers.nearest[row], bool(answers.far[row]),
-            )  # fmt: skip
+    def place(self, dataset: str | None, device: str | None) -> Place:
+        """Where a question is asked; what it leaves open is what all that is known has, else an error names all."""
+        places = list(self.observed.places)
+        if dataset is not None:
+            dataset = IMAGENET if is_imagenet(dataset) else self.dataset(dataset).name
+        elif not any(place.dataset is None for place in places):
+            dataset = IMAGENET if Place(IMAGENET) in places else _only({place.dataset for place in places}, "dataset")
+        there = [place for place in places if place.dataset == dataset] or places
+        if device is None and there and not any(place.device is None for place in there):
+            device = _only({place.device for place in there}, "device")
+        devices = {place.device for place in places if place.device is not None}
+        if device is not None and device not in devices:
+            known = f"{nearest(str(device), devices)}" if devices else "the values name none"
+            raise UnknownNameError(f"no value of {shown(self.target)} is of the device {shown(str(device))!r}: {known}")
+        return Place(dataset, device)
+
+    def surface(self, place: Place, costs: bool) -> Surface:
+        """What is known at a place, with that of others that may tell it."""
+        own = self._samples(place, costs)
+        costs = costs and all(sample.features.has_cost for sample, _ in own)
+        if (place, costs) not in self._surfaces:
+            sources = [self._alone(other, costs) for other in self._sources(place)]
+            self._surfaces[place, costs] = self._made(own, costs, sources)
+        return self._surfaces[place, costs]
+
+    def _alone(self, place: Place, costs: bool) -> Surface:
+        own = self._samples(place, costs)
+        return self._made(own, costs and all(sample.features.has_cost for sample, _ in own), ())
+
+    def _made(self, own: Sequence[tuple[Sample, float]], costs: bool, sources: Sequence[Surface]) -> Surface:
+        samples, values = [sample for sample, _ in own], np.array([value for _, value in own])
+        return Surface(samples, values, self.observed.unit, costs, sources)
+
+    def _samples(self, place: Place, costs: bool) -> list[tuple[Sample, float]]:
+        """The values at a place; where it is gone by the cost those of models that have one, if most do."""
+        every = self.observed.places[place]
+        costed = [pair for pair in every if pair[0].features.has_cost]
+        return costed if costs and len(costed) >= COSTED * len(every) else every
+
+    def _sources(self, place: Place) -> list[Place]:
+        """The other places that most tell of: those that share most models, then those with most values."""
+        own = {sample.features.record.model.root for sample, _ in self.observed.places[place]}
+
+        def order(other: Place) -> tuple[int, int]:
+            roots = {sample.features.record.model.root for sample, _ in self.observed.places[other]}
+            return -len(own & roots), -len(self.observed.places[other])
+
+        others = [each for each, values in self.observed.places.items()
+                  if each != place and len(values) >= LEAST_OF_SOURCE]  # fmt: skip
+        return sorted(others, key=order)[:SOURCES]
+
+    def _domain(self, place: Place) -> Domain:
+        if place not in self._domains:
+            own = self.observed.places.get(place)
+            kept = own if own and len(own) >= LEAST_OF_SOURCE else [
+                pair for values in self.observed.places.values() for pair in values
+            ]  # fmt: skip
+            first = {sample.features.record.model.root: sample for sample, _ in kept}
+            self._domains[place] = Domain(list(first.values()))
+        return self._domains[place]
+
+    def _told(self, place: Place, samples: Sequence[Sample], costs: bool) -> tuple[Told, str, int]:
+        if place in self.observed.places:
+            surface = self.surface(place, costs)
+            count = len(surface.values) + sum(len(source.values) for source in surface.sources)
+            return surface.told(samples), surface.title, count
+        if self.observed.unit != PERCENT:
+            raise PredictionError(
+                f"no value of {shown(self.target)} is known on {place}: known are values on "
+                f"{'; '.join(map(str, list(self.observed.places)[:8]))}"
+            )
+        source = max(self.observed.places, key=lambda other: (self._likeness(place, other), self._count(other)))
+        every = {other: self._alone(other, costs) for other in self.observed.places}
+        told = carried_over(every[source].told(samples), every.values())
+        return told, f"order of {source}, where no value is known on {place}", len(every[source].values)
+
+    def _count(self, place: Place) -> int:
+        return len(self.observed.places[place])
+
+    def _likeness(self, one: Place, other: Place) -> float:
+        names = [self.datasets.get(place.dataset or "") for place in (one, other)]
+        return likeness(names[0], names[1]) if names[0] is not None and names[1] is not None else 0.0
 
 
-def predict(contents: Contents, target: str, record: ModelRecord | str, dataset: str = IMAGENET) -> Prediction:
-    """The `target` ("acc@1" or "acc@5", in percent) that a model would reach on a data set, from its structure.
+def _only(names: set[Any], word: str) -> Any:
+    if len(names) > 1:
+        known = ", ".join(repr(shown(str(name))) for name in sorted(map(str, names))[:8])
+        raise PredictionError(f"values are known of several: pass {word}=, one of {known}")
+    return next(iter(names), None)
 
-    It is learnt from torchvision's published accuracies and the Jobs of the graph; a Job's accuracy counts as acc@1.
-    `record` may be the name of a model of the graph. Raises `UnknownNameError` for an unknown target, model or data
-    set, `PredictionError` where nothing is known of the target on that data set.
+
+def predict(
+    contents: Contents,
+    target: str,
+    record: ModelRecord | str,
+    dataset: str | None = None,
+    **question: Any,
+) -> Prediction:
+    """The value of `target` that a model would reach, from what is known of others.
+
+    `record` may be the name of a model of the graph; `question` is that of `Predictor.predict`. Raises
+    `UnknownNameError` for an unknown target, model, data set or device, `PredictionError` where nothing tells it.
     """
     predictor = fitted_predictor(contents, target)
     wanted = record_in(contents, record) if isinstance(record, str) else record
-    return predictor.predict([wanted], dataset)[0]
+    return predictor.predict([wanted], dataset, **question)[0]
 
 
-def fitted_predictor(contents: Contents, target: str = OF_JOBS) -> Predictor:
-    """The regression over all that is known of `target`; good for as long as the contents stay the same.
-
-    The best Job of a model on ImageNet-1K counts before its published figure.
-    """
-    names = [name for name, each in published().items() if checked_target(target) in each.values]
-    records = published_records(names, {name: record_in(contents, name) for name in names if name in contents.models})
-    known = {name: with_known_flops(records[name]) for name in names}
-    values = {name: published()[name].values[target] for name in names}
-    results = list(_results(contents)) if target == OF_JOBS else []
-    own = {name: with_known_flops(record_in(contents, name)) for name in dict.fromkeys(name for _, name, _ in results)}
-    best: dict[str, float] = {}
-    for dataset, name, value in results:
-        if is_imagenet(dataset):
-            best[name], known[name] = max(value, best.get(name, 0.0)), own[name]
-    values |= best
-    surfaces = [_surface(known, values, costs) for costs in (True, False)]
-    datasets = known_datasets(contents)
-    elsewhere = [(datasets[dataset], own[name], value) for dataset, name, value in results if not is_imagenet(dataset)]
-    runs = [KnownResult(place, each, _gap(each, value, surfaces)) for place, each, value in elsewhere]
-    return Predictor(target, datasets, surfaces[0], surfaces[1], runs)
-
-
-def with_known_flops(record: ModelRecord) -> Features:
-    """The features of a record, with the published FLOPs where it is a published model that was not traced."""
-    features = features_of(record)
-    known = published().get(record.model.name)
-    if features.flops is None and known is not None and known.describes(features.family, features.parameters):
-        return replace(features, flops=known.flops)
-    return features
-
-
-def _results(contents: Contents) -> Iterator[tuple[str, str, float]]:
-    """Data set, model and accuracy in percent of each Job that tells all three."""
-    for job in contents.jobs.values():
-        if job.accuracy is None or not np.isfinite(job.accuracy):
-            continue
-        if job.dataset in contents.datasets and job.model in contents.models:
-            yield job.dataset, job.model, 100 * job.accuracy
-
-
-def _surface(known: dict[str, Features], values: dict[str, float], costs: bool) -> Surface:
-    chosen = [name for name in values if known[name].flops is not None or not costs]
-    return Surface([known[name] for name in chosen], np.array([values[name] for name in chosen]), costs)
-
-
-def _gap(features: Features, value: float, surfaces: Sequence[Surface]) -> float:
-    surface = surfaces[0] if features.flops is not None else surfaces[1]
-    return float((log_odds(np.array([value])) - log_odds(surface.values_of([features])))[0])
+def fitted_predictor(contents: Contents, target: str = TOP_1) -> Predictor:
+    """All that is known of `target`; good for as long as the contents stay the same. Raises `UnknownNameError`."""
+    return Predictor(observations(contents, target), known_datasets(contents))

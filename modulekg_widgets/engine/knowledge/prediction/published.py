@@ -13,7 +13,11 @@ from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.knowledge.prediction.features import family_of
 from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
-from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders, torchvision_weights
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import (
+    image_sizes,
+    torchvision_builders,
+    torchvision_weights,
+)
 from modulekg_widgets.engine.torch_runtime.rng import process_rng_kept
 
 IMAGENET = "ImageNet-1K"
@@ -28,6 +32,7 @@ class Published:
     family: str  # models that are defined together
     parameters: int
     flops: int
+    inputs: tuple[tuple[int, ...], ...]
     values: dict[str, float]
 
     def describes(self, family: str, parameters: int) -> bool:
@@ -39,12 +44,14 @@ class Published:
 def published() -> dict[str, Published]:
     """The float models with original weights (IMAGENET1K_V1) and known accuracies on ImageNet-1K, by name."""
     found: dict[str, Published] = {}
+    sides = image_sizes()
     for name, (module, meta) in torchvision_weights().items():
         values = meta.get("_metrics", {}).get(IMAGENET, {})
         known = {target: float(values[target]) for target in TARGETS if math.isfinite(values.get(target, math.nan))}
         if known and "backend" not in meta:
             flops = round(2e9 * meta["_ops"])
-            found[name] = Published(name, module.rpartition(".")[2], int(meta["num_params"]), flops, known)
+            inputs = ((1, 3, sides[name], sides[name]),)
+            found[name] = Published(name, module.rpartition(".")[2], int(meta["num_params"]), flops, inputs, known)
     return found
 
 

@@ -1,8 +1,6 @@
 """Ridge regression and kernels on the structure of models, with the choice of their settings by left-out families.
 
-All are kernel ridge regressions, K + λI, with a large constant in K for the mean. The residuals of a left-out block F
-follow from one inverse A of that matrix: r_F = (A_FF)^-1 (A y)_F; see Rasmussen and Williams, Gaussian Processes for
-Machine Learning, 2006, section 5.4.2, for blocks of one point. Labels of structure after Shervashidze and others,
+All are kernel ridge regressions, with the arithmetic of process.py. Labels of structure after Shervashidze and others,
 Weisfeiler-Lehman Graph Kernels, 2011.
 """
 
@@ -14,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from modulekg_widgets.engine.knowledge.prediction.features import Array, Features, log_counts, sizes
+from modulekg_widgets.engine.knowledge.prediction.process import Families, Process, blocks_of
 
-Families = np.ndarray
-MEAN = 100.0  # the constant in every kernel, large beside its other terms
+NESTED = 200  # values, up to which settings are chosen anew without each family
 RBF_SCALES = (0.4, 0.6, 0.8, 1.0, 1.3, 2.0)  # decades of parameters and FLOPs
 RBF_WEIGHTS = (1.0, 3.0, 10.0)
 
@@ -28,11 +26,19 @@ class Regression:
     title: str
     kernels: Callable[[Sequence[Features]], list[Array]]
     ridges: tuple[float, ...]
-    interval: bool = False  # whether its variance is meant as one
 
 
 def _size(features: Sequence[Features]) -> list[Array]:
     columns = sizes(features, _costs_known(features))
+    return [columns @ columns.T]
+
+
+def _none(features: Sequence[Features]) -> list[Array]:
+    return [np.zeros((len(features), len(features)))]
+
+
+def _parameters(features: Sequence[Features]) -> list[Array]:
+    columns = sizes(features, with_flops=False)
     return [columns @ columns.T]
 
 
@@ -72,100 +78,49 @@ def _powers(low: int, high: int) -> tuple[float, ...]:
 
 
 KERNELS: dict[str, Regression] = {
+    "mean": Regression("mean", _none, (1.0,)),
+    "ridge-params": Regression("ridge on log-params", _parameters, _powers(-2, 2)),
     "ridge-size": Regression("ridge on log-params and log-FLOPs", _size, _powers(-2, 2)),
     "ridge-ops": Regression("ridge on op histogram", _ops, _powers(0, 3)),
     "ridge-ops-size": Regression("ridge on op histogram, log-params, log-FLOPs", _ops_and_size, _powers(0, 3)),
     "wl": Regression("WL kernel ridge", _wl, _powers(-3, 0)),
-    "wl-rbf": Regression("WL kernel ridge + RBF of size", _wl_and_size, _powers(-3, 0), interval=True),
+    "wl-rbf": Regression("WL kernel ridge + RBF of size", _wl_and_size, _powers(-3, 0)),
 }
 
 
-# ------------------------------------------------------------------- fitting
+# -------------------------------------------------------------- without a family
 
 
-@dataclass(frozen=True, slots=True)
-class FittedRegression:
-    """A kernel ridge regression on known values, seen as a Gaussian process."""
+def left_out(predictor: Regression, features: Sequence[Features], values: Array, families: Families) -> Array:
+    """Each family predicted from the others, with the kernel and the ridge that tell these best.
 
-    kernel: int  # its position among those of the predictor
-    ridge: float
-    mean: float
-    weights: Array
-    inverse: Array
-    scale: float  # the variance that belongs to one unit of the kernel
-    loss: float  # the mean square of the residuals of left-out families
-
-    def values(self, across: Array) -> Array:
-        """The predictions for kernel rows between new and known models, shape (new, known)."""
-        return self.mean + (across + MEAN) @ self.weights
-
-    def deviations(self, across: Array, own: Array) -> Array:
-        """The standard deviations of new values, given also each new model's kernel with itself."""
-        rows = across + MEAN
-        left = own + MEAN + self.ridge - np.einsum("ij,jk,ik->i", rows, self.inverse, rows)
-        return np.sqrt(self.scale * np.maximum(left, self.ridge))
-
-
-def fitted(kernels: Sequence[Array], ridges: Sequence[float], values: Array, families: Families) -> FittedRegression:
-    """The regression whose kernel and ridge predict left-out families best, in the mean square."""
-    mean = float(values.mean())
-    blocks = [np.flatnonzero(families == family) for family in np.unique(families)]
-    fits = (
-        _regression(index, kernel, ridge, values - mean, mean, blocks)
-        for index, kernel in enumerate(kernels)
-        for ridge in ridges
-    )
-    return min(fits, key=lambda fit: fit.loss)
-
-
-def _regression(
-    index: int, kernel: Array, ridge: float, values: Array, mean: float, blocks: list[np.ndarray]
-) -> FittedRegression:
-    inverse: Array = np.linalg.inv(kernel + MEAN + ridge * np.eye(len(values))).astype(np.float64)
-    weights = inverse @ values
-    squares = 0.0
-    for block in blocks:
-        residuals = np.linalg.solve(inverse[np.ix_(block, block)], weights[block])
-        squares += float(residuals @ residuals)
-    scale = max(float(values @ weights) / len(values), 1e-12)
-    return FittedRegression(index, ridge, mean, weights, inverse, scale, squares / len(values))
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """The predictions of all models without their families, and their deviations as the regressions see them."""
-
-    values: Array
-    deviations: Array
-
-    def calibration(self, truth: Array, among: np.ndarray | None = None) -> tuple[float, float]:
-        """The factors on a deviation that make it the error's own, and half of the 90 % interval's width.
-
-        They are learnt from the models where `among` is true, by default from all.
-        """
-        ratios = (np.abs(truth - self.values) / self.deviations)[slice(None) if among is None else among]
-        place = min(1.0, np.ceil(0.9 * (len(ratios) + 1)) / len(ratios))
-        return float(np.sqrt(np.mean(ratios**2))), float(np.quantile(ratios, place, method="higher"))
-
-    def coverage(self, truth: Array, families: Families) -> float:
-        """The part of the models inside their 90 % intervals, each calibrated on the other families."""
-        inside = 0
-        for family in np.unique(families):
-            test = families == family
-            half = self.calibration(truth, ~test)[1] * self.deviations[test]
-            inside += int((np.abs(truth[test] - self.values[test]) <= half).sum())
-        return inside / len(truth)
-
-
-def left_out(predictor: Regression, features: Sequence[Features], values: Array, families: Families) -> LeftOut:
-    """Each family predicted from the others, among which alone the kernel and the ridge are chosen."""
+    Of more than 200 values the settings for a family are those that tell the other families best, each without itself
+    alone: to leave out two at a time would take hours.
+    """
     kernels = predictor.kernels(features)
-    found = LeftOut(np.zeros(len(values)), np.zeros(len(values)))
-    for family in np.unique(families):
-        test, train = np.flatnonzero(families == family), np.flatnonzero(families != family)
-        inside = [kernel[np.ix_(train, train)] for kernel in kernels]
-        fit = fitted(inside, predictor.ridges, values[train], families[train])
-        kernel = kernels[fit.kernel]
-        across, own = kernel[np.ix_(test, train)], np.diag(kernel)[test]
-        found.values[test], found.deviations[test] = fit.values(across), fit.deviations(across, own)
+    settings = [(kernel, ridge) for kernel in kernels for ridge in predictor.ridges]
+    told = [Process(kernel, values, ridge).left_out(families)[0] for kernel, ridge in settings]
+    found = np.zeros(len(values))
+    for block in blocks_of(families):
+        others = np.setdiff1d(np.arange(len(values)), block)
+        if len(settings) == 1:
+            losses = [0.0]
+        elif len(values) <= NESTED:
+            losses = [_loss(kernel[np.ix_(others, others)], ridge, values[others], families[others])
+                      for kernel, ridge in settings]  # fmt: skip
+        else:
+            losses = [float(((each - values)[others] ** 2).mean()) for each in told]
+        found[block] = told[int(np.argmin(losses))][block]
     return found
+
+
+def _loss(kernel: Array, ridge: float, values: Array, families: Families) -> float:
+    """The mean square of the residuals of left-out families."""
+    return float(((Process(kernel, values, ridge).left_out(families)[0] - values) ** 2).mean())
+
+
+def nearest_structure(features: Sequence[Features], values: Array, families: Families) -> Array:
+    """Of each model the value of the one that is most alike by its labels, among other families."""
+    (*_, likeness) = _wl(features)
+    likeness = np.where(families[:, None] == families[None], -1.0, likeness)
+    return values[likeness.argmax(1)]

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class PredictionQuestions(Questions):
-    """Prediction, suggestion and generation, learnt from torchvision's published figures and the jobs of the graph.
+    """Prediction, suggestion and generation, learnt from the jobs of the graph and torchvision's published figures.
 
-    The first of these questions builds the published models that the graph does not have, which takes seconds.
+    The first question about an accuracy builds the published models that the graph does not have, which takes seconds.
     """
 
     builders: dict[str, Callable[[], nn.Module]]  # of models by name, as far as this session knows them
-    _fitted: tuple[Contents, str, Predictor] | None = None
+    _fitted: tuple[Contents, dict[str, Predictor]] | None = None
 
     def predict(
         self,
@@ -34,35 +34,46 @@ class PredictionQuestions(Questions):
         *,
         args: Any = None,
         kwargs: Mapping[str, Any] | None = None,
-        dataset: str = "ImageNet-1K",
+        dataset: str | None = None,
+        training: Mapping[str, Any] | None = None,
+        device: str | None = None,
+        extrapolate: bool = False,
     ) -> Prediction:
-        """The value that a model would reach on a data set, from its structure, with its uncertainty.
+        """The value that a model would reach, from its structure, size, cost and training, with its uncertainty.
 
-        It is learnt from torchvision's published accuracies and the jobs of the graph, whose accuracy is an "acc@1".
+        It is learnt from all results of the jobs of the graph, and for accuracies from what torchvision publishes. Of a
+        data set of which few are known, the values on others tell as much as these few show.
 
         Parameters
         ----------
-        target : {"acc@1", "acc@5"}
-            What is predicted; on other data sets than ImageNet-1K "acc@1" alone.
+        target : str
+            What is predicted, as "acc@1" (percent), "latency" (as measured: ms) or whatever jobs have results of.
         model : torch.nn.Module or str
             A module, or the name of a model of the graph.
         args, kwargs : optional
             What the forward of a module takes; with either its cost counts, too, that of a forward pass in eval mode.
-        dataset : str, default "ImageNet-1K"
-            That or a data set of the graph.
+        dataset : str, optional
+            A data set of the graph; by default that of all values, or ImageNet-1K, where some are of it.
+        training : mapping, optional
+            How it is trained, as `{"tag": "fb_in22k_ft_in1k", "image_size": 224}`.
+        device : str, optional
+            On which it runs; by default that of all values.
+        extrapolate : bool, default False
+            Whether to tell a value of a model that is unlike those of which values are known.
 
         Returns
         -------
         Prediction
-            `value`, `std`, and `low` and `high` of the 90 % interval, all in percent; `nearest`, the known models that
-            are most alike, and `far`, whether these are unlike it; also a number, by `float(…)`.
+            `value`, `std`, and `low` and `high` of the 90 % interval, in `unit`; `nearest`, the known models that
+            are most alike; `far`, whether these are unlike it, and the `reason`, with a value of None; `predictor`;
+            also a number, by `float(…)`.
 
         Raises
         ------
         UnknownNameError
-            For an unknown target, model or data set, with those that are near.
+            For an unknown target, model, data set or device, with those that are near.
         PredictionError
-            Where nothing is known of the target on the data set.
+            Where nothing is known of the target on the data set, or values are of several and none is named.
         NotAModuleError, BrokenModuleError, FingerprintError, TraceError
             For a module that has no fingerprint, or whose forward pass cannot be followed.
 
@@ -78,32 +89,38 @@ class PredictionQuestions(Questions):
 
         known = isinstance(model, str)
         record = record_in(self.contents(), model) if known else described(model, None, "structure", args, kwargs, True)
-        return self._predictor(target).predict([record], dataset)[0]
+        return self._predictor(target).predict([record], dataset, device, training, extrapolate)[0]
 
-    def evaluate_prediction(self, target: str = "acc@1", **options: Any) -> pd.DataFrame:
-        """How well each predictor tells `target` of torchvision families that it has not seen.
+    def evaluate_prediction(
+        self, target: str = "acc@1", dataset: str | None = None, device: str | None = None, **options: Any
+    ) -> pd.DataFrame:
+        """How well `target` is told of families of models that have not been seen, beside simple baselines.
 
         Parameters
         ----------
-        target : {"acc@1", "acc@5"}, default "acc@1"
-            What is predicted, on ImageNet-1K.
+        target : str, default "acc@1"
+            What is predicted.
+        dataset, device : str, optional
+            Where, as for `predict`.
         **options
-            `predictors`, some of "ridge-size", "ridge-ops", "ridge-ops-size" (together "ridge"), "wl", "wl-rbf" and
-            "gnn"; `models`, names of published ones, by default all; `seeds` of the GNN, by default 0 to 4.
+            `predictors`, some of "mean", "ridge-params", "ridge-size", "ridge-ops", "ridge-ops-size" (the last four
+            together "ridge"), "wl", "wl-rbf", "nearest" (the value of the most alike), "boosting" (needs scikit-learn),
+            "gnn" and "own" (what `predict` goes by), by default those that take seconds; `models`, names of some, by
+            default all; `seeds` of the GNN, by default 0 to 4.
 
         Returns
         -------
         pandas.DataFrame
-            A row per predictor: `predictor`, `rho` (Spearman's rank correlation), `mae` (percent points), `families`,
-            `models` (their numbers), `rho_std`, `mae_std` (over the seeds), `coverage` (the part of the models inside
-            the 90 % intervals of the predictor that gives them).
+            A row per predictor: `predictor`, `rho` (Spearman's rank correlation), `mae` (in the unit of the values),
+            `families`, `models` (their numbers), `rho_std`, `mae_std` (over the seeds of the GNN), `coverage` (the
+            part of the values inside the 90 % intervals), `relative` (the median of the relative error), `n` (values).
 
         Raises
         ------
         UnknownNameError
-            For an unknown target, predictor or model.
+            For an unknown target, data set, device, predictor or model.
         PredictionError
-            For models of fewer than three families.
+            For values of fewer than three families.
 
         Examples
         --------
@@ -114,12 +131,8 @@ class PredictionQuestions(Questions):
         [[4, 5]]
         """
         from modulekg_widgets.engine.knowledge.prediction.evaluation import evaluate_prediction
-        from modulekg_widgets.engine.knowledge.prediction.features import record_in
-        from modulekg_widgets.engine.knowledge.prediction.published import published
 
-        contents = self.contents()
-        records = {name: record_in(contents, name) for name in published() if name in contents.models}
-        return evaluate_prediction(records, target, **options)
+        return evaluate_prediction(self._predictor(target), dataset, device, **options)
 
     def suggest(
         self,
@@ -228,6 +241,9 @@ class PredictionQuestions(Questions):
         from modulekg_widgets.engine.knowledge.prediction.predictor import fitted_predictor
 
         contents = self.contents()
-        if self._fitted is None or self._fitted[0] is not contents or self._fitted[1] != target:
-            self._fitted = contents, target, fitted_predictor(contents, target)
-        return self._fitted[2]
+        if self._fitted is None or self._fitted[0] is not contents:
+            self._fitted = contents, {}
+        known = self._fitted[1]
+        if target not in known:
+            known[target] = fitted_predictor(contents, target)
+        return known[target]

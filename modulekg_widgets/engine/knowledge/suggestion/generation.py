@@ -17,7 +17,8 @@ from tqdm.auto import tqdm
 from modulekg_widgets.engine.errors import PredictionError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.knowledge.contents import Contents
 from modulekg_widgets.engine.knowledge.prediction.features import family_of, with_flops
-from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor, fitted_predictor, with_known_flops
+from modulekg_widgets.engine.knowledge.prediction.observations import with_known_flops
+from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor, fitted_predictor
 from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET
 from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
 from modulekg_widgets.engine.knowledge.suggestion.candidates import (
@@ -259,8 +260,8 @@ class _Evolution:
             records = [
                 with_flops(each.record, round(each.run.flops * each.usual), each.run.inputs) for each in individuals
             ]
-            predictions = self.search.predictor.predict(records, self.required.dataset.name)
-            values = [(prediction.value, prediction.std) for prediction in predictions]
+            predictions = self.search.predictor.predict(records, self.required.dataset.name, extrapolate=True)
+            values = [prediction.numbers for prediction in predictions]
         admitted = [
             replace(individual, value=value, std=std)
             for individual, (value, std) in zip(individuals, values, strict=True)

@@ -12,12 +12,8 @@ from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode
 from modulekg_widgets.engine.knowledge.prediction.datasets import is_imagenet, likeness, whole_number
 from modulekg_widgets.engine.knowledge.prediction.features import record_in, with_flops
-from modulekg_widgets.engine.knowledge.prediction.predictor import (
-    Prediction,
-    Predictor,
-    fitted_predictor,
-    with_known_flops,
-)
+from modulekg_widgets.engine.knowledge.prediction.observations import with_known_flops
+from modulekg_widgets.engine.knowledge.prediction.predictor import Prediction, Predictor, fitted_predictor
 from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET, published, published_records
 from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
 from modulekg_widgets.engine.knowledge.suggestion.candidates import (
@@ -117,8 +113,8 @@ class KnownModels:
         mine = {name: record_in(contents, name) for name, model in contents.models.items() if not model.cyclic}
         records = {**published_records(records=mine), **mine}
         fitting = [record for record in records.values() if task_fits(record, required.dataset)]
-        predictions = predictor.predict(fitting, required.dataset.name)
-        pairs = sorted(zip(fitting, predictions, strict=True), key=lambda pair: pair[1].std - pair[1].value)
+        predictions = predictor.predict(fitting, required.dataset.name, extrapolate=True)
+        pairs = sorted(zip(fitting, predictions, strict=True), key=lambda pair: pair[1].numbers[1] - pair[1].numbers[0])
         self.ranked = pairs
         self._ready: dict[str, Ready | None] = {}
 
@@ -138,7 +134,7 @@ class KnownModels:
             if ready is not None:
                 if flops is None:
                     priced = with_flops(record, ready.run.usual_flops, ready.run.inputs)
-                    prediction = self.predictor.predict([priced], self.required.dataset.name)[0]
+                    prediction = self.predictor.predict([priced], self.required.dataset.name, extrapolate=True)[0]
                 flops = ready.run.flops if flops is None or self.required.side else flops
             if self.required.allows(record.model.parameters, flops):
                 (unbuilt if ready is None else found).append(self._model(record, prediction, flops, ready))
@@ -154,7 +150,7 @@ class KnownModels:
     def _model(self, record: ModelRecord, prediction: Prediction, flops: int | None, ready: Ready | None) -> Candidate:
         name = record.model.name
         return Candidate(
-            name, "model", prediction.value, prediction.std, record.model.parameters, flops,
+            name, "model", *prediction.numbers, record.model.parameters, flops,
             self._why(name, prediction), inputs=ready.run.inputs if ready else (), classes=self.required.classes,
             builder=ready.builder if ready else None,
         )  # fmt: skip
@@ -210,7 +206,7 @@ class KnownModels:
         uses = sum(count for (key, _), count in record.model.occurrences.items() if key == block)
         why = f"{uses} × in {record.model.name}, whose value this is"
         return Candidate(
-            f"{node.class_name} of {record.model.name}", "block", prediction.value, prediction.std, node.parameters,
+            f"{node.class_name} of {record.model.name}", "block", *prediction.numbers, node.parameters,
             run.flops, why, path, record.model.name, shapes, None, ready.builder,
         )  # fmt: skip
 

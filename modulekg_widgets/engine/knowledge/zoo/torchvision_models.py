@@ -48,6 +48,19 @@ def torchvision_weights(entry: str = "IMAGENET1K_V1") -> dict[str, tuple[str, di
     return found
 
 
+def image_sizes(entry: str = "IMAGENET1K_V1") -> dict[str, int]:
+    """For each model with weights called `entry` the pixels of a side of the pictures that these were measured on."""
+    from torchvision import models
+
+    found: dict[str, int] = {}
+    for name in models.list_models():
+        weights = models.get_model_weights(name).__members__.get(entry)
+        if weights is not None:
+            size = getattr(weights.value.transforms, "keywords", {}).get("crop_size", USUAL)
+            found[name] = int(size[0] if isinstance(size, list | tuple) else size)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class TorchvisionBuilder:
     """Builds the model of a name without pretrained weights; takes the keywords of torchvision's own builder."""

@@ -1,0 +1,86 @@
+"""Whether a model is like those of which values are known: its inputs, its structure, and whether it learns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from modulekg_widgets.engine.knowledge.prediction.design import Design, Rows, Sample
+from modulekg_widgets.engine.knowledge.prediction.features import Array, Features
+
+PICTURES, VIDEO, SEQUENCES, TEXT = "pictures", "video", "sequences", "text"
+OF_DIMS = {5: VIDEO, 4: PICTURES, 3: SEQUENCES}  # of an input: sample, channels, and so on
+OF_LAYERS = {"Conv3d": VIDEO, "Conv2d": PICTURES, "Embedding": TEXT, "Conv1d": SEQUENCES}
+RAREST = 0.005  # of known models are as far from those of other families
+BEYOND = 1.0  # decades of parameters beyond those known
+
+
+def modality(features: Features) -> str | None:
+    """The kind of a model's inputs: by their shape, else by the layers that read such; None where nothing tells it."""
+    classes = [name for name in features.ops if features.ops[name]]
+    read = next((kind for layer, kind in OF_LAYERS.items() if any(layer in name for name in classes)), None)
+    if not features.inputs or read == TEXT:
+        return read
+    return OF_DIMS.get(len(features.inputs[0]))
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The models of which values are known."""
+
+    samples: Sequence[Sample]
+
+    @cached_property
+    def _design(self) -> Design:
+        return Design(self.samples, costs=False)
+
+    @cached_property
+    def _modalities(self) -> set[str]:
+        return {kind for each in self._design.known.models if (kind := modality(each)) is not None}
+
+    @cached_property
+    def _least(self) -> float:
+        """The likeness to a model of another family that few known models fall short of."""
+        known = self._design.known
+        families = np.array([each.family for each in known.models])
+        likeness = np.where(families[:, None] == families[None], -1.0, self._design.likeness(known))
+        nearest = likeness.max(1)
+        nearest = nearest[nearest >= 0]
+        return float(np.quantile(nearest, RAREST)) if len(nearest) else 0.0
+
+    def reasons(self, samples: Sequence[Sample]) -> list[str]:
+        """Why nothing can be said of a model, empty where something can."""
+        rows = self._design.rows(samples)
+        nearest = self._design.likeness(rows).max(1)[rows.model_of]
+        return [self._reason(sample.features, float(alike)) for sample, alike in zip(samples, nearest, strict=True)]
+
+    def nearest(self, samples: Sequence[Sample]) -> list[tuple[str, ...]]:
+        """The names of the known models that are most like each one."""
+        rows = self._design.rows(samples)
+        likeness = self._design.likeness(rows) + np.exp(-self._apart(rows))
+        order = np.argsort(-likeness, axis=1, kind="stable")[:, :3]
+        return [tuple(self._design.known.models[at].name for at in order[row]) for row in rows.model_of]
+
+    def _apart(self, rows: Rows) -> Array:
+        """Between the sizes of models, in deviations."""
+        first = np.unique(rows.model_of, return_index=True)[1]
+        known = np.unique(self._design.known.model_of, return_index=True)[1]
+        one, other = rows.scaled[first], self._design.known.scaled[known]
+        return ((one[:, None] - other[None]) ** 2).sum(-1) / 2
+
+    def _reason(self, features: Features, alike: float) -> str:
+        if not features.parameters:
+            return "it has no weights that could be trained"
+        kind = modality(features)
+        if self._modalities and kind not in self._modalities:
+            taken = kind or "something that neither its layers nor a call tell"
+            return f"it takes {taken}, and values are known of models for {' and '.join(sorted(self._modalities))}"
+        sizes = [each.parameters for each in self._design.known.models]
+        if not min(sizes) / 10**BEYOND <= features.parameters <= max(sizes) * 10**BEYOND:
+            return f"it has {features.parameters:,} parameters, and the known models {min(sizes):,} to {max(sizes):,}"
+        if alike < self._least:
+            return f"no known model has a structure like it (likeness {alike:.2f}, among these {self._least:.2f})"
+        return ""

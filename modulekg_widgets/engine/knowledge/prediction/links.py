@@ -1,0 +1,55 @@
+"""The scales on which values of a kind are compared: as they are, as log-odds of percentages, as logarithms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modulekg_widgets.engine.knowledge.results import PERCENT
+
+Array = NDArray[np.float64]
+EDGE = 0.5  # percent: nearer to 0 and 100 log-odds tell of chance alone
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A scale; `least` and `most` bound the values that it can give back."""
+
+    name: str
+    to: Callable[[Array], Array]
+    back: Callable[[Array], Array]
+    steepness: Callable[[Array], Array]  # of `to`, so that scales can be compared
+    least: float = -np.inf
+    most: float = np.inf
+    scatter: float = 1.0  # of values before any is known, on this scale
+
+    def of(self, values: Array) -> Array:
+        return np.asarray(self.to(np.asarray(values, float)))
+
+
+def _share(percent: Array) -> Array:
+    return np.clip(percent, EDGE, 100 - EDGE) / 100
+
+
+AS_IT_IS = Link("as it is", lambda v: v, lambda v: v, np.ones_like)
+POINTS = Link("percent", lambda v: v, lambda v: np.clip(v, 0.0, 100.0), np.ones_like, 0.0, 100.0)
+LOG_ODDS = Link(
+    "log-odds",
+    lambda v: np.log(_share(v) / (1 - _share(v))),
+    lambda v: 100 / (1 + np.exp(-v)),
+    lambda v: 0.01 / (_share(v) * (1 - _share(v))),
+    0.0,
+    100.0,
+    0.05,
+)
+LOG = Link("logarithm", np.log, np.exp, lambda v: 1 / v, 0.0, scatter=0.05)
+
+
+def links_for(values: Array, unit: str | None) -> tuple[Link, ...]:
+    """The scales that suit values of a unit, the usual one first."""
+    if unit == PERCENT and values.min() >= 0 and values.max() <= 100:
+        return POINTS, LOG_ODDS
+    return (LOG,) if values.min() > 0 else (AS_IT_IS,)

@@ -1,0 +1,71 @@
+"""Student t's on several scales, mixed: their median and the ends of their intervals, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modulekg_widgets.engine.knowledge.prediction.links import Link
+
+Array = NDArray[np.float64]
+LEVEL = 0.9  # of the intervals
+NORMAL = 1.6449  # deviations of a normal value that it reaches
+HALVINGS = 40
+FURTHEST = 40.0  # deviations
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Predicted values, with the ends of their 90 % intervals."""
+
+    values: Array
+    low: Array
+    high: Array
+
+    @property
+    def deviations(self) -> Array:
+        return (self.high - self.low) / (2 * NORMAL)
+
+    def ratios(self, truth: Array, link: Link) -> Array:
+        """How far off the truth is on a scale, as a part of the interval on that side."""
+        wanted, values, low, high = (link.of(each) for each in (truth, self.values, self.low, self.high))
+        sides = np.where(wanted > values, high - values, values - low)
+        return np.abs(wanted - values) / np.maximum(sides, 1e-12)
+
+    def widened(self, factor: float, link: Link) -> Told:
+        """With intervals so many times as wide on a scale."""
+        values, low, high = (link.of(each) for each in (self.values, self.low, self.high))
+        ends = (link.back(values + factor * (end - values)) for end in (low, high))
+        return Told(self.values, *ends)
+
+
+def mixed(links: Sequence[Link], centres: Array, spreads: Array, shares: Array, freedom: float) -> Told:
+    """The mixture of Student t's with these centres and spreads, shape (parts, values), each on its scale."""
+    from scipy.stats import t
+
+    axis = links[0]
+    ends = [link.back(centre + sign * FURTHEST * spread)
+            for link, centre, spread in zip(links, centres, spreads, strict=True) for sign in (-1, 0, 1)]  # fmt: skip
+    least, most = axis.of(np.min(ends, 0)), axis.of(np.max(ends, 0))
+
+    def place(level: float) -> Array:
+        low, high = least.copy(), most.copy()
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            values = axis.back(middle)
+            scaled = {link: link.of(values) for link in dict.fromkeys(links)}
+            standing = np.array([scaled[link] for link in links])
+            below = shares @ t.cdf((standing - centres) / spreads, freedom) < level
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return axis.back((low + high) / 2)
+
+    return Told(place(0.5), place((1 - LEVEL) / 2), place((1 + LEVEL) / 2))
+
+
+def conformal(ratios: Array) -> float:
+    """The ratio that 90 % of others will not be above, given as many (split conformal prediction)."""
+    place = min(1.0, np.ceil(LEVEL * (len(ratios) + 1)) / len(ratios))
+    return float(np.quantile(ratios, place, method="higher"))

@@ -1,0 +1,120 @@
+"""What is known of a target: the results of jobs, and what torchvision publishes, by where they were measured."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.knowledge.contents import Contents, JobNode
+from modulekg_widgets.engine.knowledge.prediction.datasets import is_imagenet
+from modulekg_widgets.engine.knowledge.prediction.design import Sample
+from modulekg_widgets.engine.knowledge.prediction.features import Features, features_of, record_in
+from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET, TARGETS, published, published_records
+from modulekg_widgets.engine.knowledge.records import ModelRecord
+from modulekg_widgets.engine.knowledge.results import PERCENT, RESULTS, results_of
+
+FRACTION = "fraction"
+DEVICE, IMAGE_SIZE, TAG = "device", "image_size", "tag"
+OF_PUBLISHED = frozenset({"tv", "in1k"})  # the words by which timm knows how torchvision trains
+
+
+class Place(NamedTuple):
+    """Where values were measured; None where nobody said."""
+
+    dataset: str | None
+    device: str | None = None
+
+    def __str__(self) -> str:
+        return ", ".join(shown(part) for part in self if part is not None) or "no data set"
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What is known of one target, in one unit."""
+
+    target: str
+    unit: str | None
+    places: dict[Place, list[tuple[Sample, float]]] = field(repr=False)
+
+
+def observations(contents: Contents, target: str) -> Observed:
+    """All values of a target; raises `UnknownNameError` where there is none.
+
+    Fractions count as percents; of values in several units those of the commonest are taken. What torchvision
+    publishes of a model counts where no job of the graph is of that model on ImageNet-1K.
+    """
+    found: list[tuple[JobNode, float, str | None]] = []
+    for job in contents.jobs.values():
+        result = results_of(job).get(target)
+        if result is not None and job.model in contents.models:
+            is_share = result.unit == FRACTION
+            found.append((job, result.value * (100 if is_share else 1), PERCENT if is_share else result.unit))
+    units = Counter(unit for *_, unit in found)
+    unit = PERCENT if target in TARGETS or not units else units.most_common(1)[0][0]
+    places: dict[Place, list[tuple[Sample, float]]] = {}
+    features: dict[str, Features] = {}
+    for job, value, own in found:
+        if own != unit or job.model is None:
+            continue
+        if job.model not in features:
+            features[job.model] = with_known_flops(record_in(contents, job.model))
+        sample = Sample(features[job.model], words_of(job.properties), image_size_of(job.properties))
+        places.setdefault(_place(job), []).append((sample, value))
+    if target in TARGETS:
+        _add_published(places, contents, target, features)
+    if not places:
+        every = sorted({each for job in contents.jobs.values() for each in results_of(job)} | set(TARGETS))
+        raise UnknownNameError(
+            f"no values are known of {shown(str(target))!r}: {nearest(str(target), every)}; kg.add_results brings some"
+        )
+    return Observed(target, unit, places)
+
+
+def _place(job: JobNode) -> Place:
+    device = job.properties.get(DEVICE)
+    dataset = IMAGENET if job.dataset is not None and is_imagenet(job.dataset) else job.dataset
+    return Place(dataset, device if isinstance(device, str) else None)
+
+
+def _add_published(
+    places: dict[Place, list[tuple[Sample, float]]], contents: Contents, target: str, known: dict[str, Features]
+) -> None:
+    own = places.setdefault(Place(IMAGENET), [])
+    measured = {sample.features.name for sample, _ in own}
+    names = [name for name, each in published().items() if target in each.values and name not in measured]
+    records = published_records(names, {name: record_in(contents, name) for name in names if name in contents.models})
+    for name in names:
+        features = known.get(name) if name in contents.models else None
+        same = features is not None and features.record.model.root == records[name].model.root
+        sample = features if features is not None and same else with_known_flops(records[name])
+        own.append((Sample(sample, OF_PUBLISHED), published()[name].values[target]))
+
+
+def with_known_flops(record: ModelRecord) -> Features:
+    """The features of a record, with the published cost where it is a published model that was not called."""
+    features = features_of(record)
+    known = published().get(record.model.name)
+    if features.flops is None and known is not None and known.describes(features.family, features.parameters):
+        return features.with_cost(known.flops, known.inputs)
+    return features
+
+
+def words_of(training: Mapping[str, Any]) -> frozenset[str]:
+    """The words that tell how a model was trained: those of its tag, and other properties with their names."""
+    words: set[str] = set()
+    for key, value in training.items():
+        if key == TAG and isinstance(value, str):
+            words |= set(value.replace(".", "_").split("_"))
+        elif key not in (RESULTS, DEVICE, IMAGE_SIZE) and isinstance(value, str | bool):
+            words.add(f"{key} {value}")
+    return frozenset(words - {""})
+
+
+def image_size_of(training: Mapping[str, Any]) -> float | None:
+    value = training.get(IMAGE_SIZE)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        return None
+    return float(value)

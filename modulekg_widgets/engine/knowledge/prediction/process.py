@@ -1,0 +1,98 @@
+"""Gaussian processes on few values and on many: what they tell, without a family, and how far off that may be.
+
+With one inverse A of the kernel matrix the residuals of a left-out family F are (A_FF)^-1 (A y)_F (Rasmussen and
+Williams, Gaussian Processes for Machine Learning, 2006, section 5.4.2, for blocks of one point). The scale of their
+scatter is integrated out, which makes the answer a Student t (section 9.9 there).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Families = np.ndarray
+MEAN = 1e4  # how much larger the constant is than the rest: the mean of all values tells nothing of a left-out family
+BEFORE = 0.5  # how many values what is expected of the scatter is worth
+
+
+@dataclass(frozen=True)
+class Process:
+    """Known values and how alike they are; `noise` is that of one value, in units of the kernel.
+
+    `expected`: the square of the scatter of values before any is known.
+    """
+
+    kernel: Array
+    values: Array
+    noise: float
+    expected: float = 1e-6
+
+    @cached_property
+    def mean(self) -> float:
+        return float(self.values.mean())
+
+    @property
+    def freedom(self) -> float:
+        """The degrees of freedom of the Student t: one value goes into the constant."""
+        return len(self.values) - 1 + BEFORE
+
+    @cached_property
+    def _level(self) -> float:
+        """The constant in the kernel."""
+        return MEAN * max(1.0, self.noise, float(np.mean(np.diag(self.kernel))))
+
+    @cached_property
+    def _factor(self) -> Array:
+        return np.linalg.cholesky(self.kernel + self._level + self.noise * np.eye(len(self.values))).astype(np.float64)
+
+    @cached_property
+    def inverse(self) -> Array:
+        from scipy.linalg import lapack
+
+        found, _ = lapack.dpotri(self._factor, lower=1)  # pyright: ignore[reportAttributeAccessIssue]
+        return np.tril(found) + np.tril(found, -1).T
+
+    @cached_property
+    def weights(self) -> Array:
+        return self.inverse @ (self.values - self.mean)
+
+    @cached_property
+    def _squares(self) -> float:
+        """The squares of the values as far as the kernel does not expect them, with those before any."""
+        return max(float((self.values - self.mean) @ self.weights), 0.0) + BEFORE * self.expected
+
+    @property
+    def scale(self) -> float:
+        """The variance that belongs to one unit of the kernel."""
+        return self._squares / self.freedom
+
+    def told(self, across: Array, own: Array) -> tuple[Array, Array]:
+        """New values and their variances; `across`, kernel rows to those known, (new, known), `own` with themselves."""
+        rows = across + self._level
+        left = own + self._level + self.noise - np.einsum("ij,ij->i", rows @ self.inverse, rows)
+        return self.mean + rows @ self.weights, self.scale * np.maximum(left, self.noise)
+
+    def left_out(self, families: Families) -> tuple[Array, Array]:
+        """Each value as told without its family, and the variance of that."""
+        values, variances = np.zeros(len(self.values)), np.zeros(len(self.values))
+        for block in blocks_of(families):
+            spread = np.linalg.inv(self.inverse[np.ix_(block, block)])
+            values[block] = self.values[block] - spread @ self.weights[block]
+            variances[block] = np.diag(spread)
+        return values, self.scale * np.maximum(variances, 1e-9)
+
+    def evidence(self) -> float:
+        """The log probability of the values, but for a constant."""
+        determinant = 2 * float(np.log(np.diag(self._factor)).sum())
+        return 0.5 * (BEFORE * np.log(self.expected) - determinant - self.freedom * np.log(self._squares))
+
+
+def blocks_of(families: Families) -> list[np.ndarray]:
+    """The places of each family's members."""
+    order = np.argsort(families, kind="stable")
+    _, starts = np.unique(families[order], return_index=True)
+    return np.split(order, starts[1:])

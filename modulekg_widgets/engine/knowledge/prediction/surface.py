@@ -1,0 +1,219 @@
+"""What is known of one target at one place, and what that tells of other models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+
+from modulekg_widgets.engine.knowledge.prediction.design import Design, Parts, Sample, Weights
+from modulekg_widgets.engine.knowledge.prediction.features import Array
+from modulekg_widgets.engine.knowledge.prediction.links import Link, links_for
+from modulekg_widgets.engine.knowledge.prediction.mixture import NORMAL, Told, conformal, mixed
+from modulekg_widgets.engine.knowledge.prediction.process import Families, Process
+
+MANY = 70  # values, from which on one kernel tells more than an average of all
+FAMILIES = 10  # by which intervals are checked
+SOME = 40  # values, of which intervals are checked
+MOST = 3000  # values; kernel matrices grow with the square
+POWER = 0.5  # of the evidence: few values are surer of a kernel than they should be
+LEAST_SHARE = 1e-3  # of a kernel in a mixture
+
+STRUCTURE = Weights(labels=0.9, sizes=1.0, words=1.0, both=1.0, linear=0.3)
+COSTS = Weights(labels=0.3, depths=1.0, linear=1.0)
+ALONE = (*((STRUCTURE, noise) for noise in (0.1, 0.3, 0.6)), *((COSTS, noise) for noise in (0.005, 0.02)))
+WITH_SOURCE = tuple((STRUCTURE.with_source(10.0), noise) for noise in (0.1, 0.3))
+FOR_FEW = tuple(
+    Weights(labels=0.4 * alike, sizes=0.3 * alike, both=0.3 * alike, linear=0.25 * line, source=source)
+    for source, line, alike in product((0.0, 1.0, 10.0, 100.0), (0.0, 1.0, 10.0), (0.0, 1.0, 10.0))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A kernel on a scale that may tell the values, with the noise of one of them in its units."""
+
+    link: Link
+    weights: Weights
+    noise: float
+    source: int | None  # which of the sources
+
+
+class Surface:
+    """Values of samples at one place; `sources` are other places of which the values may tell these."""
+
+    def __init__(
+        self, samples: Sequence[Sample], values: Array, unit: str | None, costs: bool, sources: Sequence[Surface] = ()
+    ) -> None:
+        chosen = np.arange(len(values))
+        if len(values) > MOST:
+            chosen = np.sort(np.random.default_rng(0).choice(len(values), MOST, replace=False))
+        self.samples, self.values = [samples[int(at)] for at in chosen], np.asarray(values, float)[chosen]
+        self.costs, self.sources = costs, list(sources)
+        self.links = links_for(self.values, unit)
+
+    @cached_property
+    def families(self) -> Families:
+        return np.array([sample.features.family for sample in self.samples])
+
+    @cached_property
+    def design(self) -> Design:
+        return Design(self.samples, self.costs)
+
+    @property
+    def title(self) -> str:
+        """How values are told."""
+        if self._has_many:
+            (setting,) = self._chosen
+            kind = "structure, size and training" if setting.weights.words else "size, depth and structure"
+            beside = f" and {self.sources[setting.source].title}" if setting.source is not None else ""
+            return f"Gaussian process on {kind}{beside}"
+        return f"{len(self._chosen)} Gaussian processes, averaged"
+
+    def told(self, samples: Sequence[Sample]) -> Told:
+        """The values of other samples."""
+        rows = self.design.rows(samples)
+        parts, linear = self.design.parts(rows), rows.linear
+        centres, spreads = [], []
+        for setting, process in zip(self._chosen, self._processes, strict=True):
+            across, own = setting.weights.kernel(parts), setting.weights.own(linear)
+            unsure = np.zeros(len(samples))
+            if setting.source is not None:
+                known, (column, variances) = self._known_column(setting), self._column(setting, samples)
+                across = across + setting.weights.source * np.outer(column, known)
+                own = own + setting.weights.source * column**2
+                unsure = variances * (setting.weights.source * known @ process.weights) ** 2
+            values, squares = process.told(across, own)
+            centres.append(values)
+            spreads.append(np.sqrt(squares + unsure))
+        return self._mixed(np.array(centres), np.array(spreads)).widened(self._factor, self.links[0])
+
+    def left_out(self) -> Told:
+        """Each known value as told without its family; the kernels are those for all."""
+        return self._left_out.widened(self._factor, self.links[0])
+
+    @cached_property
+    def _left_out(self) -> Told:
+        found = [process.left_out(self.families) for process in self._processes]
+        return self._mixed(np.array([values for values, _ in found]), np.sqrt([squares for _, squares in found]))
+
+    @cached_property
+    def _factor(self) -> float:
+        """By how much intervals have to be wider so that they hold of left-out families what they say."""
+        if len(self.values) < SOME or len(np.unique(self.families)) < FAMILIES:
+            return 1.0
+        return conformal(self._left_out.ratios(self.values, self.links[0]))
+
+    # --------------------------------------------------------------- kernels
+
+    @property
+    def _has_many(self) -> bool:
+        return len(self.values) >= MANY and len(np.unique(self.families)) >= FAMILIES
+
+    @cached_property
+    def _parts(self) -> Parts:
+        return self.design.parts(self.design.known)
+
+    def _settings(self) -> Iterator[Setting]:
+        for number, link in enumerate(self.links):
+            for source in range(len(self.sources)):
+                for weights, noise in WITH_SOURCE if self._has_many else ():
+                    yield Setting(link, weights, noise, source)
+                for weights in () if self._has_many else FOR_FEW:
+                    if weights.source:
+                        yield Setting(link, weights, 1.0, source)
+            for weights, noise in ALONE if self._has_many and number == 0 else ():
+                yield Setting(link, weights, noise, None)
+            for weights in () if self._has_many else FOR_FEW:
+                if not weights.source:
+                    yield Setting(link, weights, 1.0, None)
+
+    def process(self, setting: Setting) -> Process:
+        """The values on the scale of a setting, with its kernel."""
+        kernel = setting.weights.kernel(self._parts)
+        if setting.source is not None:
+            known = self._known_column(setting)
+            kernel = kernel + setting.weights.source * np.outer(known, known)
+        return Process(kernel, setting.link.of(self.values), setting.noise, setting.link.scatter**2)
+
+    @cached_property
+    def _weighed(self) -> tuple[list[Setting], list[Process], Array]:
+        """The kernels that count, their processes and shares."""
+        settings = list(self._settings())
+        if self._has_many:  # one at a time: a matrix of many values is large
+            losses = [self._loss(setting) for setting in settings]
+            best = settings[int(np.argmin(losses))]
+            return [best], [self.process(best)], np.ones(1)
+        processes = [self.process(setting) for setting in settings]
+        steep = {link: float(np.log(link.steepness(self.values)).sum()) for link in self.links}
+        evidence = [process.evidence() + steep[each.link] for each, process in zip(settings, processes, strict=True)]
+        likely = np.exp(POWER * (np.array(evidence) - max(evidence)))
+        likely /= likely.sum()
+        kept = np.flatnonzero(likely > LEAST_SHARE * likely.max())
+        return [settings[at] for at in kept], [processes[at] for at in kept], likely[kept] / likely[kept].sum()
+
+    def _loss(self, setting: Setting) -> float:
+        """The mean square error for left-out families, on the first scale."""
+        values, _ = self.process(setting).left_out(self.families)
+        wrong = self.links[0].of(setting.link.back(values)) - self.links[0].of(self.values)
+        return float((wrong**2).mean())
+
+    @property
+    def _chosen(self) -> list[Setting]:
+        return self._weighed[0]
+
+    @property
+    def _processes(self) -> list[Process]:
+        return self._weighed[1]
+
+    def _mixed(self, centres: Array, spreads: Array) -> Told:
+        freedom = self._processes[0].freedom
+        return mixed([each.link for each in self._chosen], centres, spreads, self._weighed[2], freedom)
+
+    # --------------------------------------------------------------- sources
+
+    def _known_column(self, setting: Setting) -> Array:
+        assert setting.source is not None
+        key = (setting.link.name, setting.source)
+        if key not in self._columns:
+            self._columns[key] = self._column(setting, self.samples)[0]
+        return self._columns[key]
+
+    @cached_property
+    def _columns(self) -> dict[tuple[str, int], Array]:
+        return {}
+
+    def _column(self, setting: Setting, samples: Sequence[Sample]) -> tuple[Array, Array]:
+        assert setting.source is not None
+        return self.sources[setting.source].column(setting.link, samples)
+
+    def column(self, link: Link, samples: Sequence[Sample]) -> tuple[Array, Array]:
+        """The values of samples here, in deviations of all on a scale, as known or as told, with their variances."""
+        every = link.of(self.values)
+        middle, spread = float(every.mean()), max(float(every.std()), 1e-9)
+        found = [self._measured(sample) for sample in samples]
+        values, variances = np.zeros(len(samples)), np.zeros(len(samples))
+        unknown = [at for at, own in enumerate(found) if not own]
+        for at, own in enumerate(found):
+            if own:
+                values[at] = link.of(np.array(own)).mean()
+        if unknown:
+            told = self.told([samples[at] for at in unknown])
+            values[unknown] = link.of(told.values)
+            variances[unknown] = ((link.of(told.high) - link.of(told.low)) / (2 * NORMAL)) ** 2
+        return (values - middle) / spread, variances / spread**2
+
+    @cached_property
+    def _by_model(self) -> dict[str, list[tuple[frozenset[str], float]]]:
+        found: dict[str, list[tuple[frozenset[str], float]]] = {}
+        for sample, value in zip(self.samples, self.values, strict=True):
+            found.setdefault(sample.features.record.model.root, []).append((sample.words, float(value)))
+        return found
+
+    def _measured(self, sample: Sample) -> list[float]:
+        """What is known of the very model, trained so; of one whose training nobody says, all."""
+        known = self._by_model.get(sample.features.record.model.root, [])
+        return [value for words, value in known if words == sample.words or not sample.words]
