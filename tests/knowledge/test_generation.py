@@ -148,9 +148,7 @@ def test_a_builder_that_changes_is_found_out() -> None:
         return nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(5)).append(nn.Identity())
 
     def settled() -> nn.Module:
-        return nn.Sequential(
-            nn.Conv2d(3, 8, kernel), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)
-        )
+        return nn.Sequential(nn.Conv2d(3, 8, kernel), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
 
     record = model_record(settled(), "mine")
     options = {"models": ["mine"], "generations": 2, "population": 6, "predictor": small_predictor()}

@@ -48,6 +48,11 @@ class Weights:
     linear: float = 0.0
     source: float = 0.0
 
+    @property
+    def active(self) -> int:
+        """How much it takes into account: of likeness, a line in the sizes, and values elsewhere."""
+        return (self.labels > 0) + (self.linear > 0) + (self.source > 0)
+
     def with_source(self, weight: float) -> Weights:
         return replace(self, source=weight)
 

@@ -16,8 +16,8 @@ from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor
 from modulekg_widgets.engine.knowledge.prediction.regressions import KERNELS, left_out, nearest_structure
 from modulekg_widgets.engine.knowledge.prediction.surface import Surface
 
-OWN, NEAREST, BOOSTING, GNN, RIDGE = "own", "nearest", "boosting", "gnn", "ridge"
-PREDICTORS = (*KERNELS, NEAREST, BOOSTING, GNN, OWN)
+OWN, SHARED, NEAREST, BOOSTING, GNN, RIDGE = "own", "shared", "nearest", "boosting", "gnn", "ridge"
+PREDICTORS = (*KERNELS, NEAREST, BOOSTING, GNN, OWN, SHARED)
 SLOW = ("ridge-ops-size", "wl", "wl-rbf", BOOSTING, GNN)  # minutes on thousands of values
 QUICK = 200  # values, up to which all are asked
 COLUMNS = ["predictor", "rho", "mae", "families", "models", "rho_std", "mae_std", "coverage", "relative", "n"]
@@ -46,6 +46,8 @@ def evaluate_prediction(
     if count < FEWEST:
         raise PredictionError(f"{count} families are too few to leave one out: name models of at least {FEWEST}")
     chosen = _checked(predictors, len(surface.values))
+    if not surface.sources:
+        chosen = [name for name in chosen if name != SHARED]
     return pd.DataFrame([_row(name, surface, list(seeds)) for name in chosen], columns=COLUMNS)
 
 
@@ -66,7 +68,7 @@ def _of_models(surface: Surface, names: list[str], unit: str | None) -> Surface:
             raise UnknownNameError(f"no value is known of {shown(str(name))!r}: {nearest(str(name), known)}")
     chosen = [at for at, sample in enumerate(surface.samples) if sample.features.name in names]
     samples = [surface.samples[at] for at in chosen]
-    return Surface(samples, surface.values[chosen], unit, surface.costs, surface.sources)
+    return Surface(surface.name, samples, surface.values[chosen], unit, surface.costs, surface.sources)
 
 
 def _row(name: str, surface: Surface, seeds: list[int]) -> dict[str, object]:
@@ -89,9 +91,11 @@ def _told(name: str, surface: Surface, seeds: list[int]) -> tuple[str, Sequence[
     values, features = surface.links[0].of(surface.values), [sample.features for sample in surface.samples]
     if not surface.costs:
         features = [each.without_cost() for each in features]
-    if name == OWN:
-        told = surface.left_out()
-        return surface.title, [surface.links[0].of(told.values)], told
+    if name in (OWN, SHARED):
+        judged = surface.alone if name == OWN else surface
+        told = judged.left_out()
+        beside = ", with the values of these models elsewhere" if name == SHARED else ""
+        return f"{judged.title}{beside}", [surface.links[0].of(told.values)], told
     others: dict[str, tuple[str, Callable[[], Sequence[Array]]]] = {
         GNN: ("GNN", lambda: list(left_out_by_gnn(features, values, surface.families, seeds))),
         NEAREST: ("nearest structure", lambda: [nearest_structure(features, values, surface.families)]),

@@ -138,7 +138,7 @@ class Predictor:
             chosen = [at for at, sample in enumerate(samples) if sample.features.has_cost == costs]
             if not chosen:
                 continue
-            told, title, count = self._told(place, [samples[at] for at in chosen], costs)
+            told, titles, count = self._told(place, [samples[at] for at in chosen], costs)
             for row, at in enumerate(chosen):
                 is_told = extrapolate or not reasons[at]
                 value, std, low, high = (
@@ -149,7 +149,7 @@ class Predictor:
                     value,
                     std,
                     low,
-                    high, self.target, place.dataset, records[at].model.name, title,
+                    high, self.target, place.dataset, records[at].model.name, titles[row],
                     count, alike[at], bool(reasons[at]), self.observed.unit, place.device, reasons[at],
                 )  # fmt: skip
         return [each for each in found if each is not None]
@@ -186,16 +186,18 @@ class Predictor:
         costs = costs and all(sample.features.has_cost for sample, _ in own)
         if (place, costs) not in self._surfaces:
             sources = [self._alone(other, costs) for other in self._sources(place)]
-            self._surfaces[place, costs] = self._made(own, costs, sources)
+            self._surfaces[place, costs] = self._made(place, own, costs, sources)
         return self._surfaces[place, costs]
 
     def _alone(self, place: Place, costs: bool) -> Surface:
         own = self._samples(place, costs)
-        return self._made(own, costs and all(sample.features.has_cost for sample, _ in own), ())
+        return self._made(place, own, costs and all(sample.features.has_cost for sample, _ in own), ())
 
-    def _made(self, own: Sequence[tuple[Sample, float]], costs: bool, sources: Sequence[Surface]) -> Surface:
+    def _made(
+        self, place: Place, own: Sequence[tuple[Sample, float]], costs: bool, sources: Sequence[Surface]
+    ) -> Surface:
         samples, values = [sample for sample, _ in own], np.array([value for _, value in own])
-        return Surface(samples, values, self.observed.unit, costs, sources)
+        return Surface(str(place), samples, values, self.observed.unit, costs, sources)
 
     def _samples(self, place: Place, costs: bool) -> list[tuple[Sample, float]]:
         """The values at a place; where it is gone by the cost those of models that have one, if most do."""
@@ -225,11 +227,11 @@ class Predictor:
             self._domains[place] = Domain(list(first.values()))
         return self._domains[place]
 
-    def _told(self, place: Place, samples: Sequence[Sample], costs: bool) -> tuple[Told, str, int]:
+    def _told(self, place: Place, samples: Sequence[Sample], costs: bool) -> tuple[Told, list[str], int]:
         if place in self.observed.places:
             surface = self.surface(place, costs)
             count = len(surface.values) + sum(len(source.values) for source in surface.sources)
-            return surface.told(samples), surface.title, count
+            return *surface.ask(samples), count
         if self.observed.unit != PERCENT:
             raise PredictionError(
                 f"no value of {shown(self.target)} is known on {place}: known are values on "
@@ -238,7 +240,8 @@ class Predictor:
         source = max(self.observed.places, key=lambda other: (self._likeness(place, other), self._count(other)))
         every = {other: self._alone(other, costs) for other in self.observed.places}
         told = carried_over(every[source].told(samples), every.values())
-        return told, f"order of {source}, where no value is known on {place}", len(every[source].values)
+        title = f"order of {source}, where no value is known on {place}"
+        return told, [title] * len(samples), len(every[source].values)
 
     def _count(self, place: Place) -> int:
         return len(self.observed.places[place])

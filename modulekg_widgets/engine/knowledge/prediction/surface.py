@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,16 +20,18 @@ MANY = 70  # values, from which on one kernel tells more than an average of all
 FAMILIES = 10  # by which intervals are checked
 SOME = 40  # values, of which intervals are checked
 MOST = 3000  # values; kernel matrices grow with the square
-POWER = 0.5  # of the evidence: few values are surer of a kernel than they should be
+POWER = 0.7  # of the evidence: few values are surer of a kernel than they should be
 LEAST_SHARE = 1e-3  # of a kernel in a mixture
 
 STRUCTURE = Weights(labels=0.9, sizes=1.0, words=1.0, both=1.0, linear=0.3)
 COSTS = Weights(labels=0.3, depths=1.0, linear=1.0)
 ALONE = (*((STRUCTURE, noise) for noise in (0.1, 0.3, 0.6)), *((COSTS, noise) for noise in (0.005, 0.02)))
-WITH_SOURCE = tuple((STRUCTURE.with_source(10.0), noise) for noise in (0.1, 0.3))
+WITH_SOURCE = tuple(
+    (kind.with_source(10.0), noise) for kind, noise in ((STRUCTURE, 0.1), (STRUCTURE, 0.3), (COSTS, 0.02))
+)
 FOR_FEW = tuple(
-    Weights(labels=0.4 * alike, sizes=0.3 * alike, both=0.3 * alike, linear=0.25 * line, source=source)
-    for source, line, alike in product((0.0, 1.0, 10.0, 100.0), (0.0, 1.0, 10.0), (0.0, 1.0, 10.0))
+    Weights(labels=0.3 * alike, sizes=0.3 * alike, words=0.1 * alike, both=0.3 * alike, linear=line / 4, source=source)
+    for source, line, alike in product((0.0, 1.0, 10.0, 100.0), repeat=3)
 )
 
 
@@ -46,13 +49,19 @@ class Surface:
     """Values of samples at one place; `sources` are other places of which the values may tell these."""
 
     def __init__(
-        self, samples: Sequence[Sample], values: Array, unit: str | None, costs: bool, sources: Sequence[Surface] = ()
+        self,
+        name: str,
+        samples: Sequence[Sample],
+        values: Array,
+        unit: str | None,
+        costs: bool,
+        sources: Sequence[Surface] = (),
     ) -> None:
         chosen = np.arange(len(values))
         if len(values) > MOST:
             chosen = np.sort(np.random.default_rng(0).choice(len(values), MOST, replace=False))
         self.samples, self.values = [samples[int(at)] for at in chosen], np.asarray(values, float)[chosen]
-        self.costs, self.sources = costs, list(sources)
+        self.name, self.unit, self.costs, self.sources = name, unit, costs, list(sources)
         self.links = links_for(self.values, unit)
 
     @cached_property
@@ -66,15 +75,38 @@ class Surface:
     @property
     def title(self) -> str:
         """How values are told."""
-        if self._has_many:
+        if self.has_many:
             (setting,) = self._chosen
             kind = "structure, size and training" if setting.weights.words else "size, depth and structure"
-            beside = f" and {self.sources[setting.source].title}" if setting.source is not None else ""
+            beside = f", and on {self.sources[setting.source].name}" if setting.source is not None else ""
             return f"Gaussian process on {kind}{beside}"
         return f"{len(self._chosen)} Gaussian processes, averaged"
 
+    @cached_property
+    def alone(self) -> Surface:
+        """The same values without those of other places."""
+        if not self.sources:
+            return self
+        return Surface(self.name, self.samples, self.values, self.unit, self.costs)
+
+    def ask(self, samples: Sequence[Sample]) -> tuple[Told, list[str]]:
+        """The values of other samples, and how each is told.
+
+        Of a sample that was not measured elsewhere other places tell only where few values are known here.
+        """
+        if not self.has_many or not self.sources:
+            return self.told(samples), [self.title] * len(samples)
+        known = np.array([any(source.measured(sample) for source in self.sources) for sample in samples])
+        found = Told(*(np.zeros(len(samples)) for _ in range(3)))
+        titles = [""] * len(samples)
+        for surface, chosen in ((self, np.flatnonzero(known)), (self.alone, np.flatnonzero(~known))):
+            if len(chosen):
+                found.fill(chosen, surface.told([samples[int(at)] for at in chosen]))
+                titles = [surface.title if at in chosen else title for at, title in enumerate(titles)]
+        return found, titles
+
     def told(self, samples: Sequence[Sample]) -> Told:
-        """The values of other samples."""
+        """The values of other samples, with all that is known elsewhere."""
         rows = self.design.rows(samples)
         parts, linear = self.design.parts(rows), rows.linear
         centres, spreads = [], []
@@ -110,7 +142,7 @@ class Surface:
     # --------------------------------------------------------------- kernels
 
     @property
-    def _has_many(self) -> bool:
+    def has_many(self) -> bool:
         return len(self.values) >= MANY and len(np.unique(self.families)) >= FAMILIES
 
     @cached_property
@@ -120,14 +152,14 @@ class Surface:
     def _settings(self) -> Iterator[Setting]:
         for number, link in enumerate(self.links):
             for source in range(len(self.sources)):
-                for weights, noise in WITH_SOURCE if self._has_many else ():
+                for weights, noise in WITH_SOURCE if self.has_many else ():
                     yield Setting(link, weights, noise, source)
-                for weights in () if self._has_many else FOR_FEW:
+                for weights in () if self.has_many else FOR_FEW:
                     if weights.source:
                         yield Setting(link, weights, 1.0, source)
-            for weights, noise in ALONE if self._has_many and number == 0 else ():
+            for weights, noise in ALONE if self.has_many and number == 0 and not self.sources else ():
                 yield Setting(link, weights, noise, None)
-            for weights in () if self._has_many else FOR_FEW:
+            for weights in () if self.has_many else FOR_FEW:
                 if not weights.source:
                     yield Setting(link, weights, 1.0, None)
 
@@ -143,14 +175,16 @@ class Surface:
     def _weighed(self) -> tuple[list[Setting], list[Process], Array]:
         """The kernels that count, their processes and shares."""
         settings = list(self._settings())
-        if self._has_many:  # one at a time: a matrix of many values is large
+        if self.has_many:  # one at a time: a matrix of many values is large
             losses = [self._loss(setting) for setting in settings]
             best = settings[int(np.argmin(losses))]
             return [best], [self.process(best)], np.ones(1)
         processes = [self.process(setting) for setting in settings]
         steep = {link: float(np.log(link.steepness(self.values)).sum()) for link in self.links}
         evidence = [process.evidence() + steep[each.link] for each, process in zip(settings, processes, strict=True)]
-        likely = np.exp(POWER * (np.array(evidence) - max(evidence)))
+        counts = Counter(each.weights.active for each in settings)
+        before = np.array([1 / counts[each.weights.active] for each in settings])  # as likely with any number of parts
+        likely = before * np.exp(POWER * (np.array(evidence) - max(evidence)))
         likely /= likely.sum()
         kept = np.flatnonzero(likely > LEAST_SHARE * likely.max())
         return [settings[at] for at in kept], [processes[at] for at in kept], likely[kept] / likely[kept].sum()
@@ -194,7 +228,7 @@ class Surface:
         """The values of samples here, in deviations of all on a scale, as known or as told, with their variances."""
         every = link.of(self.values)
         middle, spread = float(every.mean()), max(float(every.std()), 1e-9)
-        found = [self._measured(sample) for sample in samples]
+        found = [self.measured(sample) for sample in samples]
         values, variances = np.zeros(len(samples)), np.zeros(len(samples))
         unknown = [at for at, own in enumerate(found) if not own]
         for at, own in enumerate(found):
@@ -207,13 +241,18 @@ class Surface:
         return (values - middle) / spread, variances / spread**2
 
     @cached_property
-    def _by_model(self) -> dict[str, list[tuple[frozenset[str], float]]]:
-        found: dict[str, list[tuple[frozenset[str], float]]] = {}
+    def _by_model(self) -> dict[str, list[tuple[Sample, float]]]:
+        found: dict[str, list[tuple[Sample, float]]] = {}
         for sample, value in zip(self.samples, self.values, strict=True):
-            found.setdefault(sample.features.record.model.root, []).append((sample.words, float(value)))
+            found.setdefault(sample.features.record.model.root, []).append((sample, float(value)))
         return found
 
-    def _measured(self, sample: Sample) -> list[float]:
-        """What is known of the very model, trained so; of one whose training nobody says, all."""
+    def measured(self, sample: Sample) -> list[float]:
+        """What is known of the very model, trained and called so; of one of which nobody says how, all."""
         known = self._by_model.get(sample.features.record.model.root, [])
-        return [value for words, value in known if words == sample.words or not sample.words]
+        return [value for other, value in known if _is_same(sample, other)]
+
+
+def _is_same(sample: Sample, other: Sample) -> bool:
+    is_trained_so = not sample.words or sample.words == other.words
+    return is_trained_so and (None in (sample.image_size, other.image_size) or sample.image_size == other.image_size)

@@ -105,8 +105,9 @@ class PredictionQuestions(Questions):
         **options
             `predictors`, some of "mean", "ridge-params", "ridge-size", "ridge-ops", "ridge-ops-size" (the last four
             together "ridge"), "wl", "wl-rbf", "nearest" (the value of the most alike), "boosting" (needs scikit-learn),
-            "gnn" and "own" (what `predict` goes by), by default those that take seconds; `models`, names of some, by
-            default all; `seeds` of the GNN, by default 0 to 4.
+            "gnn", "own" (what `predict` goes by) and "shared" (the same for models that were measured on other data
+            sets), by default those that take seconds; `models`, names of some, by default all; `seeds` of the GNN, by
+            default 0 to 4.
 
         Returns
         -------

@@ -1,0 +1,138 @@
+"""A user's own data sets, of which a few jobs are known: never worse than their mean, and intervals that hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from knowledge.zoo_contents import contents_of, zoo_record
+from modulekg_widgets.engine.errors import PredictionError
+from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode
+from modulekg_widgets.engine.knowledge.prediction.observations import Place
+from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor, fitted_predictor
+from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET, published, published_records
+from modulekg_widgets.engine.knowledge.records import ModelRecord
+
+MINE = "mine"
+
+
+def affine(model: str, noise: float) -> float:
+    return 0.6 * published()[model].values["acc@1"] + 35 + 0.8 * noise
+
+
+def transformers_poor(model: str, noise: float) -> float:
+    is_transformer = published()[model].family in ("vision_transformer", "swin_transformer", "maxvit")
+    return 0.7 * published()[model].values["acc@1"] + 30 - 15 * is_transformer + noise
+
+
+def small_models_win(model: str, noise: float) -> float:
+    return 95 - 8 * (np.log10(published()[model].parameters) - 6) + noise
+
+
+MADE_UP: dict[str, Callable[[str, float], float]] = {
+    "affine": affine,
+    "transformers poor": transformers_poor,
+    "small models win": small_models_win,
+}
+
+
+def values_of(kind: str, seed: int) -> dict[str, float]:
+    noise = np.random.default_rng(seed).normal(size=len(published()))
+    return {name: MADE_UP[kind](name, float(each)) for name, each in zip(published(), noise, strict=True)}
+
+
+def with_jobs(values: dict[str, float], records: dict[str, ModelRecord]) -> Predictor:
+    jobs = [JobNode(name, None, MINE, name, value / 100, None, {}, 0.0, None, {}) for name, value in values.items()]
+    contents = contents_of(*(records[name] for name in values), jobs=jobs)
+    return fitted_predictor(replace(contents, datasets={MINE: DataSetNode(MINE, {})}))
+
+
+@pytest.fixture(scope="module")
+def records() -> dict[str, ModelRecord]:
+    return published_records()
+
+
+def judged(kind: str, count: int, seed: int, records: dict[str, ModelRecord]) -> tuple[float, float, list[bool]]:
+    """The mean error of models of other families than those of the jobs, that of the jobs' mean, and who is inside."""
+    values = values_of(kind, seed)
+    names = list(values)
+    rng = np.random.default_rng(100 + seed)
+    families = {name: published()[name].family for name in names}
+    left_out = set(rng.permutation(sorted(set(families.values())))[:5].tolist())
+    known = rng.permutation([name for name in names if families[name] not in left_out])[:count].tolist()
+    asked = [name for name in names if families[name] in left_out]
+    predicted = with_jobs({name: values[name] for name in known}, records).predict(
+        [records[name] for name in asked], MINE, extrapolate=True
+    )
+    truth = np.array([values[name] for name in asked])
+    mean = np.mean([values[name] for name in known])
+    errors = [abs(float(each) - value) for each, value in zip(predicted, truth, strict=True)]
+    inside = [each.low <= value <= each.high for each, value in zip(predicted, truth, strict=True)]  # type: ignore[operator]
+    return float(np.mean(errors)), float(np.abs(truth - mean).mean()), inside
+
+
+@pytest.mark.parametrize("count", [5, 40])
+@pytest.mark.parametrize("kind", MADE_UP)
+def test_a_few_jobs_tell_more_than_their_mean(kind: str, count: int, records: dict[str, ModelRecord]) -> None:
+    errors, baselines, insides = zip(*(judged(kind, count, seed, records) for seed in range(6)), strict=True)
+    assert np.mean(errors) <= np.mean(baselines)
+    if kind != "transformers poor":
+        assert np.mean(errors) < 0.75 * np.mean(baselines)
+    assert 0.7 <= np.mean([each for inside in insides for each in inside])
+
+
+def test_intervals_hold_over_all_of_these(records: dict[str, ModelRecord]) -> None:
+    every = [each for kind in MADE_UP for count in (5, 40) for seed in range(4)
+             for each in judged(kind, count, seed, records)[2]]  # fmt: skip
+    assert 0.86 <= np.mean(every) <= 0.97
+
+
+def test_what_was_measured_is_not_contradicted(records: dict[str, ModelRecord]) -> None:
+    """A data set on which small models win, told by five of them."""
+    values = values_of("small models win", 0)
+    known = {name: values[name] for name in ("resnet18", "resnet152", "mobilenet_v3_small", "vgg16", "vit_b_16")}
+    predictor = with_jobs(known, records)
+    again = predictor.predict([records[name] for name in known], MINE)
+    assert all(each.low <= value <= each.high for each, value in zip(again, known.values(), strict=True))  # type: ignore[operator]
+    small, large = predictor.predict([records["squeezenet1_1"], records["vit_l_16"]], MINE)
+    assert float(small) > float(large)
+
+
+def test_two_jobs_are_enough_for_wide_intervals(records: dict[str, ModelRecord]) -> None:
+    values = values_of("affine", 1)
+    few = with_jobs({name: values[name] for name in ("resnet18", "resnet50")}, records)
+    more = with_jobs({name: values[name] for name in list(values)[:40]}, records)
+    wide, narrow = (each.predict([records["swin_t"]], MINE)[0] for each in (few, more))
+    assert wide.high - wide.low > 2 * (narrow.high - narrow.low)  # type: ignore[operator]
+
+
+def test_values_of_other_places_come_by_what_they_share(records: dict[str, ModelRecord]) -> None:
+    predictor = with_jobs(values_of("affine", 2), records)
+    surface = predictor.surface(Place(MINE), True)
+    assert len(surface.sources) == 1
+    assert len(surface.sources[0].values) == len(published())
+    assert predictor.predict([zoo_record("resnet18")], IMAGENET)[0].training == 2 * len(published())
+
+
+def test_a_data_set_without_jobs_has_the_order_of_the_one_most_like_it(records: dict[str, ModelRecord]) -> None:
+    values = values_of("small models win", 3)
+    predictor = with_jobs(values, records)
+    properties = {"task": "classification", "classes": 10}
+    datasets = {MINE: DataSetNode(MINE, properties), "other": DataSetNode("other", properties)}
+    predictor = replace(predictor, datasets={**predictor.datasets, **datasets})
+    small, large = predictor.predict([records["squeezenet1_1"], records["vit_l_16"]], "other")
+    assert float(small) > float(large)
+    assert "order of mine" in small.predictor
+
+
+def test_nothing_at_all_is_known_of_a_target_there() -> None:
+    node = DataSetNode("text", {})
+    record = zoo_record("resnet18")
+    job = JobNode("a", None, "pile", "resnet18", None, None, {}, 0.0, None, {"results": {"perplexity": [20.0, None]}})
+    contents = replace(contents_of(record, jobs=[job]), datasets={"text": node, "pile": DataSetNode("pile", {})})
+    with pytest.raises(PredictionError, match="no value of perplexity is known on text: known are values on pile"):
+        fitted_predictor(contents, "perplexity").predict([record], "text")
+    assert isinstance(contents, Contents)
