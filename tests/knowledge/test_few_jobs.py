@@ -81,7 +81,7 @@ def test_a_few_jobs_tell_more_than_their_mean(kind: str, count: int, records: di
     assert np.mean(errors) <= np.mean(baselines)
     if kind != "transformers poor":
         assert np.mean(errors) < 0.75 * np.mean(baselines)
-    assert 0.7 <= np.mean([each for inside in insides for each in inside])
+    assert np.mean([each for inside in insides for each in inside]) >= 0.7
 
 
 def test_intervals_hold_over_all_of_these(records: dict[str, ModelRecord]) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from modulekg_widgets.engine.knowledge.results import PERCENT
 
 Array = NDArray[np.float64]
+FURTHEST = 300.0  # on scales of logarithms: what numbers can hold
 EDGE = 0.5  # percent: nearer to 0 and 100 log-odds tell of chance alone
 
 
@@ -39,13 +40,13 @@ POINTS = Link("percent", lambda v: v, lambda v: np.clip(v, 0.0, 100.0), np.ones_
 LOG_ODDS = Link(
     "log-odds",
     lambda v: np.log(_share(v) / (1 - _share(v))),
-    lambda v: 100 / (1 + np.exp(-v)),
+    lambda v: 100 / (1 + np.exp(-np.clip(v, -FURTHEST, FURTHEST))),
     lambda v: 0.01 / (_share(v) * (1 - _share(v))),
     0.0,
     100.0,
     0.05,
 )
-LOG = Link("logarithm", np.log, np.exp, lambda v: 1 / v, 0.0, scatter=0.05)
+LOG = Link("logarithm", np.log, lambda v: np.exp(np.clip(v, -FURTHEST, FURTHEST)), lambda v: 1 / v, 0.0, scatter=0.05)
 
 
 def links_for(values: Array, unit: str | None) -> tuple[Link, ...]:

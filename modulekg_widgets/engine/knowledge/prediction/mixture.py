@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modulekg_widgets.engine.knowledge.prediction.links import Link
+from modulekg_widgets.engine.knowledge.prediction.process import Families
 
 Array = NDArray[np.float64]
 LEVEL = 0.9  # of the intervals
 NORMAL = 1.6449  # deviations of a normal value that it reaches
-HALVINGS = 40
+HALVINGS = 26
 FURTHEST = 40.0  # deviations
 
 
@@ -70,7 +71,15 @@ def mixed(links: Sequence[Link], centres: Array, spreads: Array, shares: Array, 
     return Told(place(0.5), place((1 - LEVEL) / 2), place((1 + LEVEL) / 2))
 
 
-def conformal(ratios: Array) -> float:
-    """The ratio that 90 % of others will not be above, given as many (split conformal prediction)."""
-    place = min(1.0, np.ceil(LEVEL * (len(ratios) + 1)) / len(ratios))
-    return float(np.quantile(ratios, place, method="higher"))
+def conformal(ratios: Array, families: Families) -> float:
+    """The ratio that 90 % of those of another family will not be above (split conformal prediction).
+
+    What is exchangeable are families, and what is asked for are their members: a family of n values counts as
+    n^⅔ of them.
+    """
+    _, inverse, counts = np.unique(families, return_inverse=True, return_counts=True)
+    order = np.argsort(ratios)
+    shares = counts[inverse[order]] ** (-1 / 3)
+    shares /= (counts ** (2 / 3)).sum() + counts.mean() ** (2 / 3)  # the family that is asked for has a share as well
+    reached = np.flatnonzero(np.cumsum(shares) >= LEVEL)
+    return float(ratios[order][reached[0] if len(reached) else -1])

@@ -21,7 +21,7 @@ FAMILIES = 10  # by which intervals are checked
 SOME = 40  # values, of which intervals are checked
 MOST = 3000  # values; kernel matrices grow with the square
 POWER = 0.7  # of the evidence: few values are surer of a kernel than they should be
-LEAST_SHARE = 1e-3  # of a kernel in a mixture
+LEAST_SHARE = 0.01  # of a kernel in a mixture, as a part of the largest
 
 STRUCTURE = Weights(labels=0.9, sizes=1.0, words=1.0, both=1.0, linear=0.3)
 COSTS = Weights(labels=0.3, depths=1.0, linear=1.0)
@@ -96,7 +96,7 @@ class Surface:
         """
         if not self.has_many or not self.sources:
             return self.told(samples), [self.title] * len(samples)
-        known = np.array([any(source.measured(sample) for source in self.sources) for sample in samples])
+        known = np.array([any(source.measured(sample) for source in self.sources) for sample in samples], bool)
         found = Told(*(np.zeros(len(samples)) for _ in range(3)))
         titles = [""] * len(samples)
         for surface, chosen in ((self, np.flatnonzero(known)), (self.alone, np.flatnonzero(~known))):
@@ -137,7 +137,7 @@ class Surface:
         """By how much intervals have to be wider so that they hold of left-out families what they say."""
         if len(self.values) < SOME or len(np.unique(self.families)) < FAMILIES:
             return 1.0
-        return conformal(self._left_out.ratios(self.values, self.links[0]))
+        return conformal(self._left_out.ratios(self.values, self.links[0]), self.families)
 
     # --------------------------------------------------------------- kernels
 
