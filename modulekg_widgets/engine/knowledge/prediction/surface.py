@@ -20,6 +20,7 @@ MANY = 70  # values, from which on one kernel tells more than an average of all
 FAMILIES = 10  # by which intervals are checked
 SOME = 40  # values, of which intervals are checked
 MOST = 3000  # values; kernel matrices grow with the square
+JUDGED = 700  # of them, by which one kernel is chosen
 POWER = 0.7  # of the evidence: few values are surer of a kernel than they should be
 LEAST_SHARE = 0.01  # of a kernel in a mixture, as a part of the largest
 
@@ -163,13 +164,14 @@ class Surface:
                 if not weights.source:
                     yield Setting(link, weights, 1.0, None)
 
-    def process(self, setting: Setting) -> Process:
-        """The values on the scale of a setting, with its kernel."""
-        kernel = setting.weights.kernel(self._parts)
+    def process(self, setting: Setting, among: np.ndarray | None = None) -> Process:
+        """The values on the scale of a setting, with its kernel; `among`: some of them."""
+        chosen = np.arange(len(self.values)) if among is None else among
+        kernel = setting.weights.kernel(self._parts)[np.ix_(chosen, chosen)]
         if setting.source is not None:
-            known = self._known_column(setting)
+            known = self._known_column(setting)[chosen]
             kernel = kernel + setting.weights.source * np.outer(known, known)
-        return Process(kernel, setting.link.of(self.values), setting.noise, setting.link.scatter**2)
+        return Process(kernel, setting.link.of(self.values[chosen]), setting.noise, setting.link.scatter**2)
 
     @cached_property
     def _weighed(self) -> tuple[list[Setting], list[Process], Array]:
@@ -189,10 +191,19 @@ class Surface:
         kept = np.flatnonzero(likely > LEAST_SHARE * likely.max())
         return [settings[at] for at in kept], [processes[at] for at in kept], likely[kept] / likely[kept].sum()
 
+    @cached_property
+    def _judged(self) -> np.ndarray:
+        """Some of the values: kernels that tell these best tell all best."""
+        every = np.arange(len(self.values))
+        if len(every) <= JUDGED:
+            return every
+        return np.sort(np.random.default_rng(1).choice(every, JUDGED, replace=False))
+
     def _loss(self, setting: Setting) -> float:
         """The mean square error for left-out families, on the first scale."""
-        values, _ = self.process(setting).left_out(self.families)
-        wrong = self.links[0].of(setting.link.back(values)) - self.links[0].of(self.values)
+        judged = self._judged
+        values, _ = self.process(setting, judged).left_out(self.families[judged])
+        wrong = self.links[0].of(setting.link.back(values)) - self.links[0].of(self.values[judged])
         return float((wrong**2).mean())
 
     @property
