@@ -11,8 +11,8 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import PredictionError
-from modulekg_widgets.engine.knowledge.prediction.domain import modality
 from modulekg_widgets.engine.knowledge.prediction.features import features_of
+from modulekg_widgets.engine.knowledge.prediction.modality import modality
 from modulekg_widgets.engine.knowledge.prediction.observations import image_size_of, words_of
 from modulekg_widgets.engine.knowledge.records import model_record
 

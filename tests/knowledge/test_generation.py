@@ -15,7 +15,7 @@ from identity.samples import zoo_model
 from knowledge.zoo_contents import SMALL, contents_of, small_contents, small_predictor
 from modulekg_widgets.engine.errors import PredictionError
 from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
-from modulekg_widgets.engine.knowledge.suggestion.candidates import ForwardPass, Ranking, run_of
+from modulekg_widgets.engine.knowledge.suggestion.candidates import ForwardPass, Ranking, call_with, run_of
 from modulekg_widgets.engine.knowledge.suggestion.generation import Generated, generate
 from modulekg_widgets.engine.knowledge.suggestion.mutations import (
     Depth,
@@ -45,7 +45,7 @@ def found() -> Ranking[Generated]:
 
 
 def run(name: str) -> ForwardPass:
-    seen = run_of(zoo_model(name), [(IMAGE,)])
+    seen = run_of(zoo_model(name), [call_with((IMAGE,))])
     assert seen is not None
     return seen
 
@@ -130,7 +130,7 @@ def test_an_objective_can_be_a_function_of_the_record() -> None:
 
 
 def zoo_record_flops(name: str) -> int:
-    seen = run_of(zoo_model(name), [((1, 3, 224, 224),)])
+    seen = run_of(zoo_model(name), [call_with(((1, 3, 224, 224),))])
     assert seen is not None
     return seen.flops
 
@@ -198,14 +198,14 @@ def test_widths_of_large_models_scale_without_weights(name: str) -> None:
 def check_widths(name: str) -> None:
     image = (1, 3, 299, 299) if name == "inception_v3" else (1, 3, 224, 224)
     model = deepcopy(zoo_model(name))
-    before = run_of(model, [(image,)])
+    before = run_of(model, [call_with((image,))])
     assert before is not None
-    assert resized(model, [image], 0.75)
-    after = run_of(model, [(image,)])
+    assert resized(model, call_with([image]), 0.75)
+    after = run_of(model, [call_with((image,))])
     assert after is not None
     assert after.outputs[""] == before.outputs[""] == ((1, 1000),)
     assert 0.5 < after.flops / before.flops < 0.7
-    assert runs(model, [image], training=True)
+    assert runs(model, call_with([image]), training=True)
     convolutions = [module for module in model.modules() if isinstance(module, nn.Conv2d)]
     assert convolutions[0].in_channels == 3
     was = dict(zoo_model(name).named_modules())
@@ -218,7 +218,7 @@ def check_widths(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["mobilenet_v3_small", "squeezenet1_1"])
 def test_widths_scale_with_weights(name: str) -> None:
-    changes = resized(deepcopy(zoo_model(name)), [IMAGE], 1.25)
+    changes = resized(deepcopy(zoo_model(name)), call_with([IMAGE]), 1.25)
     assert changes is not None
     model = torchvision_builders()[name]()
     for change in changes:
@@ -240,7 +240,7 @@ def test_own_parameters_and_attention_scale_too() -> None:
             return self.head(self.attention(values, values, values)[0].mean(1))
 
     model = Tokens()
-    changes = resized(deepcopy(model).to("meta"), [(1, 7, 6)], 0.5)
+    changes = resized(deepcopy(model).to("meta"), call_with([(1, 7, 6)]), 0.5)
     assert changes is not None
     for change in changes:
         change.apply(model)
@@ -254,8 +254,8 @@ def test_own_parameters_and_attention_scale_too() -> None:
 def test_widths_of_shuffled_channels_scale(factor: float) -> None:
     """Which channel goes where cannot be followed through every shuffle, but how many they are."""
     model = deepcopy(zoo_model("shufflenet_v2_x1_0"))
-    assert resized(model, [IMAGE], factor)
-    assert runs(model, [IMAGE], training=True)
+    assert resized(model, call_with([IMAGE]), factor)
+    assert runs(model, call_with([IMAGE]), training=True)
 
 
 @pytest.mark.parametrize("factor", [0.75, 1.25])
@@ -276,7 +276,7 @@ def test_heads_of_queries_and_values_stay_of_one_width(factor: float) -> None:
             return self.head(self.merge(found.transpose(1, 2).flatten(2)).mean(1))
 
     model = Together().to("meta")
-    assert resized(model, [(1, 7, 6)], factor)
+    assert resized(model, call_with([(1, 7, 6)]), factor)
     assert (model.width, model.project.out_features) == (32 * factor, 192 * factor)
 
 
@@ -286,7 +286,7 @@ def test_widths_that_do_not_fit_are_refused() -> None:
             return self[1](self[0](images) + torch.ones(1, 16, 1, 1, device=images.device))
 
     model = Fixed(nn.Conv2d(3, 16, 1), nn.Conv2d(16, 16, 1))
-    assert resized(model.to("meta"), [IMAGE], 0.5) is None
+    assert resized(model.to("meta"), call_with([IMAGE]), 0.5) is None
     assert model[0].out_channels == 16
 
 
@@ -296,7 +296,7 @@ def test_what_the_model_gives_keeps_its_size() -> None:
             return super().forward(images) + torch.ones(1, 16, 1, 1, device=images.device)
 
     model = FixedResult(nn.Conv2d(3, 16, 1), nn.Conv2d(16, 16, 1))
-    assert resized(model.to("meta"), [IMAGE], 0.5)
+    assert resized(model.to("meta"), call_with([IMAGE]), 0.5)
     assert [layer.out_channels for layer in model] == [8, 16]
 
 

@@ -10,21 +10,10 @@ import numpy as np
 
 from modulekg_widgets.engine.knowledge.prediction.design import Design, Rows, Sample
 from modulekg_widgets.engine.knowledge.prediction.features import Array, Features
+from modulekg_widgets.engine.knowledge.prediction.modality import modality
 
-PICTURES, VIDEO, SEQUENCES, TEXT = "pictures", "video", "sequences", "text"
-OF_DIMS = {5: VIDEO, 4: PICTURES, 3: SEQUENCES}  # of an input: sample, channels, and so on
-OF_LAYERS = {"Conv3d": VIDEO, "Conv2d": PICTURES, "Embedding": TEXT, "Conv1d": SEQUENCES}
 RAREST = 0.005  # of known models are as far from those of other families
 BEYOND = 1.0  # decades of parameters beyond those known
-
-
-def modality(features: Features) -> str | None:
-    """The kind of a model's inputs: by their shape, else by the layers that read such; None where nothing tells it."""
-    classes = [name for name in features.ops if features.ops[name]]
-    read = next((kind for layer, kind in OF_LAYERS.items() if any(layer in name for name in classes)), None)
-    if not features.inputs or read == TEXT:
-        return read
-    return OF_DIMS.get(len(features.inputs[0]))
 
 
 @dataclass(frozen=True)
@@ -57,6 +46,10 @@ class Domain:
         nearest = self._design.likeness(rows).max(1)[rows.model_of]
         return [self._reason(sample.features, float(alike)) for sample, alike in zip(samples, nearest, strict=True)]
 
+    def is_of_kind(self, features: Features) -> bool:
+        """Whether the known models take what this one takes."""
+        return not self._modalities or modality(features) in self._modalities
+
     def nearest(self, samples: Sequence[Sample]) -> list[tuple[str, ...]]:
         """The names of the known models that are most like each one."""
         rows = self._design.rows(samples)
@@ -74,9 +67,8 @@ class Domain:
     def _reason(self, features: Features, alike: float) -> str:
         if not features.parameters:
             return "it has no weights that could be trained"
-        kind = modality(features)
-        if self._modalities and kind not in self._modalities:
-            taken = kind or "something that neither its layers nor a call tell"
+        if not self.is_of_kind(features):
+            taken = modality(features) or "something that neither its layers nor a call tell"
             return f"it takes {taken}, and values are known of models for {' and '.join(sorted(self._modalities))}"
         sizes = [each.parameters for each in self._design.known.models]
         if not min(sizes) / 10**BEYOND <= features.parameters <= max(sizes) * 10**BEYOND:

@@ -154,6 +154,11 @@ class Predictor:
                 )  # fmt: skip
         return [each for each in found if each is not None]
 
+    def of_known_kind(self, records: Sequence[ModelRecord], dataset: str) -> set[str]:
+        """The names of those that take what the models take of which values are known."""
+        domain = self._domain(self.place(dataset, None))
+        return {record.model.name for record in records if domain.is_of_kind(with_known_flops(record))}
+
     # ----------------------------------------------------------------- places
 
     def dataset(self, name: str) -> DataSetNode:

@@ -12,7 +12,10 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import ModuleKGError, PredictionError, shown
+from modulekg_widgets.engine.knowledge.light_pass import Call
 from modulekg_widgets.engine.knowledge.records import ModelRecord, Occurrence
+from modulekg_widgets.engine.knowledge.suggestion.heads import with_classes
+from modulekg_widgets.engine.torch_runtime.structure import tensors
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
 Builder = Callable[..., nn.Module]
@@ -55,7 +58,7 @@ class Candidate:
             )
         if self.kind == "block":
             return self.builder().get_submodule(self.path)
-        return built(self.builder, self.classes if num_classes is None else num_classes)
+        return built(self.builder, self.classes if num_classes is None else num_classes, call_with(self.inputs))
 
     def row(self) -> dict[str, Any]:
         return {
@@ -64,9 +67,18 @@ class Candidate:
         }  # fmt: skip
 
 
-def built(builder: Builder, num_classes: int | None) -> nn.Module:
-    """A model of that many classes, where its builder takes `num_classes`."""
-    return builder(num_classes=num_classes) if num_classes and takes_classes(builder) else builder()
+def built(builder: Builder, num_classes: int | None, call: Call) -> nn.Module:
+    """A model of that many classes: as its builder makes it, where that takes `num_classes`, else with another head.
+
+    Raises `PredictionError` where it has no head that could be exchanged.
+    """
+    if num_classes and takes_classes(builder):
+        return builder(num_classes=num_classes)
+    model = builder()
+    if not num_classes:
+        return model
+    calls = calls_of(builder, model)
+    return with_classes(model, calls[0] if calls else call, num_classes)
 
 
 def takes_classes(builder: Builder) -> bool:
@@ -124,7 +136,7 @@ class Ranking(Sequence[Row], Generic[Row]):
             if column in ("parameters", "flops"):
                 frame[column] = [in_units(value) for value in frame[column]]
             elif frame[column].dtype == float:
-                frame[column] = [f"{value:.1f}" for value in frame[column]]
+                frame[column] = ["?" if pd.isna(value) else f"{value:.1f}" for value in frame[column]]
             elif frame[column].dtype != bool:
                 frame[column] = [shown(str(value), 100) for value in frame[column]]
         return frame
@@ -147,10 +159,15 @@ def in_units(value: Any) -> str:
 class ForwardPass:
     """A forward pass on meta tensors that went through."""
 
-    inputs: tuple[Shape, ...]
+    call: Call
     flops: int
     places: dict[str, tuple[Shape, ...]]  # module -> the shapes that it was called with, if it was called once
     outputs: dict[str, tuple[Shape, ...]]  # the same for what it gave
+
+    @property
+    def inputs(self) -> tuple[Shape, ...]:
+        """The shapes of its tensors."""
+        return tuple(tuple(tensor.shape) for _, tensor in tensors(self.call))
 
     @property
     def usual_flops(self) -> int:
@@ -160,28 +177,39 @@ class ForwardPass:
         return self.flops
 
 
-def run_of(model: nn.Module, shapes: Sequence[tuple[Shape, ...]]) -> ForwardPass | None:
-    """The first of the inputs with which the model runs, in evaluation mode; None when none will do."""
-    for inputs in shapes:
+def call_with(shapes: Sequence[Shape]) -> Call:
+    """A call with tensors of these shapes, without data."""
+    return tuple(torch.empty(shape, device="meta") for shape in shapes), {}
+
+
+def run_of(model: nn.Module, calls: Sequence[Call]) -> ForwardPass | None:
+    """The first of the calls with which the model runs, in evaluation mode; None when none will do."""
+    for args, kwargs in calls:
         try:
-            tensors = tuple(torch.empty(shape, device="meta") for shape in inputs)
-            graph = trace_dataflow(model, tensors, training=False)
+            graph = trace_dataflow(model, args, dict(kwargs), training=False)
             flops = int(graph.flops())
         except (ModuleKGError, RuntimeError, ValueError):
             continue
-        calls = {path: node.calls[0] for path, node in graph.modules.items() if len(node.calls) == 1}
-        places = {path: tuple(value.shape for value in call.inputs) for path, call in calls.items()}
-        outputs = {path: tuple(value.shape for value in call.outputs) for path, call in calls.items()}
-        return ForwardPass(tuple(tuple(shape) for shape in inputs), flops, places, outputs)
+        once = {path: node.calls[0] for path, node in graph.modules.items() if len(node.calls) == 1}
+        places = {path: tuple(value.shape for value in call.inputs) for path, call in once.items()}
+        outputs = {path: tuple(value.shape for value in call.outputs) for path, call in once.items()}
+        return ForwardPass((args, kwargs), flops, places, outputs)
     return None
 
 
-def image_inputs(record: ModelRecord, side: int | None = None) -> list[tuple[Shape, ...]]:
-    """The inputs to try: those of its trace, then one image of the data set's size, then of usual sizes."""
+def calls_of(builder: Builder, model: nn.Module) -> list[Call]:
+    """The call that a builder knows of for what it builds, where it has such an example."""
+    example = getattr(builder, "example", None)
+    call: Any = example(model) if callable(example) else None
+    return [] if call is None else [call]
+
+
+def image_calls(record: ModelRecord, side: int | None = None) -> list[Call]:
+    """The calls to try: that of its trace, then one image of the data set's size, then of usual sizes."""
     sides = [size for size in (side, SIDE, 256, 299, 32) if size is not None]
     channels = first_channels(record)
-    images: list[tuple[Shape, ...]] = [((1, channels, size, size),) for size in sides]
-    return [*([record.model.inputs] if record.model.inputs else []), *images]
+    images = [((1, channels, size, size),) for size in sides]
+    return [call_with(shapes) for shapes in ([record.model.inputs] if record.model.inputs else []) + images]
 
 
 def first_channels(record: ModelRecord) -> int:

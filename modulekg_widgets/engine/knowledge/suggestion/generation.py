@@ -165,7 +165,7 @@ class _Evolution:
                 found.append(individual)
                 families[family] = families.get(family, 0) + 1
         if not found:
-            raise PredictionError("no known model can be built and run: pass builders={name: function}")
+            raise PredictionError(self.search.why_none_is_built())
         self._admit(found)
 
     def _bases(self, models: Sequence[str] | None) -> list[ModelRecord]:
@@ -189,17 +189,19 @@ class _Evolution:
         ready, name = self.search.ready(record), record.model.name
         if ready is None:
             return None
-        builder = partial(built, ready.builder, self.required.classes)
+        builder = partial(built, ready.builder, self.required.classes, ready.run.call)
         try:
             with meta_weights():
                 model = builder()
-        except Exception:  # noqa: BLE001 - a builder is the caller's code and may raise anything
+        except Exception as error:  # noqa: BLE001 - a builder is the caller's code and may raise anything
+            self.search.is_of_no_use(name, f"could not be built for these classes ({type(error).__name__})")
             return None
-        run = run_of(model, [ready.run.inputs])
+        run = run_of(model, [ready.run.call])
         if run is None or "" not in run.outputs:
+            self.search.is_of_no_use(name, "do not run for these classes")
             return None
         self.builders[name], self.donors[name] = builder, partial(deepcopy, model)
-        self.trainable[name] = runs(model, run.inputs, training=True)
+        self.trainable[name] = runs(model, run.call, training=True)
         self.library += blocks(name, model, run)
         usual = (with_known_flops(record).flops or ready.run.usual_flops) / max(ready.run.flops, 1)
         return _Individual(name, (), model, run, _record(model, name, run), usual)
@@ -228,10 +230,10 @@ class _Evolution:
             return None
         if not isinstance(mutation, Width):  # which has been applied to find out what it is
             mutation.apply(model, self.donors)
-        run = run_of(model, [parent.run.inputs])
+        run = run_of(model, [parent.run.call])
         if run is None or run.outputs.get("") != parent.run.outputs[""]:
             return None
-        if self.trainable[parent.base] and not runs(model, parent.run.inputs, training=True):
+        if self.trainable[parent.base] and not runs(model, parent.run.call, training=True):
             return None
         recipe, record = (*parent.recipe, mutation), _record(model, parent.base, run)
         return _Individual(parent.base, recipe, model, run, record, parent.usual)
@@ -240,7 +242,7 @@ class _Evolution:
         kind = self.rng.choice(("depth", "width", "swap", "exchange"))
         if kind == "width":
             factor = self.rng.choice(FACTORS)
-            changes = resized(model, parent.run.inputs, factor)
+            changes = resized(model, parent.run.call, factor)
             return None if not changes else Width(factor, tuple(changes))
         options: Sequence[Mutation]
         if kind == "depth":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +13,8 @@ from tqdm.auto import tqdm
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode
 from modulekg_widgets.engine.knowledge.prediction.datasets import is_imagenet, likeness, whole_number
-from modulekg_widgets.engine.knowledge.prediction.features import record_in, with_flops
+from modulekg_widgets.engine.knowledge.prediction.features import features_of, record_in, with_flops
+from modulekg_widgets.engine.knowledge.prediction.modality import PICTURES, modality, modality_of
 from modulekg_widgets.engine.knowledge.prediction.observations import with_known_flops
 from modulekg_widgets.engine.knowledge.prediction.predictor import Prediction, Predictor, fitted_predictor
 from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET, published, published_records
@@ -21,7 +24,9 @@ from modulekg_widgets.engine.knowledge.suggestion.candidates import (
     Candidate,
     ForwardPass,
     Ranking,
-    image_inputs,
+    call_with,
+    calls_of,
+    image_calls,
     in_units,
     occurring,
     places_in,
@@ -99,7 +104,7 @@ def suggest(
     blocks = search.blocks(n - len(models)) if "block" in kinds else []
     if "model" in kinds and len(models) + len(blocks) < n:
         models = search.models(n - len(blocks))
-    rows = sorted([*models, *blocks], key=lambda row: (not row.buildable, row.std - row.value))
+    rows = sorted([*models, *blocks], key=lambda row: (not row.buildable, math.isnan(row.value), row.std - row.value))
     return Ranking(rows[:n], f"Suggestions {required.title}")
 
 
@@ -113,10 +118,19 @@ class KnownModels:
         mine = {name: record_in(contents, name) for name, model in contents.models.items() if not model.cyclic}
         records = {**published_records(records=mine), **mine}
         fitting = [record for record in records.values() if task_fits(record, required.dataset)]
-        predictions = predictor.predict(fitting, required.dataset.name, extrapolate=True)
-        pairs = sorted(zip(fitting, predictions, strict=True), key=lambda pair: pair[1].numbers[1] - pair[1].numbers[0])
-        self.ranked = pairs
-        self._ready: dict[str, Ready | None] = {}
+        predictions = self._predictions(fitting)
+        self.ranked = sorted(zip(fitting, predictions, strict=True), key=lambda pair: _order(*pair))
+        self._ready: dict[str, Ready | str] = {}
+
+    def _predictions(self, records: Sequence[ModelRecord]) -> list[Prediction]:
+        """Of models of another kind than those of which values are known there is no value."""
+        name = self.required.dataset.name
+        told = self.predictor.of_known_kind(records, name)
+        asked = self.predictor.predict(
+            [record for record in records if record.model.name in told], name, extrapolate=True
+        )
+        found = {prediction.model: prediction for prediction in asked}
+        return [found.get(record.model.name) or _unknown(record, self.predictor.target, name) for record in records]
 
     def models(self, count: int) -> list[Candidate]:
         """The best within the budget; behind those that were built the ones that nobody can build."""
@@ -133,8 +147,7 @@ class KnownModels:
             ready = self.ready(record)
             if ready is not None:
                 if flops is None:
-                    priced = with_flops(record, ready.run.usual_flops, ready.run.inputs)
-                    prediction = self.predictor.predict([priced], self.required.dataset.name, extrapolate=True)[0]
+                    (prediction,) = self._predictions([with_flops(record, ready.run.usual_flops, ready.run.inputs)])
                 flops = ready.run.flops if flops is None or self.required.side else flops
             if self.required.allows(record.model.parameters, flops):
                 (unbuilt if ready is None else found).append(self._model(record, prediction, flops, ready))
@@ -145,7 +158,26 @@ class KnownModels:
         name = record.model.name
         if name not in self._ready:
             self._ready[name] = tried(self.builders.get(name), record, self.required, self.contents.scheme)
-        return self._ready[name]
+        found = self._ready[name]
+        return None if isinstance(found, str) else found
+
+    def why_none_is_built(self) -> str:
+        """Why there is no model to begin with."""
+        if not self.ranked:
+            kind = modality_of(self.required.dataset)
+            return f"no known model is for {shown(self.required.dataset.name)}" + (
+                f", which holds {kind}" if kind else ""
+            )
+        reasons = Counter(each for each in self._ready.values() if isinstance(each, str))
+        told = "; ".join(f"{count} {reason}" for reason, count in reasons.most_common(4))
+        return (
+            f"no known model can be built and run: of {len(self._ready)} that were tried {told or 'none fits'}; "
+            "builders={name: function} builds others"
+        )
+
+    def is_of_no_use(self, name: str, reason: str) -> None:
+        """What was found out of a model since."""
+        self._ready[name] = reason
 
     def _model(self, record: ModelRecord, prediction: Prediction, flops: int | None, ready: Ready | None) -> Candidate:
         name = record.model.name
@@ -167,6 +199,8 @@ class KnownModels:
             runs.append(f"published with {known.values[self.predictor.target]:.1f} %")
         if not jobs and not is_imagenet(self.required.dataset.name):
             runs.append("no Job on data like it")
+        if math.isnan(prediction.numbers[0]):
+            runs.append(prediction.reason)
         others = [other for other in prediction.nearest if other != name]
         alike = ("far from all known models" if prediction.far else "like " + ", ".join(others[:2])) if others else ""
         return "; ".join([*runs[:2], *([alike] if alike else [])])
@@ -200,7 +234,7 @@ class KnownModels:
     def _block(self, record: ModelRecord, block: str, prediction: Prediction, ready: Ready) -> Candidate | None:
         path, node = places_in(record)[block], record.nodes[block]
         shapes = ready.run.places.get(path)
-        run = run_of(ready.model.get_submodule(path), [shapes]) if shapes else None
+        run = run_of(ready.model.get_submodule(path), [call_with(shapes)]) if shapes else None
         if shapes is None or run is None or not self.required.allows(node.parameters, run.flops):
             return None
         uses = sum(count for (key, _), count in record.model.occurrences.items() if key == block)
@@ -221,22 +255,39 @@ class Ready:
 
 
 def task_fits(record: ModelRecord, dataset: DataSetNode) -> bool:
-    """Whether the model is for the task of the data set, or nobody knows what it is for."""
-    return _task(record) in (None, _task_of(dataset))
+    """Whether the model is for the task of the data set and takes what it holds, as far as anybody knows."""
+    held, taken = modality_of(dataset), modality(features_of(record))
+    return _task(record) in (None, _task_of(dataset)) and (None in (held, taken) or held == taken)
 
 
-def tried(builder: Builder | None, record: ModelRecord, required: Requirements, scheme: str) -> Ready | None:
+def tried(builder: Builder | None, record: ModelRecord, required: Requirements, scheme: str) -> Ready | str:
+    """What a builder makes of a model, or why it is of no use."""
     if builder is None:
-        return None
+        return "have no builder"
     try:
         with process_rng_kept(), meta_weights():
             model = builder()
         if model_record(model, scheme=scheme).model.root != record.model.root:
-            return None
-    except Exception:  # noqa: BLE001 - a builder is the caller's code and may raise anything
-        return None
-    run = run_of(model, image_inputs(record, required.side))
-    return None if run is None else Ready(builder, model, run)
+            return "are built as something else than the graph knows by their names"
+    except Exception as error:  # noqa: BLE001 - a builder is the caller's code and may raise anything
+        return f"could not be built ({type(error).__name__})"
+    pictures = image_calls(record, required.side) if modality(features_of(record)) in (None, PICTURES) else []
+    run = run_of(model, [*pictures[:1], *calls_of(builder, model), *pictures[1:]])
+    return "do not run on inputs of usual sizes" if run is None else Ready(builder, model, run)
+
+
+def _order(record: ModelRecord, prediction: Prediction) -> tuple[bool, float]:
+    """The best first; without values the largest."""
+    value, deviation = prediction.numbers
+    return (True, -record.model.parameters) if math.isnan(value) else (False, deviation - value)
+
+
+def _unknown(record: ModelRecord, target: str, dataset: str) -> Prediction:
+    kind = modality(features_of(record))
+    return Prediction(
+        math.nan, math.nan, math.nan, math.nan, target, dataset, record.model.name, "nothing", 0, (), True,
+        reason=f"no value is known of models for {kind or 'such inputs'}",
+    )  # fmt: skip
 
 
 def _blocks(record: ModelRecord) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +17,10 @@ from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.expression import remaining
 from modulekg_widgets.engine.axes.graph import trace
 from modulekg_widgets.engine.errors import ModuleKGError
+from modulekg_widgets.engine.knowledge.light_pass import Call
 from modulekg_widgets.engine.torch_runtime.private import RESET_PARAMETERS, buffers_of, parameters_of
 from modulekg_widgets.engine.torch_runtime.state import module_state
+from modulekg_widgets.engine.torch_runtime.structure import with_tensors
 
 Shape = tuple[int, ...]
 Counts = dict[Term, int]  # the new sizes of axes
@@ -51,14 +52,14 @@ def reset(module: nn.Module, below: bool = True) -> None:
             again()
 
 
-def resized(model: nn.Module, inputs: Sequence[Shape], factor: float) -> list[Resized] | None:
+def resized(model: nn.Module, call: Call, factor: float) -> list[Resized] | None:
     """The changes that scale a model without weights, which has them afterwards; None where they do not fit together.
 
     Its inputs and outputs keep their sizes. Where the code of the model itself holds channel counts, the attributes of
     its own modules that are one of them are scaled, too.
     """
     for training in (True, False):  # heads that are for training alone run in it; not every model does
-        axes = _axes(model, inputs, training)
+        axes = _axes(model, call, training)
         if axes is not None:
             break
     else:
@@ -73,33 +74,34 @@ def resized(model: nn.Module, inputs: Sequence[Shape], factor: float) -> list[Re
         tried = deepcopy(model)
         for change in changes:
             change.apply(tried)
-        if changes and runs(tried, inputs, training):
+        if changes and runs(tried, call, training):
             for change in changes:
                 change.apply(model)
             return changes
     return None
 
 
-def runs(model: nn.Module, inputs: Sequence[Shape], training: bool) -> bool:
+def runs(model: nn.Module, call: Call, training: bool) -> bool:
     """Whether a model without weights runs in that mode."""
     try:
         with torch.no_grad():
-            model.train(training)(*_empty(inputs, training))
+            args, kwargs = _doubled(call) if training else call
+            model.train(training)(*args, **kwargs)
     except Exception:  # noqa: BLE001 - whatever a forward pass raises, it does not run
         return False
     return True
 
 
-def _empty(inputs: Sequence[Shape], training: bool) -> tuple[Tensor, ...]:
-    """Inputs without data; for training with twice the batch, of which norms need two."""
-    shapes = [(2 * shape[0], *shape[1:]) if training and shape else shape for shape in inputs]
-    return tuple(torch.empty(shape, device="meta") for shape in shapes)
+def _doubled(call: Call) -> Call:
+    """With twice the batch, of which norms need two for training."""
+    return with_tensors(call, lambda tensor: tensor if tensor.dim() == 0 else torch.cat([tensor, tensor]))
 
 
-def _axes(model: nn.Module, inputs: Sequence[Shape], training: bool) -> Axes | None:
+def _axes(model: nn.Module, call: Call, training: bool) -> Axes | None:
     """The axes of one forward pass; None where the model does not run."""
     try:
-        return trace(model, _empty(inputs, training), training=training).axes
+        args, kwargs = _doubled(call) if training else call
+        return trace(model, args, dict(kwargs), training=training).axes
     except (ModuleKGError, RuntimeError, ValueError):
         return None
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import MissingPackageError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import MissingPackageError, PredictionError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.knowledge.light_pass import Call, picture
 
 WORDS = 128  # of the text that a model is called with, to count what that costs
@@ -94,12 +94,18 @@ class TransformersBuilder:
             return (), {"pixel_values": picture(getattr(config, "num_channels", 3), height, width)[0][0]}
         return None
 
-    def __call__(self, **changes: Any) -> nn.Module:
-        auto = _library().AutoModel
+    def __call__(self, num_classes: int | None = None, **changes: Any) -> nn.Module:
+        if num_classes is not None:
+            changes["num_labels"] = num_classes
+        config = self._config(changes)
+        auto = _library().AutoModel if num_classes is None else _classifier(config)
+        return auto.from_config(config)
+
+    def _config(self, changes: Mapping[str, Any]) -> Any:
         if self.config is None:
-            return auto.from_config(_small(self.name, changes))
+            return _small(self.name, changes)
         values = dict(self.config if isinstance(self.config, Mapping) else self.config.to_dict())
-        return auto.from_config(_library().AutoConfig.for_model(values.pop(TYPE), **{**values, **changes}))
+        return _library().AutoConfig.for_model(values.pop(TYPE), **{**values, **changes})
 
 
 def _small(name: str, changes: Mapping[str, Any]) -> Any:
@@ -113,6 +119,19 @@ def _small(name: str, changes: Mapping[str, Any]) -> Any:
         return made(name, **{**counts, **changes})
     except Exception:  # noqa: BLE001 - the library checks what goes with what, such as lists by layer
         return made(name, **changes)
+
+
+def _classifier(config: Any) -> Any:
+    """What builds a model of a configuration with a head for classes; raises `PredictionError` where nothing does."""
+    from transformers.models.auto import modeling_auto
+
+    for name in ("SequenceClassification", "ImageClassification", "AudioClassification", "VideoClassification"):
+        auto = getattr(modeling_auto, f"AutoModelFor{name}")
+        if type(config) in auto._model_mapping:
+            return auto
+    raise PredictionError(
+        f"transformers has no {shown(type(config).__name__)} for classes: build it without num_classes"
+    )
 
 
 def _library() -> Any:
