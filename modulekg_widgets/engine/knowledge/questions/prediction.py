@@ -204,7 +204,8 @@ class PredictionQuestions(Questions):
             How many.
         **options
             `dataset` and `builders` as those of `suggest`; `models`, names of those to begin with; `seed`, by default
-            0, which repeats a search; `generations`, by default 6, and `population`, by default 12.
+            0, which repeats a search; `generations`, by default 6, and `population`, by default 12; `against`, as
+            "params", "flops" or a target such as "latency" on a `device`: then the result is the Pareto front.
 
         Returns
         -------
@@ -227,8 +228,12 @@ class PredictionQuestions(Questions):
         >>> found[0].build()  # doctest: +SKIP
         """
         from modulekg_widgets.engine.knowledge.suggestion.generation import generate
+        from modulekg_widgets.engine.knowledge.suggestion.pareto import SIZES
 
         target = objective if isinstance(objective, str) else "acc@1"
+        against = options.get("against")
+        if isinstance(against, str) and against not in SIZES:
+            options["costs"] = self._predictor(against)
         return generate(self.contents(), objective, budget, n, **self._with_own(options, target))
 
     def _with_own(self, options: Mapping[str, Any], target: str) -> dict[str, Any]:

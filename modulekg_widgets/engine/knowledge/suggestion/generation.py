@@ -38,8 +38,11 @@ from modulekg_widgets.engine.knowledge.suggestion.mutations import (
     blocks,
     depths,
     exchanges,
+    heads,
+    kernels,
     swaps,
 )
+from modulekg_widgets.engine.knowledge.suggestion.pareto import Costs, costs_by, dominated_by, front
 from modulekg_widgets.engine.knowledge.suggestion.resizing import resized, runs
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
@@ -70,6 +73,7 @@ class Generated:
     fingerprint: str
     inputs: tuple[Shape, ...]
     builders: Mapping[str, Builder] = field(repr=False)
+    cost: float | None = None  # what the value was set against
 
     def build(self) -> nn.Module:
         """A new module of this structure, with weights as each layer initialises them.
@@ -87,6 +91,7 @@ class Generated:
         return {
             "name": self.name, "base": self.base, "recipe": " · ".join(map(str, self.recipe)), "value": self.value,
             "std": self.std, "parameters": self.parameters, "flops": self.flops,
+            **({} if self.cost is None else {"cost": self.cost}),
         }  # fmt: skip
 
 
@@ -100,6 +105,7 @@ class _Individual:
     usual: float = 1.0  # the FLOPs that published ones are like, for one of its own
     value: float = math.nan
     std: float = 0.0
+    cost: float = 0.0  # what the value is set against
 
 
 def generate(
@@ -114,8 +120,14 @@ def generate(
     generations: int = 6,
     population: int = 12,
     predictor: Predictor | None = None,
+    against: str | None = None,
+    device: str | None = None,
+    costs: Predictor | None = None,
 ) -> Ranking[Generated]:
     """New models for a data set, by default ImageNet-1K, in the order of the objective: a small evolutionary search.
+
+    With `against`, as "params", "flops" or a target that `costs` predicts on a `device`, the result is the front of
+    those that none is better than in both, the cheapest first.
 
     `objective` is a target to predict, of which the value less its deviation counts, or a function of a record with
     its FLOPs. `budget` is a number of parameters or a dict with `max_params` and `max_flops`. The search begins with
@@ -131,7 +143,8 @@ def generate(
     required = Requirements(place, limits.get("max_params"), limits.get("max_flops"))
     with process_rng_kept():
         search = KnownModels(contents, known, required, {**torchvision_builders(), **(builders or {})})
-        evolution = _Evolution(search, required, objective, random.Random(seed), set(contents.modules))
+        set_against = None if against is None else costs_by(against, costs, device)
+        evolution = _Evolution(search, required, objective, random.Random(seed), set(contents.modules), set_against)
         evolution.begin(models)
         evolution.run(generations, population)
         return Ranking(evolution.best(n), f"Generated {required.title}", evolution.why_none())
@@ -141,9 +154,15 @@ class _Evolution:
     """The individuals of one search and how they are made."""
 
     def __init__(
-        self, search: KnownModels, required: Requirements, objective: Objective, rng: random.Random, known: set[str]
+        self,
+        search: KnownModels,
+        required: Requirements,
+        objective: Objective,
+        rng: random.Random,
+        known: set[str],
+        costs: Costs | None = None,
     ) -> None:
-        self.search, self.required, self.objective, self.rng = search, required, objective, rng
+        self.search, self.required, self.objective, self.rng, self.costs = search, required, objective, rng, costs
         self.known = known  # the fingerprints of the graph
         self.seen: set[str] = set()
         self.alive: list[_Individual] = []
@@ -211,7 +230,7 @@ class _Evolution:
         for _ in steps:
             children = [child for _ in range(population) if (child := self._child()) is not None]
             self._admit(children)
-            self.alive = _spread(sorted(self.alive, key=self._rank), population)
+            self.alive = _spread(self._ranked(self.alive), population)
 
     def _child(self) -> _Individual | None:
         """A change of one that is better than another, drawn from all; None when no change would run."""
@@ -239,7 +258,7 @@ class _Evolution:
         return _Individual(parent.base, recipe, model, run, record, parent.usual)
 
     def _mutation(self, parent: _Individual, model: nn.Module) -> Mutation | None:
-        kind = self.rng.choice(("depth", "width", "swap", "exchange"))
+        kind = self.rng.choice(("depth", "width", "swap", "exchange", "kernel", "heads"))
         if kind == "width":
             factor = self.rng.choice(FACTORS)
             changes = resized(model, parent.run.call, factor)
@@ -249,6 +268,10 @@ class _Evolution:
             options = depths(model, parent.run)
         elif kind == "swap":
             options = swaps(parent.base, model, parent.run, self.library)
+        elif kind == "kernel":
+            options = kernels(model)
+        elif kind == "heads":
+            options = heads(model)
         else:
             options = exchanges(model)
         return self.rng.choice(options) if options else None
@@ -256,17 +279,16 @@ class _Evolution:
     def _admit(self, individuals: list[_Individual]) -> None:
         """Let them live, with their values."""
         self.seen.update(individual.record.model.root for individual in individuals)
+        records = [with_flops(each.record, round(each.run.flops * each.usual), each.run.inputs) for each in individuals]
+        costs = self.costs(records) if self.costs is not None else [0.0] * len(records)
         if callable(self.objective):
             values = [(float(self.objective(individual.record)), 0.0) for individual in individuals]
         else:
-            records = [
-                with_flops(each.record, round(each.run.flops * each.usual), each.run.inputs) for each in individuals
-            ]
             predictions = self.search.predictor.predict(records, self.required.dataset.name, extrapolate=True)
             values = [prediction.numbers for prediction in predictions]
         admitted = [
-            replace(individual, value=value, std=std)
-            for individual, (value, std) in zip(individuals, values, strict=True)
+            replace(individual, value=value, std=std, cost=cost)
+            for individual, (value, std), cost in zip(individuals, values, costs, strict=True)
             if not math.isnan(value)
         ]
         self.alive += admitted
@@ -279,11 +301,20 @@ class _Evolution:
         excess = max([size / max(limit, 1) for size, limit in limits if limit is not None], default=0.0)
         return (0.0, individual.std - individual.value) if excess <= 1 else (excess, individual.std - individual.value)
 
+    def _ranked(self, individuals: Sequence[_Individual]) -> list[_Individual]:
+        """In the order of ranks; where values are set against costs first those that the fewest are better than."""
+        if self.costs is None:
+            return sorted(individuals, key=self._rank)
+        worse = dict(zip(map(id, individuals), dominated_by(_points(individuals)), strict=True))
+        return sorted(individuals, key=lambda each: (self._rank(each)[0], worse[id(each)], self._rank(each)[1]))
+
     def best(self, n: int) -> list[Generated]:
         within = [each for each in sorted(self._new(), key=self._rank) if self._rank(each)[0] == 0]
-        return [
-            self._generated(each, index + 1) for index, each in enumerate(sorted(_spread(within, n), key=self._rank))
-        ]
+        if self.costs is not None:
+            chosen = front(within, _points(within), n)
+        else:
+            chosen = sorted(_spread(within, n), key=self._rank)
+        return [self._generated(each, index + 1) for index, each in enumerate(chosen)]
 
     def why_none(self) -> str:
         """What kept every candidate from being returned."""
@@ -316,7 +347,13 @@ class _Evolution:
         return Generated(
             f"{individual.base}-{number}", individual.base, individual.recipe, individual.value, individual.std,
             model.parameters, model.flops or 0, model.root, individual.run.inputs, self.builders,
+            None if self.costs is None else individual.cost,
         )  # fmt: skip
+
+
+def _points(individuals: Sequence[_Individual]) -> list[tuple[float, float]]:
+    """Values less their deviations, and costs."""
+    return [(each.value - each.std, each.cost) for each in individuals]
 
 
 def _spread(ranked: list[_Individual], count: int) -> list[_Individual]:

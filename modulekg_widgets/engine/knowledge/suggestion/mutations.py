@@ -1,7 +1,8 @@
-"""Changes of a model that keep it running: depth, width, blocks of other models, activations and norms."""
+"""Changes of a model, each of like by like: depth, width, blocks, activations, norms, kernels, heads of attention."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
@@ -25,6 +26,8 @@ ACTIVATIONS: Mapping[str, Callable[[], nn.Module]] = {
     "ELU": nn.ELU,
 }
 CONTAINERS = (nn.Sequential, nn.ModuleList)
+KERNELS = (3, 5, 7)
+NARROWEST = 8  # width of a head
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,60 @@ class GroupNorms:
         return "BatchNorm2d → GroupNorm"
 
 
-Mutation = Depth | Width | SwapBlock | SwapActivation | GroupNorms
+@dataclass(frozen=True, slots=True)
+class KernelSize:
+    """Another size of the kernel of a convolution, with padding that keeps what it gives."""
+
+    path: str
+    size: int
+
+    def apply(self, model: nn.Module, builders: Mapping[str, Builder]) -> None:
+        old: Any = model.get_submodule(self.path)
+        new = type(old)(
+            old.in_channels, old.out_channels, self.size, old.stride, self.size // 2, 1, old.groups,
+            old.bias is not None, old.padding_mode, old.weight.device, old.weight.dtype,
+        )  # fmt: skip
+        parent, _, name = self.path.rpartition(".")
+        modules_of(model.get_submodule(parent))[name] = new.train(old.training)
+
+    def __str__(self) -> str:
+        return f"{self.path} with a kernel of {self.size}"
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """As many heads, of other width, in each attention of a class that has `old` of them."""
+
+    kind: str  # the qualified class
+    old: int
+    new: int
+
+    def apply(self, model: nn.Module, builders: Mapping[str, Builder]) -> None:
+        for module in model.modules():
+            if _heads_of(module) == (self.kind, self.old):
+                _set_heads(module, self.new)
+
+    def __str__(self) -> str:
+        return f"{self.old} heads → {self.new}"
+
+
+Mutation = Depth | Width | SwapBlock | SwapActivation | GroupNorms | KernelSize | Heads
+
+
+def _heads_of(module: nn.Module) -> tuple[str, int] | None:
+    """The class of an attention and its number of heads, where it says that and their width."""
+    count, width = getattr(module, "num_heads", None), getattr(module, "head_dim", None)
+    if type(count) is not int or type(width) is not int or min(count, width) < 1:
+        return None
+    return f"{type(module).__module__}.{type(module).__qualname__}", count
+
+
+def _set_heads(module: Any, count: int) -> None:
+    width = module.num_heads * module.head_dim // count
+    scale = getattr(module, "scale", None)
+    if isinstance(scale, float) and math.isclose(scale, module.head_dim**-0.5, rel_tol=1e-3):
+        module.scale = width**-0.5
+    module.num_heads, module.head_dim = count, width
 
 
 def _group_norm(module: Any) -> nn.Module:
@@ -158,7 +214,7 @@ def _numbered(items: list[tuple[str, nn.Module | None]]) -> Iterator[tuple[str, 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block of a known model that gives what it takes, in shape."""
+    """A block of a known model, with a layer that mixes channels in it, that gives what it takes, in shape."""
 
     model: str
     path: str
@@ -189,18 +245,18 @@ def blocks(name: str, model: nn.Module, run: ForwardPass) -> list[Block]:
     """The blocks, of more than one layer, that give what they take."""
     found: list[Block] = []
     for path, module in model.named_modules():
-        if path and len(modules_of(module)) > 1 and _weighs(module) and _same_shape(run, path, path):
+        if path and len(modules_of(module)) > 1 and _mixes(module) and _same_shape(run, path, path):
             found.append(Block(name, path, run.places[path][0], type(module).__qualname__))
     return found
 
 
 def swaps(name: str, model: nn.Module, run: ForwardPass, library: list[Block]) -> list[SwapBlock]:
-    """For each block of the model the blocks of known models that take as many channels in as many dimensions."""
+    """For each block of the model the blocks of known models that take the same shape."""
     return [
         SwapBlock(own.path, other.model, other.path)
         for own in blocks(name, model, run)
         for other in library
-        if other.kind != own.kind and _channels(own.shape) == _channels(other.shape)
+        if other.kind != own.kind and own.shape[1:] == other.shape[1:]
     ]
 
 
@@ -213,9 +269,32 @@ def exchanges(model: nn.Module) -> list[SwapActivation | GroupNorms]:
     return [*found, *([GroupNorms()] if nn.BatchNorm2d in kinds else [])]
 
 
-def _channels(shape: Shape) -> tuple[int, int]:
-    """Number of dimensions, and the channels: the second of images, the last of sequences."""
-    return len(shape), shape[1] if len(shape) == 4 else shape[-1]
+def kernels(model: nn.Module) -> list[KernelSize]:
+    """Other odd kernels of convolutions whose padding keeps what they give."""
+    found: list[KernelSize] = []
+    for path, module in model.named_modules():
+        if not path or type(module) is not nn.Conv2d or len(set(module.kernel_size)) > 1:
+            continue
+        size = module.kernel_size[0]
+        if size in KERNELS and module.padding == (size // 2, size // 2) and module.dilation == (1, 1):
+            found += [KernelSize(path, other) for other in KERNELS if other != size]
+    return found
+
+
+def heads(model: nn.Module) -> list[Heads]:
+    """Half and twice as many heads, where these divide the width."""
+    known = {each: module for module in model.modules() if (each := _heads_of(module)) is not None}
+    found: list[Heads] = []
+    for (kind, count), module in known.items():
+        width: Any = module.head_dim
+        found += [Heads(kind, count, 2 * count)] if width % 2 == 0 and width > 2 * NARROWEST else []
+        found += [Heads(kind, count, count // 2)] if count % 2 == 0 else []
+    return found
+
+
+def _mixes(module: nn.Module) -> bool:
+    """Whether a layer with a matrix or a kernel is in it: what has none is a norm, or nothing."""
+    return any(parameter.dim() > 1 for parameter in module.parameters())
 
 
 def _weighs(module: nn.Module) -> bool:

@@ -1,0 +1,45 @@
+"""Which of several models are better than all others in one of two ways: in value, or in what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor
+from modulekg_widgets.engine.knowledge.records import ModelRecord
+
+SIZES = ("params", "flops")
+Item = TypeVar("Item")
+Costs = Callable[[Sequence[ModelRecord]], list[float]]
+
+
+def costs_by(against: str, predictor: Predictor | None, device: str | None) -> Costs:
+    """What models cost: their parameters or FLOPs, or a target that `predictor` tells, as latency.
+
+    Raises `UnknownNameError` for another name without a predictor.
+    """
+    if against == "params":
+        return lambda records: [float(record.model.parameters) for record in records]
+    if against == "flops":
+        return lambda records: [float(record.model.flops or 0) for record in records]
+    if predictor is None:
+        raise UnknownNameError(
+            f"nothing is called {shown(str(against))!r} to set against it: {nearest(against, SIZES)}"
+        )
+    return lambda records: [float(each) for each in predictor.predict(records, None, device, extrapolate=True)]
+
+
+def dominated_by(points: Sequence[tuple[float, float]]) -> list[int]:
+    """For each (value, cost) how many others have no less value at no more cost, and are better in one of these."""
+    return [sum(other != own and other[0] >= own[0] and other[1] <= own[1] for other in points) for own in points]
+
+
+def front(items: Sequence[Item], points: Sequence[tuple[float, float]], count: int) -> list[Item]:
+    """Those that no other is better than, the cheapest first; of more than `count` those that lie apart."""
+    best = [at for at, others in enumerate(dominated_by(points)) if others == 0]
+    best.sort(key=lambda at: points[at][1])
+    if count < len(best):
+        steps = [round(step * (len(best) - 1) / max(count - 1, 1)) for step in range(count)]
+        best = [best[step] for step in steps]
+    return [items[at] for at in best]
