@@ -63,7 +63,7 @@ def test_a_norm_is_no_block() -> None:
     assert {block.kind for block in blocks("a", model, run)} == {"Block"}
 
 
-def test_blocks_go_in_the_places_of_blocks_of_the_same_shape() -> None:
+def test_blocks_go_in_the_places_of_blocks_of_as_many_channels() -> None:
     one, other, wide = net(Block), net(Other), net(Other, 16)
     runs = [run_of(each, [IMAGE]) for each in (one, other, wide)]
     library = [block for name, each, run in zip("abc", (one, other, wide), runs, strict=True)

@@ -251,12 +251,15 @@ def blocks(name: str, model: nn.Module, run: ForwardPass) -> list[Block]:
 
 
 def swaps(name: str, model: nn.Module, run: ForwardPass, library: list[Block]) -> list[SwapBlock]:
-    """For each block of the model the blocks of known models that take the same shape."""
+    """For each block of the model the blocks of known models that take as many channels in as many dimensions.
+
+    That one gives in its new place what the old one gave is seen when the whole model runs.
+    """
     return [
         SwapBlock(own.path, other.model, other.path)
         for own in blocks(name, model, run)
         for other in library
-        if other.kind != own.kind and own.shape[1:] == other.shape[1:]
+        if other.kind != own.kind and _channels(own.shape) == _channels(other.shape)
     ]
 
 
@@ -267,6 +270,11 @@ def exchanges(model: nn.Module) -> list[SwapActivation | GroupNorms]:
         SwapActivation(old, new) for old in used for new in ACTIVATIONS if new != old
     ]
     return [*found, *([GroupNorms()] if nn.BatchNorm2d in kinds else [])]
+
+
+def _channels(shape: Shape) -> tuple[int, int]:
+    """Number of dimensions, and the channels: the second of images, the last of sequences."""
+    return len(shape), shape[1] if len(shape) == 4 else shape[-1]
 
 
 def kernels(model: nn.Module) -> list[KernelSize]:
