@@ -11,7 +11,7 @@ import pytest
 from knowledge.zoo_contents import contents_of, zoo_record
 from modulekg_widgets.engine.errors import PredictionError
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode
-from modulekg_widgets.engine.knowledge.prediction.observations import Place
+from modulekg_widgets.engine.knowledge.prediction.observations import Site
 from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor, fitted_predictor
 from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET, published, published_records
 from modulekg_widgets.engine.knowledge.records import ModelRecord
@@ -111,7 +111,7 @@ def test_two_jobs_are_enough_for_wide_intervals(records: dict[str, ModelRecord])
 
 def test_values_of_other_places_come_by_what_they_share(records: dict[str, ModelRecord]) -> None:
     predictor = with_jobs(values_of("affine", 2), records)
-    surface = predictor.surface(Place(MINE), True)
+    surface = predictor.surface(Site(MINE), True)
     assert len(surface.sources) == 1
     assert len(surface.sources[0].values) == len(published())
     assert predictor.predict([zoo_record("resnet18")], IMAGENET)[0].training == 2 * len(published())

@@ -16,7 +16,8 @@ from torch import nn
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import GraphFileError, MissingPackageError
 from modulekg_widgets.engine.knowledge.contents import DataSetNode, UserNode
-from modulekg_widgets.engine.knowledge.exchange.mlflow_runs import MOST_POINTS, mlflow_jobs
+from modulekg_widgets.engine.knowledge.exchange.mlflow_runs import mlflow_jobs
+from modulekg_widgets.engine.knowledge.jobs import MOST_POINTS
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +188,7 @@ def test_a_data_set_outside_the_store_is_not_read(tmp_path: Path) -> None:
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for place in (tmp_path, tmp_path / "missing", tmp_path / "file", "sqlite:///mlflow.db", "nul\0"):
-        with pytest.raises(GraphFileError, match=r"is no file store of MLflow|cannot be read"):
+        with pytest.raises(GraphFileError, match=r"is no file store of MLflow|cannot be read|there is no file"):
             mlflow_jobs(place)
 
 

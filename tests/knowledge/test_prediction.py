@@ -23,7 +23,7 @@ from modulekg_widgets.engine.knowledge.prediction.evaluation import (
 )
 from modulekg_widgets.engine.knowledge.prediction.features import Features, family_of, features_of, label
 from modulekg_widgets.engine.knowledge.prediction.gnn import left_out_by_gnn
-from modulekg_widgets.engine.knowledge.prediction.observations import Place
+from modulekg_widgets.engine.knowledge.prediction.observations import Site
 from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor, fitted_predictor, predict
 from modulekg_widgets.engine.knowledge.prediction.process import MEAN, Process
 from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET, published, published_records
@@ -47,7 +47,7 @@ def table() -> pd.DataFrame:
 
 def few_samples() -> tuple[list[Features], np.ndarray, np.ndarray]:
     """Features, values and families of a few published models."""
-    surface = published_alone().surface(Place(IMAGENET), True)
+    surface = published_alone().surface(Site(IMAGENET), True)
     chosen = [at for at, sample in enumerate(surface.samples) if sample.features.name in FEW]
     return [surface.samples[at].features for at in chosen], surface.values[chosen], surface.families[chosen]
 

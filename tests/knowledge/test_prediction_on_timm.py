@@ -11,7 +11,7 @@ import pytest
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.knowledge.prediction.design import Sample
-from modulekg_widgets.engine.knowledge.prediction.observations import Place
+from modulekg_widgets.engine.knowledge.prediction.observations import Site
 from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor, fitted_predictor
 from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET
 from modulekg_widgets.engine.knowledge.prediction.surface import Surface
@@ -60,8 +60,8 @@ def test_a_family_that_the_graph_has_never_seen_is_told_within_its_interval(grap
         places = {place: [pair for pair in pairs if pair[0].features.family != family]
                   for place, pairs in predictor.observed.places.items()}  # fmt: skip
         without = Predictor(replace(predictor.observed, places=places), predictor.datasets)
-        asked = [pair for pair in predictor.observed.places[Place(IMAGENET)] if pair[0].features.family == family]
-        told, _ = without.surface(Place(IMAGENET), True).ask([sample for sample, _ in asked])
+        asked = [pair for pair in predictor.observed.places[Site(IMAGENET)] if pair[0].features.family == family]
+        told, _ = without.surface(Site(IMAGENET), True).ask([sample for sample, _ in asked])
         truth = np.array([value for _, value in asked])
         inside += ((told.low <= truth) & (truth <= told.high)).tolist()
     assert 0.82 <= np.mean(inside) <= 0.97
@@ -69,8 +69,8 @@ def test_a_family_that_the_graph_has_never_seen_is_told_within_its_interval(grap
 
 def sampled(graph: mk.KnowledgeGraph, dataset: str) -> tuple[Surface, list[Sample], np.ndarray]:
     predictor = fitted_predictor(graph.contents(), "acc@1")
-    own = predictor.observed.places[Place(dataset)]
-    source = predictor.surface(Place(IMAGENET), True).alone
+    own = predictor.observed.places[Site(dataset)]
+    source = predictor.surface(Site(IMAGENET), True).alone
     return source, [sample for sample, _ in own], np.array([value for _, value in own])
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -13,17 +13,31 @@ from modulekg_widgets.engine.knowledge import jobs
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, UserNode
 from modulekg_widgets.engine.knowledge.records import ModelRecord
 from modulekg_widgets.engine.knowledge.store import reading
+from modulekg_widgets.engine.knowledge.store.patching import patched
 from modulekg_widgets.engine.knowledge.store.writing import Writer
 from modulekg_widgets.engine.knowledge.stored import StoredGraph
 from modulekg_widgets.engine.knowledge.traced import described
 from modulekg_widgets.engine.knowledge.usage import unknown
 
 if TYPE_CHECKING:
-    from modulekg_widgets.engine.knowledge.result_tables import AddedResults
+    from sqlalchemy import Connection
 
 
 class EditableGraph(StoredGraph):
     """What is written to a store: all of one call, or nothing."""
+
+    levels = "repetition"  # what tells the stages and blocks of models that are added
+
+    @contextmanager
+    def _adding(self, contents: Contents) -> Iterator[tuple[Writer, Connection]]:
+        """A transaction that adds `contents` and nothing else: what was read before needs not be read again."""
+        with self._store.write() as connection:
+            before = self._store.revision_in(connection)
+            yield Writer(connection, self.scheme), connection
+        known = self._read
+        if known is not None and known[0] == before:
+            new = patched(known[1], contents)
+            self._read = None if new is None else (before + 1, new)
 
     # -------------------------------------------------------------- adding
 
@@ -56,7 +70,7 @@ class EditableGraph(StoredGraph):
         UnknownNameError
             For a name that is no text.
         """
-        record = described(model, name, self.scheme, args, kwargs)
+        record = described(model, name, self.scheme, args, kwargs, levels=self.levels)
         self.add_records([record])
         return record.model.root
 
@@ -90,8 +104,8 @@ class EditableGraph(StoredGraph):
         """
         if contents.scheme != self.scheme:
             raise StoreError(f"graphs of the schemes {self.scheme!r} and {contents.scheme!r} do not go together")
-        with self._store.write() as connection:
-            Writer(connection, self.scheme).add(contents)
+        with self._adding(contents) as (writer, _):
+            writer.add(contents)
 
     def add_dataset(self, name: str, **properties: Any) -> str:
         """Add a data set, or give the one of that name other properties.
@@ -117,8 +131,8 @@ class EditableGraph(StoredGraph):
             For a name that is no text.
         """
         node = DataSetNode(jobs.checked_name(name, "data set"), jobs.checked_properties(properties))
-        with self._store.write() as connection:
-            Writer(connection, self.scheme).named("DataSet", node)
+        with self._adding(Contents(self.scheme, datasets={node.name: node})) as (writer, _):
+            writer.named("DataSet", node)
         return f"DataSet:{name}"
 
     def add_user(self, name: str, **properties: Any) -> str:
@@ -144,8 +158,8 @@ class EditableGraph(StoredGraph):
             For a name that is no text.
         """
         node = UserNode(jobs.checked_name(name, "user"), jobs.checked_properties(properties))
-        with self._store.write() as connection:
-            Writer(connection, self.scheme).named("User", node)
+        with self._adding(Contents(self.scheme, users={node.name: node})) as (writer, _):
+            writer.named("User", node)
         return f"User:{name}"
 
     def add_job(
@@ -207,123 +221,12 @@ class EditableGraph(StoredGraph):
             name, user=user, dataset=dataset, model=model, accuracy=accuracy, history=history, started=started,
             ended=ended, properties=properties,
         )  # fmt: skip
-        with self._store.write() as connection:
-            writer = Writer(connection, self.scheme)
+        with self._adding(Contents(self.scheme, jobs={node.name: node})) as (writer, connection):
             for kind, end in (("User", user), ("DataSet", dataset), ("Model", model)):
                 if end is not None and writer.id_of(kind, end) is None:
                     raise unknown(kind.lower(), end, reading.names_of(connection, kind))
             writer.job(node)
         return f"Job:{node.name}"
-
-    def add_results(
-        self,
-        table: Any,
-        dataset: str | None = None,
-        target: str | None = None,
-        *,
-        model: str = "model",
-        value: str = "value",
-        training: Sequence[str] = ("tag", "image_size"),
-        unit: str | Mapping[str, str] | None = None,
-        device: str | None = None,
-        columns: Mapping[str, str] | None = None,
-    ) -> AddedResults:
-        """Add results of models of the graph, as published or as measured: each model, data set and training is a job.
-
-        A result that is there already is replaced. Values are kept as they are given.
-
-        Parameters
-        ----------
-        table : DataFrame, str or path
-            With a row for each result, as `mk.published_results` gives it, or for each model, a column a target; a CSV
-            file by its path.
-        dataset, target : str, optional
-            What holds for all rows; by default what the columns of these names say. Data sets that are not in the
-            graph are added.
-        model, value : str
-            The columns of the models' names in the graph, also with a tag of the training behind a dot, and of the
-            values.
-        training : sequence of str
-            The columns that tell how a model was trained; they become properties of its jobs.
-        unit : str or mapping, optional
-            Of the values, or by target; by default what a column `unit` says.
-        device : str, optional
-            Where all of it was measured; by default what a column `device` says.
-        columns : mapping, optional
-            Other names of the table's columns: those above, or of columns of values the targets.
-
-        Returns
-        -------
-        AddedResults
-            `.added`, `.jobs`, and `.left_out`, by row the reason: unknown models, values that are no numbers, the same
-            twice, fractions among percents.
-
-        Raises
-        ------
-        PropertyError
-            For a table without such columns; nothing is written then.
-        GraphFileError
-            For a file that cannot be read.
-
-        Examples
-        --------
-        >>> import pandas as pd, torch, modulekg_widgets as mk
-        >>> kg = mk.KnowledgeGraph()
-        >>> digest = kg.add_model(torch.nn.Linear(2, 3), name="small")
-        >>> table = pd.DataFrame({"arch": ["small", "large"], "top1": [81.5, 83.0]})
-        >>> print(kg.add_results(table, dataset="mine", columns={"arch": "model", "top1": "acc@1"}, unit="%"))
-        1 results of 1 jobs added, 1 rows left out
-        row 1: no model is called 'large': known are 'small'
-        """
-        from modulekg_widgets.engine.knowledge import result_tables
-
-        about = result_tables.ResultTable(
-            dataset, target, model, value, tuple(training), unit, device, dict(columns or {})
-        )
-        contents, report = result_tables.added_results(result_tables.read_table(table), about, self.contents())
-        self.add_contents(contents)
-        return report
-
-    def add_mlflow(self, folder: str | os.PathLike[str], accuracy: str = "accuracy", model: str = "model") -> list[str]:
-        """Add the runs of an MLflow file store as jobs, with their data sets and users.
-
-        A job is named by the run's id: the same run again replaces itself. Deleted runs are left out. Needs the extra
-        `[mlflow]`.
-
-        Parameters
-        ----------
-        folder : str or path
-            The `mlruns/` folder, or the one that it is in.
-        accuracy : str
-            The metric whose last value is the job's accuracy; "accuracy" stands for its other usual names, too.
-        model : str
-            The tag or parameter with the model's name; one that the graph does not know is left out.
-
-        Returns
-        -------
-        list of str
-            The ids of the jobs, oldest first.
-
-        Raises
-        ------
-        GraphFileError
-            For a folder that is no such store.
-        MissingPackageError
-            Without the extra.
-        """
-        from modulekg_widgets.engine.knowledge.exchange.mlflow_runs import mlflow_jobs
-
-        datasets, users, runs = mlflow_jobs(folder, accuracy, model, known=set(self.models))
-        ours = self.contents()
-        self.add_contents(
-            Contents(
-                self.scheme,
-                datasets={node.name: node for node in datasets if node.name not in ours.datasets},
-                users={node.name: node for node in users if node.name not in ours.users},
-                jobs={job.name: job for job in runs},
-            )
-        )
-        return [f"Job:{job.name}" for job in runs]
 
     # -------------------------------------------------------------- removing
 

@@ -1,7 +1,7 @@
 """The knowledge graph of modules: identical modules of many models are one node, with all their uses.
 
-What it holds lies in a store, in memory or in a database: stored.py reads it and editing.py writes it. The questions
-that it answers stand in questions/.
+What it holds lies in a store, in memory or in a database: stored.py reads it, editing.py writes it and taking_over.py
+brings in what others measured. The questions that it answers stand in questions/.
 """
 
 from __future__ import annotations
@@ -10,20 +10,24 @@ import html
 from typing import Any
 
 from modulekg_widgets.engine.errors import StoreError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.identity.levels import checked_levelling
 from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.editing import EditableGraph
 from modulekg_widgets.engine.knowledge.merging import without_conflicts
 from modulekg_widgets.engine.knowledge.questions.analysis import AnalysisQuestions
+from modulekg_widgets.engine.knowledge.questions.equivalence import EquivalenceQuestions
 from modulekg_widgets.engine.knowledge.questions.exchange import ExchangeQuestions
 from modulekg_widgets.engine.knowledge.questions.prediction import PredictionQuestions
 from modulekg_widgets.engine.knowledge.questions.usage import UsageQuestions
 from modulekg_widgets.engine.knowledge.records import checked_scheme
 from modulekg_widgets.engine.knowledge.store.database import Location, existing
+from modulekg_widgets.engine.knowledge.taking_over import ResultsGraph
 
 CONFLICTS = ("error", "keep", "replace")
 
 
-class KnowledgeGraph(EditableGraph, UsageQuestions, AnalysisQuestions, PredictionQuestions, ExchangeQuestions):
+class KnowledgeGraph(
+    ResultsGraph, UsageQuestions, AnalysisQuestions, EquivalenceQuestions, PredictionQuestions, ExchangeQuestions
+):
     """Models merged by the structure of their modules, with data sets, users and training jobs.
 
     Threads and processes may open one store and write at the same time. Usable in a `with` statement, which closes it;
@@ -35,6 +39,9 @@ class KnowledgeGraph(EditableGraph, UsageQuestions, AnalysisQuestions, Predictio
         None for a graph in memory, a path, or a URL: `zoo.db`, `sqlite:///zoo.db`, `postgresql://host/database`.
     scheme
         "structure", or "seed" to merge as the ModuleKG seed did; a store keeps the one that it was made with.
+    levels
+        What tells the stages and blocks of the models that are added from here on: "repetition", or "depth" as the seed
+        has it; `mk.levels` shows both.
 
     Raises
     ------
@@ -42,7 +49,7 @@ class KnowledgeGraph(EditableGraph, UsageQuestions, AnalysisQuestions, Predictio
         For a store that cannot be opened. Any method that reads or writes it raises this, too, where the store was
         moved, is damaged or cannot be written; nothing is written then.
     UnknownNameError
-        For another scheme.
+        For another scheme, or other levels.
 
     Examples
     --------
@@ -64,7 +71,8 @@ class KnowledgeGraph(EditableGraph, UsageQuestions, AnalysisQuestions, Predictio
     ([], 0)
     """
 
-    def __init__(self, store: Location | None = None, *, scheme: str | None = None) -> None:
+    def __init__(self, store: Location | None = None, *, scheme: str | None = None, levels: str = "repetition") -> None:
+        self.levels = checked_levelling(levels)
         super().__init__(store, None if scheme is None else checked_scheme(scheme))
         self.builders = {}
 
@@ -114,7 +122,7 @@ class KnowledgeGraph(EditableGraph, UsageQuestions, AnalysisQuestions, Predictio
     def __reduce__(self) -> tuple[Any, ...]:
         if self._store.url is None:
             raise StoreError("a graph in memory stays in its process: give it a store, or send its contents()")
-        return KnowledgeGraph, (self._store.url.render_as_string(hide_password=False),)
+        return KnowledgeGraph, (self._store.url.render_as_string(hide_password=False),), {"levels": self.levels}
 
     def __repr__(self) -> str:
         return f"<KnowledgeGraph: {len(self.models)} models, {self.module_count} modules, {self.unique_count} unique>"

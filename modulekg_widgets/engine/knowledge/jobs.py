@@ -25,6 +25,7 @@ ACCURACY = "accuracy"  # the metric that a history without names is of
 ACCURACIES = (ACCURACY, "acc", "val_accuracy", "val_acc", "test_accuracy", "test_acc", "acc@1", "top1", "eval_accuracy")
 ROUNDING = 1e-3  # above 1, of a fraction that was computed in half precision
 MOST_VALUES = 1000  # of an array among the properties
+MOST_POINTS = 10_000  # of one metric that others have written; of more, some are left out between first and last
 Moment = datetime | date | str | float | int | None
 Point = tuple[float, float]
 Points = Sequence[Any]
@@ -131,6 +132,12 @@ def _points(points: Any, metric: str) -> list[Point]:
         raise PropertyError(f"the history of {shown(metric)!r} is a {type(points).__name__}: give a list of values")
     found = [_point(step, point, metric) for step, point in enumerate(points)]
     return sorted(found, key=lambda point: point[0])
+
+
+def kept_places(count: int) -> list[int]:
+    """The places of at most about `MOST_POINTS` of so many points, the first and the last among them."""
+    stride = -(-count // MOST_POINTS) or 1
+    return [*range(0, count - 1, stride), count - 1] if count else []
 
 
 def _point(step: int, point: Any, metric: str) -> Point:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MODEL, VALUE, DATASET, TARGET, DEVICE, UNIT = "model", "value", "dataset", "target", "device", "unit"
-_SHARES = re.compile(r"(?i)acc|top.?\d|^map|precision|recall|f1|iou|auc")  # targets that are given in % or as fractions
+SHARES = re.compile(r"(?i)acc|top.?\d|^map|precision|recall|f1|iou|auc")  # targets that are given in % or as fractions
 FRACTION = "fraction"
 MOST_OF_A_FRACTION = 1.0
 MOST_SHOWN = 8
@@ -33,7 +33,7 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class AddedResults:
-    """What became of the rows of a table.
+    """What became of the rows of a table, of runs, or of jobs.
 
     Attributes
     ----------
@@ -42,19 +42,23 @@ class AddedResults:
     jobs : int
         How many jobs they are of.
     left_out : dict
-        Why a row is not among them, by the row's label in the table.
+        Why one is not among them, by the row's label in the table or the name of the run or job.
     notes : tuple of str
         What else is worth knowing, as a target without a unit.
+    of : str
+        What the labels in `left_out` are of.
     """
 
     added: int
     jobs: int
     left_out: dict[Any, str] = field(repr=False)
     notes: tuple[str, ...] = ()
+    of: str = "row"
 
     def __str__(self) -> str:
-        lines = [f"{self.added} results of {self.jobs} jobs added, {len(self.left_out)} rows left out"]
-        lines += [f"row {shown(str(row))}: {reason}" for row, reason in list(self.left_out.items())[:MOST_SHOWN]]
+        lines = [f"{self.added} results of {self.jobs} jobs added, {len(self.left_out)} {self.of}s left out"]
+        first = list(self.left_out.items())[:MOST_SHOWN]
+        lines += [f"{self.of} {shown(str(label))}: {reason}" for label, reason in first]
         if len(self.left_out) > MOST_SHOWN:
             lines.append(f"and {len(self.left_out) - MOST_SHOWN} more, see .left_out")
         return "\n".join([*lines, *self.notes])
@@ -73,7 +77,7 @@ class ResultTable(NamedTuple):
     columns: Mapping[str, str]
 
 
-class _RowResult(NamedTuple):
+class RowResult(NamedTuple):
     """One result of a row."""
 
     row: Any
@@ -121,14 +125,14 @@ def added_results(frame: pd.DataFrame, about: ResultTable, known: Contents) -> t
     def unknown(name: str) -> str:
         return f"no model is called {shown(name)!r}: {nearest(name, known.models)}"
 
-    found: list[_RowResult] = []
+    found: list[RowResult] = []
     for label, row in _rows(frame):
         for each in _results_in(label, row, targets, about, known, units, unknown):
             if isinstance(each, str):
                 left_out.setdefault(label, each)
             else:
                 found.append(each)
-    found = _without_doubles(_in_one_unit(found, left_out), left_out)
+    found = _without_doubles(in_one_unit(found, left_out), left_out)
     jobs = _jobs(found, known)
     datasets = {name: DataSetNode(name, {}) for name in dict.fromkeys(job.dataset for job in jobs) if name is not None}
     new = {name: node for name, node in datasets.items() if name not in known.datasets}
@@ -181,7 +185,7 @@ def _results_in(
     known: Contents,
     units: Mapping[str, str],
     unknown: Callable[[str], str],
-) -> Iterator[_RowResult | str]:
+) -> Iterator[RowResult | str]:
     """The results of a row, or why there is none."""
     name = _text(row.get(about.model))
     if name is None:
@@ -205,9 +209,7 @@ def _results_in(
             yield f"its {shown(column)} is no finite number: {shown(repr(row.get(column)), 60)}"
         else:
             unit = _text(row.get(UNIT)) or (about.unit if isinstance(about.unit, str) else units.get(target))
-            yield _RowResult(
-                label, model, dataset, device, tuple(sorted(training.items())), target, Result(value, unit)
-            )
+            yield RowResult(label, model, dataset, device, tuple(sorted(training.items())), target, Result(value, unit))
 
 
 def _apart(name: str) -> tuple[str, str | None]:
@@ -216,14 +218,14 @@ def _apart(name: str) -> tuple[str, str | None]:
     return model, tag if dot else None
 
 
-def _in_one_unit(found: Sequence[_RowResult], left_out: dict[Any, str]) -> list[_RowResult]:
+def in_one_unit(found: Sequence[RowResult], left_out: dict[Any, str]) -> list[RowResult]:
     """Of shares without a unit those that are as most are, percents or fractions; a unit that is said is believed."""
-    groups: dict[Key, list[_RowResult]] = {}
+    groups: dict[Key, list[RowResult]] = {}
     for each in found:
         groups.setdefault((each.target, each.dataset, each.result.unit), []).append(each)
-    kept: list[_RowResult] = []
+    kept: list[RowResult] = []
     for (target, _, unit), own in groups.items():
-        if unit is not None or not _SHARES.search(target):
+        if unit is not None or not SHARES.search(target):
             kept += own
             continue
         small = sum(0 < each.result.value <= MOST_OF_A_FRACTION for each in own)
@@ -238,13 +240,13 @@ def _in_one_unit(found: Sequence[_RowResult], left_out: dict[Any, str]) -> list[
     return kept
 
 
-def _with_unit(found: _RowResult, unit: str | None) -> _RowResult:
+def _with_unit(found: RowResult, unit: str | None) -> RowResult:
     return found._replace(result=Result(found.result.value, unit))
 
 
-def _without_doubles(found: Sequence[_RowResult], left_out: dict[Any, str]) -> list[_RowResult]:
+def _without_doubles(found: Sequence[RowResult], left_out: dict[Any, str]) -> list[RowResult]:
     """The first of the results that are of one thing."""
-    kept: dict[Key, _RowResult] = {}
+    kept: dict[Key, RowResult] = {}
     for each in found:
         first = kept.setdefault((*each.key, each.target), each)
         if first is not each:
@@ -253,7 +255,7 @@ def _without_doubles(found: Sequence[_RowResult], left_out: dict[Any, str]) -> l
     return list(kept.values())
 
 
-def _jobs(found: Sequence[_RowResult], known: Contents) -> list[JobNode]:
+def _jobs(found: Sequence[RowResult], known: Contents) -> list[JobNode]:
     """The jobs of the results; one that the graph has keeps what it has of other targets."""
     results: dict[Key, dict[str, Result]] = {}
     for each in found:
@@ -269,7 +271,7 @@ def _job(key: Key, results: dict[str, Result], known: Contents) -> JobNode:
     properties = checked_properties({
         **dict(training), **({} if device is None else {DEVICE: device}), RESULTS: as_property(results),
     })  # fmt: skip
-    accuracy = _fraction(results.get(TOP_1))
+    accuracy = as_fraction(results.get(TOP_1))
     if old is not None:
         return replace(
             old,
@@ -287,7 +289,7 @@ def _name(key: Key) -> str:
     return f"{' '.join(words)} {digest}"
 
 
-def _fraction(result: Result | None) -> float | None:
+def as_fraction(result: Result | None) -> float | None:
     if result is None:
         return None
     value = result.value / 100 if result.unit == PERCENT else result.value

@@ -1,7 +1,9 @@
-"""From structure to accuracy: what is published, how it is learnt, and how far it can be trusted.
+"""From structure to accuracy, latency or whatever jobs reached: what is known, how it is learnt, how far to trust it.
 
-Read features.py first (what of a model is looked at) and published.py (the values that are known), then regressions.py
-(kernels on the structure) and predictor.py, which fits one and tells the uncertainty. datasets.py and transfer.py carry
-a value over to another data set; evaluation.py compares the predictors on families that they have not seen, among them
-the network of gnn.py.
+Read features.py first (what of a model is looked at) and published.py (what torchvision publishes), then
+observations.py (all values of a target, by where they were measured, with modality.py for what models take). design.py
+says how alike samples are, process.py has the arithmetic of Gaussian processes on scales.py, mixture.py averages them,
+and surface.py chooses among them at one site. predictor.py answers: domain.py says where nothing is known, datasets.py
+and elsewhere.py what other data sets tell. evaluation.py compares all with regressions.py, boosting.py and the network
+of gnn.py on families that they have not seen.
 """

@@ -7,8 +7,8 @@ from itertools import permutations
 
 import numpy as np
 
-from modulekg_widgets.engine.knowledge.prediction.links import LOG_ODDS, Array
 from modulekg_widgets.engine.knowledge.prediction.mixture import LEVEL, NORMAL, Told
+from modulekg_widgets.engine.knowledge.prediction.scales import LOG_ODDS, Array
 from modulekg_widgets.engine.knowledge.prediction.surface import Surface
 
 FEWEST = 3  # places: two tell one distance, which is no spread

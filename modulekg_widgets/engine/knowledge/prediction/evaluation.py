@@ -72,11 +72,11 @@ def _of_models(surface: Surface, names: list[str], unit: str | None) -> Surface:
 
 
 def _row(name: str, surface: Surface, seeds: list[int]) -> dict[str, object]:
-    link = surface.links[0]
+    scale = surface.scales[0]
     title, runs, told = _told(name, surface, seeds)
     truth = surface.values
-    values = [link.back(run) for run in runs]
-    rhos = [_rank_correlation(run, link.of(truth)) for run in runs]
+    values = [scale.back(run) for run in runs]
+    rhos = [_rank_correlation(run, scale.of(truth)) for run in runs]
     errors = [np.abs(each - truth).mean() for each in values]
     relative = [np.median(np.abs(each - truth) / np.maximum(np.abs(truth), 1e-12)) for each in values]
     spread = (float(np.std(rhos)), float(np.std(errors))) if name == GNN else (np.nan, np.nan)
@@ -88,14 +88,14 @@ def _row(name: str, surface: Surface, seeds: list[int]) -> dict[str, object]:
 
 def _told(name: str, surface: Surface, seeds: list[int]) -> tuple[str, Sequence[Array], Told | None]:
     """The title of a predictor, what it tells on the first scale of the values, and its intervals."""
-    values, features = surface.links[0].of(surface.values), [sample.features for sample in surface.samples]
+    values, features = surface.scales[0].of(surface.values), [sample.features for sample in surface.samples]
     if not surface.costs:
         features = [each.without_cost() for each in features]
     if name in (OWN, SHARED):
         judged = surface.alone if name == OWN else surface
         told = judged.left_out()
         beside = ", with the values of these models elsewhere" if name == SHARED else ""
-        return f"{judged.title}{beside}", [surface.links[0].of(told.values)], told
+        return f"{judged.title}{beside}", [surface.scales[0].of(told.values)], told
     others: dict[str, tuple[str, Callable[[], Sequence[Array]]]] = {
         GNN: ("GNN", lambda: list(left_out_by_gnn(features, values, surface.families, seeds))),
         NEAREST: ("nearest structure", lambda: [nearest_structure(features, values, surface.families)]),

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.knowledge.prediction.links import Link
 from modulekg_widgets.engine.knowledge.prediction.process import Families
+from modulekg_widgets.engine.knowledge.prediction.scales import Scale
 
 Array = NDArray[np.float64]
 LEVEL = 0.9  # of the intervals
@@ -35,26 +35,26 @@ class Told:
         for own, new in ((self.values, other.values), (self.low, other.low), (self.high, other.high)):
             own[places] = new
 
-    def ratios(self, truth: Array, link: Link) -> Array:
+    def ratios(self, truth: Array, scale: Scale) -> Array:
         """How far off the truth is on a scale, as a part of the interval on that side."""
-        wanted, values, low, high = (link.of(each) for each in (truth, self.values, self.low, self.high))
+        wanted, values, low, high = (scale.of(each) for each in (truth, self.values, self.low, self.high))
         sides = np.where(wanted > values, high - values, values - low)
         return np.abs(wanted - values) / np.maximum(sides, 1e-12)
 
-    def widened(self, factor: float, link: Link) -> Told:
+    def widened(self, factor: float, scale: Scale) -> Told:
         """With intervals so many times as wide on a scale."""
-        values, low, high = (link.of(each) for each in (self.values, self.low, self.high))
-        ends = (link.back(values + factor * (end - values)) for end in (low, high))
+        values, low, high = (scale.of(each) for each in (self.values, self.low, self.high))
+        ends = (scale.back(values + factor * (end - values)) for end in (low, high))
         return Told(self.values, *ends)
 
 
-def mixed(links: Sequence[Link], centres: Array, spreads: Array, shares: Array, freedom: float) -> Told:
+def mixed(scales: Sequence[Scale], centres: Array, spreads: Array, shares: Array, freedom: float) -> Told:
     """The mixture of Student t's with these centres and spreads, shape (parts, values), each on its scale."""
     from scipy.stats import t
 
-    axis = links[0]
-    ends = [link.back(centre + sign * FURTHEST * spread)
-            for link, centre, spread in zip(links, centres, spreads, strict=True) for sign in (-1, 0, 1)]  # fmt: skip
+    axis = scales[0]
+    ends = [scale.back(centre + sign * FURTHEST * spread)
+            for scale, centre, spread in zip(scales, centres, spreads, strict=True) for sign in (-1, 0, 1)]  # fmt: skip
     least, most = axis.of(np.min(ends, 0)), axis.of(np.max(ends, 0))
 
     def place(level: float) -> Array:
@@ -62,8 +62,8 @@ def mixed(links: Sequence[Link], centres: Array, spreads: Array, shares: Array, 
         for _ in range(HALVINGS):
             middle = (low + high) / 2
             values = axis.back(middle)
-            scaled = {link: link.of(values) for link in dict.fromkeys(links)}
-            standing = np.array([scaled[link] for link in links])
+            scaled = {scale: scale.of(values) for scale in dict.fromkeys(scales)}
+            standing = np.array([scaled[scale] for scale in scales])
             below = shares @ t.cdf((standing - centres) / spreads, freedom) < level
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return axis.back((low + high) / 2)

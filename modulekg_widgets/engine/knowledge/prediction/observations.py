@@ -21,7 +21,7 @@ DEVICE, IMAGE_SIZE, TAG = "device", "image_size", "tag"
 OF_PUBLISHED = frozenset({"tv", "in1k"})  # the words by which timm knows how torchvision trains
 
 
-class Place(NamedTuple):
+class Site(NamedTuple):
     """Where values were measured; None where nobody said."""
 
     dataset: str | None
@@ -37,7 +37,7 @@ class Observed:
 
     target: str
     unit: str | None
-    places: dict[Place, list[tuple[Sample, float]]] = field(repr=False)
+    places: dict[Site, list[tuple[Sample, float]]] = field(repr=False)
 
 
 def observations(contents: Contents, target: str) -> Observed:
@@ -54,7 +54,7 @@ def observations(contents: Contents, target: str) -> Observed:
             found.append((job, result.value * (100 if is_share else 1), PERCENT if is_share else result.unit))
     units = Counter(unit for *_, unit in found)
     unit = PERCENT if target in TARGETS or not units else units.most_common(1)[0][0]
-    places: dict[Place, list[tuple[Sample, float]]] = {}
+    places: dict[Site, list[tuple[Sample, float]]] = {}
     features: dict[str, Features] = {}
     for job, value, own in found:
         if own != unit or job.model is None:
@@ -73,16 +73,16 @@ def observations(contents: Contents, target: str) -> Observed:
     return Observed(target, unit, places)
 
 
-def _place(job: JobNode) -> Place:
+def _place(job: JobNode) -> Site:
     device = job.properties.get(DEVICE)
     dataset = IMAGENET if job.dataset is not None and is_imagenet(job.dataset) else job.dataset
-    return Place(dataset, device if isinstance(device, str) else None)
+    return Site(dataset, device if isinstance(device, str) else None)
 
 
 def _add_published(
-    places: dict[Place, list[tuple[Sample, float]]], contents: Contents, target: str, known: dict[str, Features]
+    places: dict[Site, list[tuple[Sample, float]]], contents: Contents, target: str, known: dict[str, Features]
 ) -> None:
-    own = places.setdefault(Place(IMAGENET), [])
+    own = places.setdefault(Site(IMAGENET), [])
     measured = {sample.features.name for sample, _ in own}
     names = [name for name, each in published().items() if target in each.values and name not in measured]
     records = published_records(names, {name: record_in(contents, name) for name in names if name in contents.models})

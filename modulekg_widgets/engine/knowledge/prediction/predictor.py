@@ -18,7 +18,7 @@ from modulekg_widgets.engine.knowledge.prediction.features import record_in
 from modulekg_widgets.engine.knowledge.prediction.mixture import Told
 from modulekg_widgets.engine.knowledge.prediction.observations import (
     Observed,
-    Place,
+    Site,
     image_size_of,
     observations,
     with_known_flops,
@@ -106,8 +106,8 @@ class Predictor:
 
     observed: Observed = field(repr=False)
     datasets: dict[str, DataSetNode]
-    _surfaces: dict[tuple[Place, bool], Surface] = field(default_factory=dict, repr=False)
-    _domains: dict[Place, Domain] = field(default_factory=dict, repr=False)
+    _surfaces: dict[tuple[Site, bool], Surface] = field(default_factory=dict, repr=False)
+    _domains: dict[Site, Domain] = field(default_factory=dict, repr=False)
 
     @property
     def target(self) -> str:
@@ -169,13 +169,13 @@ class Predictor:
             return self.datasets[IMAGENET]
         raise UnknownNameError(f"no data set is called {shown(str(name))!r}: {nearest(str(name), self.datasets)}")
 
-    def place(self, dataset: str | None, device: str | None) -> Place:
+    def place(self, dataset: str | None, device: str | None) -> Site:
         """Where a question is asked; what it leaves open is what all that is known has, else an error names all."""
         places = list(self.observed.places)
         if dataset is not None:
             dataset = IMAGENET if is_imagenet(dataset) else self.dataset(dataset).name
         elif not any(place.dataset is None for place in places):
-            dataset = IMAGENET if Place(IMAGENET) in places else _only({place.dataset for place in places}, "dataset")
+            dataset = IMAGENET if Site(IMAGENET) in places else _only({place.dataset for place in places}, "dataset")
         there = [place for place in places if place.dataset == dataset] or places
         if device is None and there and not any(place.device is None for place in there):
             device = _only({place.device for place in there}, "device")
@@ -183,9 +183,9 @@ class Predictor:
         if device is not None and device not in devices:
             known = f"{nearest(str(device), devices)}" if devices else "the values name none"
             raise UnknownNameError(f"no value of {shown(self.target)} is of the device {shown(str(device))!r}: {known}")
-        return Place(dataset, device)
+        return Site(dataset, device)
 
-    def surface(self, place: Place, costs: bool) -> Surface:
+    def surface(self, place: Site, costs: bool) -> Surface:
         """What is known at a place, with that of others that may tell it."""
         own = self._samples(place, costs)
         costs = costs and all(sample.features.has_cost for sample, _ in own)
@@ -194,27 +194,27 @@ class Predictor:
             self._surfaces[place, costs] = self._made(place, own, costs, sources)
         return self._surfaces[place, costs]
 
-    def _alone(self, place: Place, costs: bool) -> Surface:
+    def _alone(self, place: Site, costs: bool) -> Surface:
         own = self._samples(place, costs)
         return self._made(place, own, costs and all(sample.features.has_cost for sample, _ in own), ())
 
     def _made(
-        self, place: Place, own: Sequence[tuple[Sample, float]], costs: bool, sources: Sequence[Surface]
+        self, place: Site, own: Sequence[tuple[Sample, float]], costs: bool, sources: Sequence[Surface]
     ) -> Surface:
         samples, values = [sample for sample, _ in own], np.array([value for _, value in own])
         return Surface(str(place), samples, values, self.observed.unit, costs, sources)
 
-    def _samples(self, place: Place, costs: bool) -> list[tuple[Sample, float]]:
+    def _samples(self, place: Site, costs: bool) -> list[tuple[Sample, float]]:
         """The values at a place; where it is gone by the cost those of models that have one, if most do."""
         every = self.observed.places[place]
         costed = [pair for pair in every if pair[0].features.has_cost]
         return costed if costs and len(costed) >= COSTED * len(every) else every
 
-    def _sources(self, place: Place) -> list[Place]:
+    def _sources(self, place: Site) -> list[Site]:
         """The other places that most tell of: those that share most models, then those with most values."""
         own = {sample.features.record.model.root for sample, _ in self.observed.places[place]}
 
-        def order(other: Place) -> tuple[int, int]:
+        def order(other: Site) -> tuple[int, int]:
             roots = {sample.features.record.model.root for sample, _ in self.observed.places[other]}
             return -len(own & roots), -len(self.observed.places[other])
 
@@ -222,7 +222,7 @@ class Predictor:
                   if each != place and len(values) >= LEAST_OF_SOURCE]  # fmt: skip
         return sorted(others, key=order)[:SOURCES]
 
-    def _domain(self, place: Place) -> Domain:
+    def _domain(self, place: Site) -> Domain:
         if place not in self._domains:
             own = self.observed.places.get(place)
             kept = own if own and len(own) >= LEAST_OF_SOURCE else [
@@ -232,7 +232,7 @@ class Predictor:
             self._domains[place] = Domain(list(first.values()))
         return self._domains[place]
 
-    def _told(self, place: Place, samples: Sequence[Sample], costs: bool) -> tuple[Told, list[str], int]:
+    def _told(self, place: Site, samples: Sequence[Sample], costs: bool) -> tuple[Told, list[str], int]:
         if place in self.observed.places:
             surface = self.surface(place, costs)
             count = len(surface.values) + sum(len(source.values) for source in surface.sources)
@@ -248,10 +248,10 @@ class Predictor:
         title = f"order of {source}, where no value is known on {place}"
         return told, [title] * len(samples), len(every[source].values)
 
-    def _count(self, place: Place) -> int:
+    def _count(self, place: Site) -> int:
         return len(self.observed.places[place])
 
-    def _likeness(self, one: Place, other: Place) -> float:
+    def _likeness(self, one: Site, other: Site) -> float:
         names = [self.datasets.get(place.dataset or "") for place in (one, other)]
         return likeness(names[0], names[1]) if names[0] is not None and names[1] is not None else 0.0
 

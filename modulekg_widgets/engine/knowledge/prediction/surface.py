@@ -12,9 +12,9 @@ import numpy as np
 
 from modulekg_widgets.engine.knowledge.prediction.design import Design, Parts, Sample, Weights
 from modulekg_widgets.engine.knowledge.prediction.features import Array
-from modulekg_widgets.engine.knowledge.prediction.links import Link, links_for
 from modulekg_widgets.engine.knowledge.prediction.mixture import NORMAL, Told, conformal, mixed
 from modulekg_widgets.engine.knowledge.prediction.process import Families, Process
+from modulekg_widgets.engine.knowledge.prediction.scales import Scale, scales_for
 
 MANY = 70  # values, from which on one kernel tells more than an average of all
 FAMILIES = 10  # by which intervals are checked
@@ -37,10 +37,10 @@ FOR_FEW = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class KernelSetting:
     """A kernel on a scale that may tell the values, with the noise of one of them in its units."""
 
-    link: Link
+    scale: Scale
     weights: Weights
     noise: float
     source: int | None  # which of the sources
@@ -63,7 +63,7 @@ class Surface:
             chosen = np.sort(np.random.default_rng(0).choice(len(values), MOST, replace=False))
         self.samples, self.values = [samples[int(at)] for at in chosen], np.asarray(values, float)[chosen]
         self.name, self.unit, self.costs, self.sources = name, unit, costs, list(sources)
-        self.links = links_for(self.values, unit)
+        self.scales = scales_for(self.values, unit)
 
     @cached_property
     def families(self) -> Families:
@@ -122,11 +122,11 @@ class Surface:
             values, squares = process.told(across, own)
             centres.append(values)
             spreads.append(np.sqrt(squares + unsure))
-        return self._mixed(np.array(centres), np.array(spreads)).widened(self._factor, self.links[0])
+        return self._mixed(np.array(centres), np.array(spreads)).widened(self._factor, self.scales[0])
 
     def left_out(self) -> Told:
         """Each known value as told without its family; the kernels are those for all."""
-        return self._left_out.widened(self._factor, self.links[0])
+        return self._left_out.widened(self._factor, self.scales[0])
 
     @cached_property
     def _left_out(self) -> Told:
@@ -138,7 +138,7 @@ class Surface:
         """By how much intervals have to be wider so that they hold of left-out families what they say."""
         if len(self.values) < SOME or len(np.unique(self.families)) < FAMILIES:
             return 1.0
-        return conformal(self._left_out.ratios(self.values, self.links[0]), self.families)
+        return conformal(self._left_out.ratios(self.values, self.scales[0]), self.families)
 
     # --------------------------------------------------------------- kernels
 
@@ -150,31 +150,31 @@ class Surface:
     def _parts(self) -> Parts:
         return self.design.parts(self.design.known)
 
-    def _settings(self) -> Iterator[Setting]:
-        for number, link in enumerate(self.links):
+    def _settings(self) -> Iterator[KernelSetting]:
+        for number, scale in enumerate(self.scales):
             for source in range(len(self.sources)):
                 for weights, noise in WITH_SOURCE if self.has_many else ():
-                    yield Setting(link, weights, noise, source)
+                    yield KernelSetting(scale, weights, noise, source)
                 for weights in () if self.has_many else FOR_FEW:
                     if weights.source:
-                        yield Setting(link, weights, 1.0, source)
+                        yield KernelSetting(scale, weights, 1.0, source)
             for weights, noise in ALONE if self.has_many and number == 0 and not self.sources else ():
-                yield Setting(link, weights, noise, None)
+                yield KernelSetting(scale, weights, noise, None)
             for weights in () if self.has_many else FOR_FEW:
                 if not weights.source:
-                    yield Setting(link, weights, 1.0, None)
+                    yield KernelSetting(scale, weights, 1.0, None)
 
-    def process(self, setting: Setting, among: np.ndarray | None = None) -> Process:
+    def process(self, setting: KernelSetting, among: np.ndarray | None = None) -> Process:
         """The values on the scale of a setting, with its kernel; `among`: some of them."""
         chosen = np.arange(len(self.values)) if among is None else among
         kernel = setting.weights.kernel(self._parts)[np.ix_(chosen, chosen)]
         if setting.source is not None:
             known = self._known_column(setting)[chosen]
             kernel = kernel + setting.weights.source * np.outer(known, known)
-        return Process(kernel, setting.link.of(self.values[chosen]), setting.noise, setting.link.scatter**2)
+        return Process(kernel, setting.scale.of(self.values[chosen]), setting.noise, setting.scale.scatter**2)
 
     @cached_property
-    def _weighed(self) -> tuple[list[Setting], list[Process], Array]:
+    def _weighed(self) -> tuple[list[KernelSetting], list[Process], Array]:
         """The kernels that count, their processes and shares."""
         settings = list(self._settings())
         if self.has_many:  # one at a time: a matrix of many values is large
@@ -182,8 +182,8 @@ class Surface:
             best = settings[int(np.argmin(losses))]
             return [best], [self.process(best)], np.ones(1)
         processes = [self.process(setting) for setting in settings]
-        steep = {link: float(np.log(link.steepness(self.values)).sum()) for link in self.links}
-        evidence = [process.evidence() + steep[each.link] for each, process in zip(settings, processes, strict=True)]
+        steep = {scale: float(np.log(scale.steepness(self.values)).sum()) for scale in self.scales}
+        evidence = [process.evidence() + steep[each.scale] for each, process in zip(settings, processes, strict=True)]
         counts = Counter(each.weights.active for each in settings)
         before = np.array([1 / counts[each.weights.active] for each in settings])  # as likely with any number of parts
         likely = before * np.exp(POWER * (np.array(evidence) - max(evidence)))
@@ -199,15 +199,15 @@ class Surface:
             return every
         return np.sort(np.random.default_rng(1).choice(every, JUDGED, replace=False))
 
-    def _loss(self, setting: Setting) -> float:
+    def _loss(self, setting: KernelSetting) -> float:
         """The mean square error for left-out families, on the first scale."""
         judged = self._judged
         values, _ = self.process(setting, judged).left_out(self.families[judged])
-        wrong = self.links[0].of(setting.link.back(values)) - self.links[0].of(self.values[judged])
+        wrong = self.scales[0].of(setting.scale.back(values)) - self.scales[0].of(self.values[judged])
         return float((wrong**2).mean())
 
     @property
-    def _chosen(self) -> list[Setting]:
+    def _chosen(self) -> list[KernelSetting]:
         return self._weighed[0]
 
     @property
@@ -216,13 +216,13 @@ class Surface:
 
     def _mixed(self, centres: Array, spreads: Array) -> Told:
         freedom = self._processes[0].freedom
-        return mixed([each.link for each in self._chosen], centres, spreads, self._weighed[2], freedom)
+        return mixed([each.scale for each in self._chosen], centres, spreads, self._weighed[2], freedom)
 
     # --------------------------------------------------------------- sources
 
-    def _known_column(self, setting: Setting) -> Array:
+    def _known_column(self, setting: KernelSetting) -> Array:
         assert setting.source is not None
-        key = (setting.link.name, setting.source)
+        key = (setting.scale.name, setting.source)
         if key not in self._columns:
             self._columns[key] = self._column(setting, self.samples)[0]
         return self._columns[key]
@@ -231,24 +231,24 @@ class Surface:
     def _columns(self) -> dict[tuple[str, int], Array]:
         return {}
 
-    def _column(self, setting: Setting, samples: Sequence[Sample]) -> tuple[Array, Array]:
+    def _column(self, setting: KernelSetting, samples: Sequence[Sample]) -> tuple[Array, Array]:
         assert setting.source is not None
-        return self.sources[setting.source].column(setting.link, samples)
+        return self.sources[setting.source].column(setting.scale, samples)
 
-    def column(self, link: Link, samples: Sequence[Sample]) -> tuple[Array, Array]:
+    def column(self, scale: Scale, samples: Sequence[Sample]) -> tuple[Array, Array]:
         """The values of samples here, in deviations of all on a scale, as known or as told, with their variances."""
-        every = link.of(self.values)
+        every = scale.of(self.values)
         middle, spread = float(every.mean()), max(float(every.std()), 1e-9)
         found = [self.measured(sample) for sample in samples]
         values, variances = np.zeros(len(samples)), np.zeros(len(samples))
         unknown = [at for at, own in enumerate(found) if not own]
         for at, own in enumerate(found):
             if own:
-                values[at] = link.of(np.array(own)).mean()
+                values[at] = scale.of(np.array(own)).mean()
         if unknown:
             told = self.told([samples[at] for at in unknown])
-            values[unknown] = link.of(told.values)
-            variances[unknown] = ((link.of(told.high) - link.of(told.low)) / (2 * NORMAL)) ** 2
+            values[unknown] = scale.of(told.values)
+            variances[unknown] = ((scale.of(told.high) - scale.of(told.low)) / (2 * NORMAL)) ** 2
         return (values - middle) / spread, variances / spread**2
 
     @cached_property

@@ -1,8 +1,8 @@
 """What can be asked of a knowledge graph: the methods of `mk.KnowledgeGraph` that answer from its contents alone.
 
-Read usage.py first (who used what), then analysis.py (types, centrality, what models share), prediction.py (values of
-models, and models for a task) and exchange.py (the graph for other tools). The answers are computed by the modules of
-their subjects, which are imported when they are asked for.
+Read usage.py first (who used what), then analysis.py (types, centrality, what models share), equivalence.py (what
+computes the same), prediction.py (values of models, and models for a task) and exchange.py (the graph for other tools).
+The answers are computed by the modules of their subjects, which are imported when they are asked for.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import sys
 import time
@@ -25,6 +26,9 @@ LONGEST_VALUE = 256 << 20  # bytes of one value, far above what a model's descri
 CACHE = 128 << 10  # KiB at most: what is written in no order, as the index of fingerprints is, must fit
 WAIT = 60.0  # seconds for another writer to finish
 SECONDS_TO_CHECK = 1.5  # for a file of up to 64 MiB, and as long again for each further 64
+LARGEST_FOREIGN = 4 << 30  # bytes of another program's file
+FOREIGN_WAIT = 5.0  # seconds for its writer
+_IN_LOG = 2  # what the header of a file with a write-ahead log says
 _STEPS = 2000  # of SQLite's virtual machine between two looks at the clock
 
 
@@ -87,10 +91,7 @@ def _with_own_transactions(engine: Engine) -> Engine:
     @event.listens_for(engine, "connect")
     def _connected(connection: Any, _record: Any) -> None:
         connection.isolation_level = None
-        connection.execute("PRAGMA trusted_schema=OFF")
-        connection.execute("PRAGMA cell_size_check=ON")
-        if sys.version_info >= (3, 11):
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+        _protect(connection)
 
     @event.listens_for(engine, "begin")
     def _begun(connection: Any) -> None:
@@ -98,6 +99,14 @@ def _with_own_transactions(engine: Engine) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _protect(connection: sqlite3.Connection) -> None:
+    """Let nothing in the file's schema run that is not harmless, and believe no cell larger than its page."""
+    connection.execute("PRAGMA trusted_schema=OFF")
+    connection.execute("PRAGMA cell_size_check=ON")
+    if sys.version_info >= (3, 11):
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
 
 
 def _with_log(engine: Engine, writable: bool) -> None:
@@ -134,15 +143,22 @@ def check_file(connection: sqlite3.Connection, path: Path) -> None:
     name = shown(str(path))
     with _time_limit(connection, path):
         found = {(kind, title): sql for kind, title, sql in connection.execute(_OBJECTS)}
-        damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if damage != "ok":
-        raise StoreError(f"{name!r} is damaged ({shown(str(damage))}): nothing was written, use a copy of it")
+    _check_pages(connection, path)
     version = connection.execute("SELECT value FROM modulekg_meta WHERE key = 'schema_version'").fetchone()
     if version == (str(SCHEMA_VERSION),) and found != expected_objects():
         wrong = sorted({title for _, title in set(found) ^ set(expected_objects())}) or ["the columns"]
         raise StoreError(f"{name!r} is no store of ours: {shown(str(wrong[0]))!r} is not as it should be")
     if strange := sorted(title for kind, title in found if kind not in ("table", "index")):
         raise StoreError(f"{name!r} is no store of ours: it holds {shown(str(strange[0]))!r}, no table and no index")
+
+
+def _check_pages(connection: sqlite3.Connection, path: Path) -> None:
+    with _time_limit(connection, path):
+        damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if damage != "ok":
+        raise StoreError(
+            f"{shown(str(path))!r} is damaged ({shown(str(damage))}): nothing was written, use a copy of it"
+        )
 
 
 # ANALYZE, which anyone may run, leaves its statistics
@@ -161,12 +177,58 @@ def expected_objects() -> dict[tuple[str, str], str | None]:
 
 
 @contextmanager
-def _time_limit(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
-    """Stop what takes longer than a sound file of this size needs."""
+def _time_limit(connection: sqlite3.Connection, path: Path, seconds: float = SECONDS_TO_CHECK) -> Iterator[None]:
+    """Stop what takes longer than a sound file of this size needs, `seconds` for each 64 MiB."""
     size = path.stat().st_size if path.exists() else 0
-    until = time.monotonic() + SECONDS_TO_CHECK * (1 + size // (64 << 20))
+    until = time.monotonic() + seconds * (1 + size // (64 << 20))
     connection.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
     try:
         yield
     finally:
         connection.set_progress_handler(None, _STEPS)
+
+
+# ------------------------------------------------------------------ databases of other programs
+
+
+@contextmanager
+def foreign_database(path: Path, seconds: float) -> Iterator[sqlite3.Connection]:
+    """One snapshot of another program's database, checked and only read, for `seconds` for each 64 MiB.
+
+    Raises `StoreError` for what is no sound SQLite file; what SQLite raises passes through.
+    """
+    connection = sqlite3.connect(f"file:{quote(str(path))}?{_foreign_mode(path)}", uri=True, timeout=FOREIGN_WAIT)
+    try:
+        connection.isolation_level = None
+        _protect(connection)
+        connection.execute("PRAGMA query_only=ON")
+        _check_pages(connection, path)
+        with _time_limit(connection, path, seconds):
+            connection.execute("BEGIN")
+            yield connection
+    finally:
+        connection.close()
+
+
+def _foreign_mode(path: Path) -> str:
+    """How the file is opened so that nothing is written, beside it neither."""
+    name = shown(str(path))
+    if not path.is_file():  # a pipe would wait for its writer
+        raise StoreError(f"there is no file {name!r}")
+    if path.stat().st_size > LARGEST_FOREIGN:
+        raise StoreError(f"{name!r} is larger than {LARGEST_FOREIGN >> 20} MB")
+    head = _head(path)
+    if len(head) < 100 or not head.startswith(MAGIC):
+        raise StoreError(f"{name!r} is no SQLite file")
+    return _mode(path, writable=False, may_create=False) if head[18] == _IN_LOG else "mode=ro"
+
+
+def plain_columns(connection: sqlite3.Connection, table: str) -> list[str]:
+    """The columns that a table keeps, none where there is no such table; raises `StoreError` for views and the like."""
+    found = connection.execute("SELECT type, rootpage, sql FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
+    if found is None:
+        return []
+    kind, page, sql = found
+    if kind != "table" or not page or not re.match(r"(?i)CREATE\s+TABLE\b", str(sql)):
+        raise StoreError(f"its {shown(table)!r} is no table, which would run code of the file's")
+    return [row[1] for row in connection.execute(f"PRAGMA table_xinfo({table})") if not row[-1]]  # others are computed

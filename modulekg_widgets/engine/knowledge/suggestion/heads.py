@@ -8,12 +8,13 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import ModuleKGError, PredictionError, shown
 from modulekg_widgets.engine.knowledge.light_pass import Call
-from modulekg_widgets.engine.residuals.additions import origin
-from modulekg_widgets.engine.rewriting.replace import replace
+from modulekg_widgets.engine.operators.arguments import OperatorCall
+from modulekg_widgets.engine.torch_runtime.private import modules_of
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
 LAYERS = (nn.Linear, nn.Conv2d, nn.Conv1d)
+RESHAPES = ("view", "_unsafe_view", "reshape", "flatten", "squeeze", "clone", "alias")
 
 
 def with_classes(model: nn.Module, call: Call, classes: int) -> nn.Module:
@@ -31,14 +32,18 @@ def with_classes(model: nn.Module, call: Call, classes: int) -> nn.Module:
             f"the output of {shown(type(model).__name__)} comes of no layer of its own that could be exchanged: pass a "
             "builder that takes num_classes"
         )
-    replace(model, [path], lambda _, layer: _for(layer, classes), check=False)  # it gives another shape
+    parent, _, name = path.rpartition(".")
+    layer = model.get_submodule(path)
+    modules_of(model.get_submodule(parent))[name] = _for(layer, classes).train(layer.training)
     return model
 
 
 def head_of(graph: Dataflow) -> str | None:
     """The path of the layer that makes the first output, which goes nowhere else and shares no weight."""
     outputs = graph.counted
-    producer = origin(outputs[0]).producer if outputs else None
+    producer = outputs[0].producer if outputs else None
+    while producer is not None and OperatorCall(producer).name in RESHAPES:  # of a layer on tokens, or around it
+        producer = producer.inputs[0].producer
     node = graph.modules.get(producer.module) if producer is not None else None
     if node is None or not isinstance(node.module, LAYERS) or len(node.calls) != 1:
         return None

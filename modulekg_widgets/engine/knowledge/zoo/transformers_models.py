@@ -125,10 +125,9 @@ def _classifier(config: Any) -> Any:
     """What builds a model of a configuration with a head for classes; raises `PredictionError` where nothing does."""
     from transformers.models.auto import modeling_auto
 
-    for name in ("SequenceClassification", "ImageClassification", "AudioClassification", "VideoClassification"):
-        auto = getattr(modeling_auto, f"AutoModelFor{name}")
-        if type(config) in auto._model_mapping:
-            return auto
+    for kind in ("Sequence", "Image", "Audio", "Video"):
+        if type(config) in getattr(modeling_auto, f"MODEL_FOR_{kind.upper()}_CLASSIFICATION_MAPPING"):
+            return getattr(modeling_auto, f"AutoModelFor{kind}Classification")
     raise PredictionError(
         f"transformers has no {shown(type(config).__name__)} for classes: build it without num_classes"
     )

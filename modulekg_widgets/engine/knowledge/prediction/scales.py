@@ -16,7 +16,7 @@ EDGE = 0.5  # percent: nearer to 0 and 100 log-odds tell of chance alone
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class Scale:
     """A scale; `least` and `most` bound the values that it can give back."""
 
     name: str
@@ -35,9 +35,9 @@ def _share(percent: Array) -> Array:
     return np.clip(percent, EDGE, 100 - EDGE) / 100
 
 
-AS_IT_IS = Link("as it is", lambda v: v, lambda v: v, np.ones_like)
-POINTS = Link("percent", lambda v: v, lambda v: np.clip(v, 0.0, 100.0), np.ones_like, 0.0, 100.0)
-LOG_ODDS = Link(
+AS_IT_IS = Scale("as it is", lambda v: v, lambda v: v, np.ones_like)
+POINTS = Scale("percent", lambda v: v, lambda v: np.clip(v, 0.0, 100.0), np.ones_like, 0.0, 100.0)
+LOG_ODDS = Scale(
     "log-odds",
     lambda v: np.log(_share(v) / (1 - _share(v))),
     lambda v: 100 / (1 + np.exp(-np.clip(v, -FURTHEST, FURTHEST))),
@@ -46,10 +46,10 @@ LOG_ODDS = Link(
     100.0,
     0.05,
 )
-LOG = Link("logarithm", np.log, lambda v: np.exp(np.clip(v, -FURTHEST, FURTHEST)), lambda v: 1 / v, 0.0, scatter=0.05)
+LOG = Scale("logarithm", np.log, lambda v: np.exp(np.clip(v, -FURTHEST, FURTHEST)), lambda v: 1 / v, 0.0, scatter=0.05)
 
 
-def links_for(values: Array, unit: str | None) -> tuple[Link, ...]:
+def scales_for(values: Array, unit: str | None) -> tuple[Scale, ...]:
     """The scales that suit values of a unit, the usual one first."""
     if unit == PERCENT and values.min() >= 0 and values.max() <= 100:
         return POINTS, LOG_ODDS

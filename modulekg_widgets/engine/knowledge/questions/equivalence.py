@@ -1,0 +1,100 @@
+"""Questions that the data flow of models answers: what computes the same, whatever it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from modulekg_widgets.engine.knowledge.questions import Questions
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from torch import nn
+
+    from modulekg_widgets.engine.knowledge.equivalence.comparison import Equivalence
+
+
+class EquivalenceQuestions(Questions):
+    """Models and modules that compute the same function; the models are built and traced, not run."""
+
+    builders: dict[str, Callable[[], nn.Module]]  # of models by name, as far as this session knows them
+
+    def equivalent(
+        self, a: nn.Module | str, b: nn.Module | str, args: Any = None, kwargs: Mapping[str, Any] | None = None
+    ) -> Equivalence:
+        """Whether two models compute the same, by their data flow: names and classes do not count.
+
+        Operators, their settings and shapes are compared, weights by shape and by where they are read; the models are
+        followed in eval mode on tensors without data, and stay as they are. Few spellings of one function are known
+        for what they are (views, copies, writing in place, the order of a sum, pools to one pixel, …), so that two may
+        be the same and not be found to be; those that are found are, on inputs of these shapes.
+
+        Parameters
+        ----------
+        a, b : torch.nn.Module or str
+            Modules, or names of models that `mk.index_models` built for this graph in this session, or of torchvision.
+        args, kwargs : optional
+            What forward takes, best a batch of more than one; by default what the builder of a name gives, twice.
+
+        Returns
+        -------
+        Equivalence
+            `same`; `modules`, those that correspond; `parameters`, the weights that do, where the models are the same;
+            `differs`, the first operators where they part, in words.
+
+        Raises
+        ------
+        UnknownNameError
+            For a name that no builder of this session has.
+        TraceError
+            For a model that cannot be built, or does not run on these inputs.
+
+        Examples
+        --------
+        >>> import torch, modulekg_widgets as mk
+        >>> from torch import nn
+        >>> class Layers(nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.inner, self.outer = nn.Linear(4, 8), nn.Linear(8, 2)
+        ...     def forward(self, x):
+        ...         return self.outer(self.inner(x).relu_())
+        >>> other = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(), nn.Linear(8, 2))
+        >>> found = mk.KnowledgeGraph().equivalent(Layers(), other, torch.ones(3, 4))
+        >>> found.same, found.modules[["a", "b"]].values.tolist()
+        (True, [['', ''], ['inner', '0'], ['outer', '3']])
+        """
+        from modulekg_widgets.engine.knowledge.equivalence.relation import equivalent
+
+        return equivalent(a, b, args, kwargs, self._known_builders())
+
+    def same_as(self, models: Iterable[str] | None = None) -> pd.DataFrame:
+        """The relation sameAs: structures of different classes that compute the same function of what they are given.
+
+        Models are built and traced as `equivalent` does, so it takes longer than other relations.
+
+        Parameters
+        ----------
+        models : iterable of str, optional
+            Names of models that this session can build, by default all such ones of the graph.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each structure: `function` (part of a digest: those with the same are the same), `node` (its
+            display name), `class`, and the `models` that have it. Modules that give on what they get do not count.
+            `attrs["left_out"]` says why a model is not among them.
+
+        Raises
+        ------
+        UnknownNameError
+            For a name that no builder of this session has.
+        """
+        from modulekg_widgets.engine.knowledge.equivalence.relation import same_as
+
+        return same_as(self.contents(), self._known_builders(), models)
+
+    def _known_builders(self) -> dict[str, Callable[..., nn.Module]]:
+        from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
+
+        return {**torchvision_builders(), **self.builders}
