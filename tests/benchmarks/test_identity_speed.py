@@ -20,6 +20,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
+from modulekg_widgets.engine.knowledge.records import model_record
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 from modulekg_widgets.engine.views.payload import model_payload
@@ -96,6 +97,17 @@ def test_payload(table: list[tuple[str, str, str]], name: str) -> None:
     table.append((f"payload of {name}, bytes", f"{size:,}", "≤ 200,000"))
     picture = len(graph._repr_mimebundle_()["image/svg+xml"].encode())
     table.append((f"static picture of {name}, bytes", f"{picture:,}", "≤ 100,000"))
+
+
+def test_a_record(table: list[tuple[str, str, str]]) -> None:
+    """Levels by repetition beside those by depth, which take next to nothing."""
+    with meta_weights():
+        resnet = torchvision_builders()["resnet152"]()
+    inner = [nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2), nn.Dropout()) for _ in range(2_000)]
+    many = nn.Sequential(*(nn.Sequential(*inner[start : start + 20]) for start in range(0, 2_000, 20)))
+    for name, model in (("resnet152", resnet), (f"{bare_walk(many):,} modules", many)):
+        values = ratios(lambda m=model: model_record(m), lambda m=model: model_record(m, levels="depth"))
+        table.append((f"record of {name} / with levels by depth", spread(values, "×"), "≤ 1.3×"))
 
 
 def test_wide_and_deep(table: list[tuple[str, str, str]]) -> None:

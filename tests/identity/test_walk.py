@@ -127,9 +127,9 @@ def test_in_a_cycle_each_holds_what_all_hold() -> None:
     assert {r.path: r.parameters for r in mk.hierarchy(model)} == {"": 18, "a": 6, "b": 18, "b.c": 12}
 
 
-def test_levels() -> None:
-    model = Outer(op=nn.ReLU(), stage=nn.Sequential(nn.Sequential(nn.ReLU())))
-    levels = {record.path: record.level for record in mk.hierarchy(model)}
+def test_levels_by_depth() -> None:
+    modules = mk.hierarchy(Outer(op=nn.ReLU(), stage=nn.Sequential(nn.Sequential(nn.ReLU()))))
+    levels = {record.path: modules.level(record.index, "depth") for record in modules}
     assert levels == {"": "model", "op": "op", "stage": "stage", "stage.0": "block", "stage.0.0": "op"}
 
 

@@ -28,8 +28,8 @@ def network(width: int, *others: nn.Module) -> nn.Module:
 
 @pytest.fixture
 def graph() -> mk.KnowledgeGraph:
-    """Three models; the wide one is the best on letters, the deep one on digits."""
-    made = mk.KnowledgeGraph()
+    """Three models, too small to repeat much; the wide one is the best on letters, the deep one on digits."""
+    made = mk.KnowledgeGraph(levels="depth")
     made.add_model(network(2), name="small")
     made.add_model(network(8), name="wide")
     made.add_model(network(2, block(8), nn.Tanh()), name="deep")

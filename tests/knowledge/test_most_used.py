@@ -13,12 +13,16 @@ def network(stages: int) -> nn.Module:
     return nn.Sequential(*(nn.Sequential(b, nn.Dropout(0.1)) for b in block), nn.ReLU())
 
 
-@pytest.fixture
-def graph() -> mk.KnowledgeGraph:
-    made = mk.KnowledgeGraph()
+def graph_of(levels: str) -> mk.KnowledgeGraph:
+    made = mk.KnowledgeGraph(levels=levels)
     made.add_model(network(3), name="three")
     made.add_model(network(2), name="two")
     return made
+
+
+@pytest.fixture
+def graph() -> mk.KnowledgeGraph:
+    return graph_of("repetition")
 
 
 def rows(graph: mk.KnowledgeGraph, n: int = 10, level: str | None = None) -> list[tuple[str, int, int]]:
@@ -35,7 +39,17 @@ def test_columns(graph: mk.KnowledgeGraph) -> None:
     }  # fmt: skip
 
 
-def test_levels(graph: mk.KnowledgeGraph) -> None:
+def test_levels_by_repetition(graph: mk.KnowledgeGraph) -> None:
+    assert rows(graph, level="model") == [("Sequential", 1, 1)] * 2
+    assert rows(graph, level="stage") == []
+    assert rows(graph, level="block") == [("Sequential", 5, 2)]
+    ops = [("Dropout", 5, 2), ("Linear", 5, 2), ("ReLU", 7, 2), ("Sequential", 5, 2)]
+    assert sorted(rows(graph, level="op")) == ops
+    assert sum(count for _, count, _ in rows(graph, 100)) == graph.module_count
+
+
+def test_levels_by_depth() -> None:
+    graph = graph_of("depth")
     assert rows(graph, level="model") == [("Sequential", 1, 1)] * 2
     assert rows(graph, level="stage") == [("Sequential", 5, 2)]
     assert rows(graph, level="block") == [("Sequential", 5, 2)]

@@ -25,7 +25,7 @@ class Graph:
 
 
 def contents_of(models: dict[str, nn.Module], **others: Any) -> Contents:
-    records = [model_record(model, name) for name, model in models.items()]
+    records = [model_record(model, name, levels="depth") for name, model in models.items()]
     modules = {key: node for record in records for key, node in record.nodes.items()}
     return Contents(modules=modules, models={record.model.name: record.model for record in records}, **others)
 

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from modulekg_widgets.engine.identity.fingerprint import Identities
+from modulekg_widgets.engine.identity.levels import LEVELLINGS, checked_levelling
 from modulekg_widgets.engine.identity.tensors import TensorBase, is_uninitialised, own_tensors, without_subclass_code
 from modulekg_widgets.engine.identity.walk import Walk, walk
-
-LEVELS = ("model", "stage", "block", "op")
 
 
 class Figures:
@@ -22,6 +21,7 @@ class Figures:
 
     def __init__(self, model: nn.Module) -> None:
         self.walk = walk(model)
+        self._levels: dict[str, list[str]] = {}
 
     def __len__(self) -> int:
         return len(self.walk.modules)
@@ -67,24 +67,50 @@ class Figures:
         """The modules that several slots lead to, and those that hold a tensor that others hold too."""
         return {link.target for link in self.walk.links()} | {place.module for group in self.tied for place in group}
 
-    def level(self, index: int) -> str:
+    def level(self, index: int, levels: str = "repetition") -> str:
         """The level of a module.
 
         Parameters
         ----------
         index : int
             Of the module, in the order of `modules()`.
+        levels : {"repetition", "depth"}
+            What tells stages and blocks: runs of alike structures (engine/identity/levels.py has the rules), or depth:
+            a child of the root that has children is a stage then, everything else that has children a block.
 
         Returns
         -------
         str
-            "model" (the root), "op" (no children), "stage" (a child of the root) or "block".
+            "model", "stage", "block" or "op".
+
+        Raises
+        ------
+        UnknownNameError
+            For other `levels`.
         """
-        if index == 0:
-            return "model"
-        if not self.children(index):
-            return "op"
-        return "stage" if self.walk.parents[index] == 0 else "block"
+        return self.levels(levels)[index]
+
+    def levels(self, levels: str = "repetition") -> list[str]:
+        """The levels of all modules.
+
+        Parameters
+        ----------
+        levels : {"repetition", "depth"}
+            As of `level`.
+
+        Returns
+        -------
+        list of str
+            In the order of `modules()`.
+
+        Raises
+        ------
+        UnknownNameError
+            For other `levels`.
+        """
+        if checked_levelling(levels) not in self._levels:
+            self._levels[levels] = LEVELLINGS[levels](self.walk)
+        return self._levels[levels]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 from torch import nn
 
@@ -12,7 +12,11 @@ from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.figures import Figures
 from modulekg_widgets.engine.identity.fingerprint import Fingerprint
 from modulekg_widgets.engine.identity.folding import Folded, fold
+from modulekg_widgets.engine.identity.levels import LEVELLINGS
 from modulekg_widgets.engine.identity.walk import class_name
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class ModuleRecord:
 
     @property
     def level(self) -> str:
-        """`model`, `stage`, `block` or `op`."""
+        """`model`, `stage`, `block` or `op`, by what repeats in the model."""
         return self.hierarchy.level(self.index)
 
     @property
@@ -184,3 +188,51 @@ def hierarchy(model: nn.Module) -> Hierarchy:
         1 ReLU
     """
     return Hierarchy(model)
+
+
+def levels(model: nn.Module) -> pd.DataFrame:
+    """The level of each module of `model`: by what repeats in it, and by depth.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model; none of its code runs.
+
+    Returns
+    -------
+    DataFrame
+        In the order of `modules()`, as `path`, `class`, and "model", "stage", "block" or "op" by `repetition` and by
+        `depth`. Runs of alike structures make the stages and blocks of papers, whatever is wrapped around them;
+        engine/identity/levels.py has the rules. By depth a stage is a child of the root that has children, and a block
+        whatever else has children.
+
+    Raises
+    ------
+    NotAModuleError
+        For anything that is no module instance.
+    BrokenModuleError
+        For a module that has not run `nn.Module.__init__`; both name the path.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> def block():
+    ...     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4))
+    >>> table = mk.levels(nn.Sequential(nn.Identity(), nn.Sequential(block(), block())))
+    >>> print(table[table["repetition"] != "op"].to_string())
+      path       class repetition  depth
+    0       Sequential      model  model
+    2    1  Sequential      stage  stage
+    3  1.0  Sequential      block  block
+    7  1.1  Sequential      block  block
+    """
+    import pandas as pd
+
+    found = hierarchy(model)
+    columns = {
+        "path": [record.path for record in found],
+        "class": [record.class_name for record in found],
+        **{levelling: found.levels(levelling) for levelling in LEVELLINGS},
+    }
+    return pd.DataFrame(columns, dtype=object)  # no type for text: names may hold lone surrogates

@@ -27,6 +27,7 @@ from modulekg_widgets.engine.torch_runtime.rng import process_rng_kept
 
 Builder = Callable[[], nn.Module]
 Made = tuple[str, "ModelRecord | str"]  # a model's name, its record or why there is none
+Kept = tuple[str, str]  # the scheme of the fingerprints, and what tells levels
 AHEAD = 64  # models that are being built or wait to be stored
 SECONDS_BEFORE_BAR = 2.0
 SECONDS_ALONE = 2.0  # about what other processes take to start: few models are done by then
@@ -82,7 +83,7 @@ def index_models(
     todo = {name: builder for name, builder in named.items() if name not in known}
     failures: dict[str, str] = {}
     with tqdm(total=len(named), initial=len(named) - len(todo), unit="model", delay=SECONDS_BEFORE_BAR) as bar:
-        for name, made in _records(todo, graph.scheme, executor):
+        for name, made in _records(todo, (graph.scheme, graph.levels), executor):
             if isinstance(made, ModelRecord):
                 graph.add_records([made])
             else:
@@ -93,7 +94,7 @@ def index_models(
     return graph
 
 
-def built_record(name: str, builder: Builder, scheme: str) -> ModelRecord:
+def built_record(name: str, builder: Builder, scheme: str, levels: str) -> ModelRecord:
     """The record of what `builder` makes, with weights on the meta device, or real ones where it needs their values.
 
     The process's random numbers go on as if nothing had been built.
@@ -101,7 +102,7 @@ def built_record(name: str, builder: Builder, scheme: str) -> ModelRecord:
     try:
         with process_rng_kept():
             model = _built(builder)
-            record = model_record(model, name, scheme)
+            record = model_record(model, name, scheme, levels)
             example = getattr(builder, "example", None)  # what the models of a library take
             call = None if example is None else example(model)
             return record if call is None else with_cost(record, model, call)
@@ -143,22 +144,22 @@ def _name_of(builder: Any) -> str:
     return str(getattr(builder, "__name__", "<none>"))
 
 
-def _records(builders: dict[str, Builder], scheme: str, executor: Executor | None) -> Iterator[Made]:
+def _records(builders: dict[str, Builder], kept: Kept, executor: Executor | None) -> Iterator[Made]:
     """(name, its record or why there is none), each as soon as it is known."""
     if executor is not None:
-        yield from _sent(builders, scheme, executor)
+        yield from _sent(builders, kept, executor)
         return
     waiting, until = dict(builders), time.monotonic() + SECONDS_ALONE
     while waiting and (time.monotonic() < until or not any(map(_travels, waiting.values()))):
         name = next(iter(waiting))
-        yield name, _here(name, waiting.pop(name), scheme)
+        yield name, _here(name, waiting.pop(name), kept)
     sent = {name: builder for name, builder in waiting.items() if _travels(builder)}
-    yield from _in_processes(deque(sent.items()), scheme)
+    yield from _in_processes(deque(sent.items()), kept)
     for name in [name for name in waiting if name not in sent]:
-        yield name, _here(name, waiting[name], scheme)
+        yield name, _here(name, waiting[name], kept)
 
 
-def _sent(builders: dict[str, Builder], scheme: str, executor: Executor) -> Iterator[Made]:
+def _sent(builders: dict[str, Builder], kept: Kept, executor: Executor) -> Iterator[Made]:
     """In the order of the builders, so that the graph is the same however fast each process is."""
     waiting = deque(builders.items())
     running: deque[tuple[str, Future[ModelRecord]]] = deque()
@@ -166,36 +167,36 @@ def _sent(builders: dict[str, Builder], scheme: str, executor: Executor) -> Iter
         while waiting or running:
             while waiting and len(running) < AHEAD:
                 name, builder = waiting.popleft()
-                running.append((name, _submitted(executor, name, builder, scheme)))
+                running.append((name, _submitted(executor, name, builder, kept)))
             name, future = running.popleft()
-            yield name, _result(future, name, builders[name], scheme)
+            yield name, _result(future, name, builders[name], kept)
     finally:
         for _, future in running:
             future.cancel()
 
 
-def _submitted(executor: Executor, name: str, builder: Builder, scheme: str) -> Future[ModelRecord]:
+def _submitted(executor: Executor, name: str, builder: Builder, kept: Kept) -> Future[ModelRecord]:
     try:
         with _without_main():  # processes start as tasks come
-            return executor.submit(built_record, name, builder, scheme)
+            return executor.submit(built_record, name, builder, *kept)
     except Exception as error:  # noqa: BLE001 - an executor that broke takes nothing any more
         failed: Future[ModelRecord] = Future()
         failed.set_exception(error)
         return failed
 
 
-def _result(future: Future[ModelRecord], name: str, builder: Builder, scheme: str) -> ModelRecord | str:
+def _result(future: Future[ModelRecord], name: str, builder: Builder, kept: Kept) -> ModelRecord | str:
     try:
         return future.result()
     except BrokenExecutor as error:
         return _reason(error)
     except Exception as error:  # noqa: BLE001 - whatever one builder raises must not lose the others
         if isinstance(error, (pickle.PicklingError, AttributeError, TypeError)) and not _travels(builder):
-            return _here(name, builder, scheme)
+            return _here(name, builder, kept)
         return _reason(error)
 
 
-def _in_processes(waiting: deque[tuple[str, Builder]], scheme: str) -> Iterator[Made]:
+def _in_processes(waiting: deque[tuple[str, Builder]], kept: Kept) -> Iterator[Made]:
     """Processes of our own; a builder that ends its process is found, and the others go on in new ones."""
     while waiting:
         suspects: list[tuple[str, Builder]] = []
@@ -204,22 +205,22 @@ def _in_processes(waiting: deque[tuple[str, Builder]], scheme: str) -> Iterator[
             while waiting or running:
                 while waiting and len(running) < 2 * workers:
                     name, builder = waiting.popleft()
-                    running.append((name, builder, _submitted(pool, name, builder, scheme)))
+                    running.append((name, builder, _submitted(pool, name, builder, kept)))
                 name, builder, future = running.popleft()
                 if isinstance(future.exception(), BrokenExecutor):
                     suspects = [(name, builder), *((name, builder) for name, builder, _ in running)]
                     break
-                yield name, _result(future, name, builder, scheme)
+                yield name, _result(future, name, builder, kept)
         for name, builder in suspects:
             with _processes(1) as (pool, _):
-                future = _submitted(pool, name, builder, scheme)
+                future = _submitted(pool, name, builder, kept)
                 broke = isinstance(future.exception(), BrokenExecutor)
-                yield name, "its process ended" if broke else _result(future, name, builder, scheme)
+                yield name, "its process ended" if broke else _result(future, name, builder, kept)
 
 
-def _here(name: str, builder: Builder, scheme: str) -> ModelRecord | str:
+def _here(name: str, builder: Builder, kept: Kept) -> ModelRecord | str:
     try:
-        return built_record(name, builder, scheme)
+        return built_record(name, builder, *kept)
     except Exception as error:  # noqa: BLE001
         return _reason(error)
 

@@ -65,21 +65,26 @@ class ModelRecord:
     nodes: dict[str, StructureNode]
 
 
-def model_record(model: nn.Module, name: str | None = None, scheme: str = "structure") -> ModelRecord:
+def model_record(
+    model: nn.Module, name: str | None = None, scheme: str = "structure", levels: str = "repetition"
+) -> ModelRecord:
     """What the graph keeps of `model`; nothing of the model itself, so that it can be freed or sent.
 
-    `name` defaults to the name of the class. Raises an error that names the path where it cannot be fingerprinted.
+    `name` defaults to the name of the class, `levels` are as of `Hierarchy.level`. Raises an error that names the path
+    where it cannot be fingerprinted.
     """
     if name is not None and not isinstance(name, str):
         raise UnknownNameError(f"a model is named by a text, got a {shown(type(name).__name__)}")
-    return record_of(hierarchy(model), name, scheme)
+    return record_of(hierarchy(model), name, scheme, levels)
 
 
-def record_of(modules: Hierarchy, name: str | None = None, scheme: str = "structure") -> ModelRecord:
+def record_of(
+    modules: Hierarchy, name: str | None = None, scheme: str = "structure", levels: str = "repetition"
+) -> ModelRecord:
     """The record of a model that was walked already."""
     digests = digests_of(modules, scheme)
     nodes = {digest: _node(modules, index, digest, digests) for index, digest in _first_of_each(digests)}
-    occurrences = Counter((digest, modules.level(index)) for index, digest in enumerate(digests))
+    occurrences = Counter(zip(digests, modules.levels(levels), strict=True))
     cyclic = any(link.kind == "cycle" for link in modules.walk.links())
     root = nodes[digests[0]]
     name = modules.root.class_name if name is None else name

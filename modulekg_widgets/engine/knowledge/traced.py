@@ -27,14 +27,15 @@ def described(
     args: Any = None,
     kwargs: Mapping[str, Any] | None = None,
     evaluating: bool = False,
+    levels: str = "repetition",
 ) -> ModelRecord:
     """The record of `model`; with `args` or `kwargs` also what a forward pass tells that is followed, not computed.
 
     With `evaluating` that pass is one of a copy in eval mode.
     """
     if args is None and kwargs is None:
-        return model_record(model, name, scheme)
-    return traced_record(model, () if args is None else args, kwargs, name, scheme, evaluating)
+        return model_record(model, name, scheme, levels)
+    return traced_record(model, () if args is None else args, kwargs, name, scheme, evaluating, levels)
 
 
 def traced_record(
@@ -44,13 +45,14 @@ def traced_record(
     name: str | None,
     scheme: str,
     evaluating: bool = False,
+    levels: str = "repetition",
 ) -> ModelRecord:
     """The record of `model` with what one forward pass on `args` tells; raises `TraceError` where it stops.
 
     `evaluating`: in eval mode, whatever the mode of the model is, which is left alone.
     """
     modules = hierarchy(model)
-    record = record_of(modules, name, scheme)  # refuses what has no identity before anything runs
+    record = record_of(modules, name, scheme, levels)  # refuses what has no identity before anything runs
     graph = trace_dataflow(_in_eval_mode(model) if evaluating else model, args, kwargs)
     digests = digests_of(modules, scheme)
     fingerprints = {path: digests[modules[path].index] for path in graph.modules}

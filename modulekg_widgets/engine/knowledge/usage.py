@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.identity.figures import LEVELS
+from modulekg_widgets.engine.identity.levels import LEVELS
 from modulekg_widgets.engine.knowledge.contents import Contents, JobNode
 from modulekg_widgets.engine.knowledge.jobs import Moment, moment
 from modulekg_widgets.engine.knowledge.records import ModelNode

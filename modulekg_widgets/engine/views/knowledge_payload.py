@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from modulekg_widgets.engine.identity.figures import LEVELS
+from modulekg_widgets.engine.identity.levels import LEVELS
 from modulekg_widgets.engine.knowledge.contents import Contents, JobNode
 from modulekg_widgets.engine.knowledge.records import StructureNode
 from modulekg_widgets.engine.views.knowledge_findings import Findings, RankFit, TypeLevel

@@ -11,7 +11,7 @@ import re
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,29 @@ from torch import nn
 import modulekg_widgets as mk
 from axes.transformers_models import CASES, build
 from axes.zoo import float_models, timm_families, zoo_case
+from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 from modulekg_widgets.engine.pruning.cut.edits import is_plain_object
 from modulekg_widgets.engine.residuals.blocks import parameters_of
 from modulekg_widgets.engine.residuals.table import residual_blocks
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
 
 Case = tuple[nn.Module, tuple[Any, ...], dict[str, Any]]
+LARGEST_SIDE, MOST_PARAMETERS = 512, 150_000_000
 TABLE = Path(__file__).resolve().parents[3] / "docs" / "blocks.md"
 
 
 def timm_names() -> list[str]:
-    """A small model of each of timm's files."""
-    return sorted(timm_families().values())
+    """A small model of each of timm's files, where there is one of which a call takes seconds, not minutes."""
+    import timm
+
+    def is_small(name: str) -> bool:
+        config = timm.get_pretrained_cfg(name)
+        side = max((config.input_size or (3, 224, 224))[1:]) if config is not None else 224
+        with meta_weights():
+            count = sum(each.numel() for each in timm.create_model(name, pretrained=False).parameters())
+        return side <= LARGEST_SIDE and count <= MOST_PARAMETERS
+
+    return sorted(filter(is_small, timm_families().values()))
 
 
 def torchvision_case(name: str) -> Case:
@@ -173,14 +184,18 @@ def rows(source: str) -> Iterator[tuple[str, int, str]]:
         yield name, len(paths), kinds(paths)
 
 
-def table() -> str:
+def table(found_in: Callable[[str], Iterable[tuple[str, int, str]]] = rows) -> str:
+    """The whole of the document; `found_in` gives the rows of a source."""
     lines = ["# Residual blocks", "", "Written by `(cd tests && python -m pruning.blocks.every_block --write)`: what"]
     lines += [
         "`graph.blocks()` finds. Every one was removed alone: the model ran, its output kept its shape, and all came"
     ]
-    lines += ["back by `receipt.undo()`. `*` stands for numbers."]
+    lines += [
+        "back by `receipt.undo()`. `*` stands for numbers. Of timm a small model of each file, with at most 150 M"
+    ]
+    lines += ["parameters and pictures of 512 pixels."]
     for source in SOURCES:
-        found = list(rows(source))
+        found = list(found_in(source))
         total = sum(count for _, count, _ in found)
         lines += ["", f"## {source}", "", f"{total} blocks in {len(found)} models.", "", "| model | blocks | kinds |"]
         lines += ["|---|---|---|", *(f"| {name} | {count} | {listed or '–'} |" for name, count, listed in found)]

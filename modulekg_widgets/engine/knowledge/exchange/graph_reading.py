@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import networkx as nx
 
 from modulekg_widgets.engine.errors import GraphFileError, PropertyError, shown
-from modulekg_widgets.engine.identity.figures import LEVELS
+from modulekg_widgets.engine.identity.levels import LEVELS
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode, UserNode
 from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, STORED, node_key, to_networkx
 from modulekg_widgets.engine.knowledge.jobs import checked_seconds
