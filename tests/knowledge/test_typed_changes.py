@@ -128,7 +128,9 @@ def test_who_is_better_than_whom() -> None:
     assert front("", [], 3) == []
 
 
-@pytest.mark.parametrize("against", ["params", "flops", "latency"])
+@pytest.mark.parametrize(
+    "against", ["params", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("flops", "latency"))]
+)
 def test_a_front_of_value_and_cost(against: str) -> None:
     names = ["squeezenet1_0", "squeezenet1_1", "mobilenet_v3_small", "shufflenet_v2_x0_5", "mnasnet0_5"]
     graph = mk.index_models({name: mk.torchvision_builders()[name] for name in names})

@@ -79,7 +79,7 @@ def _powers(low: int, high: int) -> tuple[float, ...]:
 
 KERNELS: dict[str, Regression] = {
     "mean": Regression("mean", _none, (1.0,)),
-    "ridge-params": Regression("ridge on log-params", _parameters, _powers(-2, 2)),
+    "params": Regression("ridge on log-params", _parameters, _powers(-2, 2)),
     "ridge-size": Regression("ridge on log-params and log-FLOPs", _size, _powers(-2, 2)),
     "ridge-ops": Regression("ridge on op histogram", _ops, _powers(0, 3)),
     "ridge-ops-size": Regression("ridge on op histogram, log-params, log-FLOPs", _ops_and_size, _powers(0, 3)),

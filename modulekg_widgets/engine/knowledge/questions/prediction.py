@@ -103,7 +103,7 @@ class PredictionQuestions(Questions):
         dataset, device : str, optional
             Where, as for `predict`.
         **options
-            `predictors`, some of "mean", "ridge-params", "ridge-size", "ridge-ops", "ridge-ops-size" (the last four
+            `predictors`, some of "mean", "params", "ridge-size", "ridge-ops", "ridge-ops-size" (the last three
             together "ridge"), "wl", "wl-rbf", "nearest" (the value of the most alike), "boosting" (needs scikit-learn),
             "gnn", "own" (what `predict` goes by) and "shared" (the same for models that were measured on other data
             sets), by default those that take seconds; `models`, names of some, by default all; `seeds` of the GNN, by
