@@ -58,7 +58,8 @@ class Candidate:
             )
         if self.kind == "block":
             return self.builder().get_submodule(self.path)
-        return built(self.builder, self.classes if num_classes is None else num_classes, call_with(self.inputs))
+        wanted = self.classes if num_classes is None else num_classes
+        return built(self.builder, wanted, call_with(self.inputs), must=num_classes is not None)
 
     def row(self) -> dict[str, Any]:
         return {
@@ -67,10 +68,10 @@ class Candidate:
         }  # fmt: skip
 
 
-def built(builder: Builder, num_classes: int | None, call: Call) -> nn.Module:
+def built(builder: Builder, num_classes: int | None, call: Call, must: bool = False) -> nn.Module:
     """A model of that many classes: as its builder makes it, where that takes `num_classes`, else with another head.
 
-    Raises `PredictionError` where it has no head that could be exchanged.
+    One without a head that could be exchanged stays as it is; with `must` that is a `PredictionError`.
     """
     if num_classes and takes_classes(builder):
         return builder(num_classes=num_classes)
@@ -78,7 +79,12 @@ def built(builder: Builder, num_classes: int | None, call: Call) -> nn.Module:
     if not num_classes:
         return model
     calls = calls_of(builder, model)
-    return with_classes(model, calls[0] if calls else call, num_classes)
+    try:
+        return with_classes(model, calls[0] if calls else call, num_classes)
+    except PredictionError:
+        if must:
+            raise
+        return model
 
 
 def takes_classes(builder: Builder) -> bool:

@@ -34,6 +34,8 @@ def with_classes(model: nn.Module, call: Call, classes: int) -> nn.Module:
         )
     parent, _, name = path.rpartition(".")
     layer = model.get_submodule(path)
+    if getattr(layer, "out_features", getattr(layer, "out_channels", None)) == classes:
+        return model
     modules_of(model.get_submodule(parent))[name] = _for(layer, classes).train(layer.training)
     return model
 
