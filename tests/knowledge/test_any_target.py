@@ -131,6 +131,39 @@ def test_any_target_is_judged_on_families_left_out() -> None:
     assert 0.8 <= own_row["coverage"] <= 1
 
 
+@pytest.mark.parametrize("values", [[0.0] * 8, [100.0] * 8, [50.0] * 8, [0.0, 0.0, 0.0, 100.0, 0.0, 0.0, 0.0, 0.0]])
+def test_values_at_the_ends_of_a_scale_are_within_the_interval(graph: mk.KnowledgeGraph, values: list[float]) -> None:
+    names = list(graph.contents().models)[:8]
+    graph.add_results(pd.DataFrame({"model": names, "value": values}), dataset="d", target="hits", unit="%")
+    found = graph.predict("hits", names[0], dataset="d")
+    assert found.low is not None
+    assert found.high is not None
+    assert 0 <= found.low <= values[0] + 1e-6
+    assert values[0] - 1e-6 <= found.high <= 100
+
+
+@pytest.mark.parametrize("values", [[1e300, 1e-300, 1.0, 5.0], [-5.0, 3.0, 0.0, 9.0], [7.0], [120.0, 50.0, 80.0]])
+def test_any_numbers_are_taken(graph: mk.KnowledgeGraph, values: list[float]) -> None:
+    names = list(graph.contents().models)[: len(values)]
+    graph.add_results(pd.DataFrame({"model": names, "value": values}), dataset="d", target="odd", unit="x")
+    found = graph.predict("odd", "net64x4", dataset="d", extrapolate=True)
+    assert found.low is not None
+    assert found.value is not None
+    assert found.high is not None
+    assert math.isfinite(found.low)
+    assert found.low <= found.value <= found.high
+
+
+@pytest.mark.parametrize(
+    "question",
+    [{"training": "abc"}, {"training": [1]}, {"dataset": 5}, {"device": 5}, {"dataset": "nowhere"}],
+    ids=str,
+)  # fmt: skip
+def test_questions_that_are_none(timed: mk.KnowledgeGraph, question: dict) -> None:
+    with pytest.raises(mk.ModuleKGError):
+        timed.predict("latency", "net32x4", **{"device": "cpu", **question})
+
+
 # --------------------------------------------------------------- out of domain
 
 
@@ -193,4 +226,6 @@ def test_words_of_a_training() -> None:
     assert words_of({"optimizer": "sgd", "distilled": True}) == {"optimizer sgd", "distilled True"}
     assert image_size_of({"image_size": 224}) == 224.0
     assert image_size_of({"image_size": True}) is None
+    assert image_size_of({"image_size": math.inf}) is None
+    assert image_size_of({"image_size": 10**400}) is None
     assert image_size_of({"image_size": "big"}) is None

@@ -17,6 +17,7 @@ from modulekg_widgets.engine.knowledge.records import ModelRecord
 from modulekg_widgets.engine.knowledge.results import PERCENT, RESULTS, results_of
 
 FRACTION = "fraction"
+LARGEST = 100_000  # pixels
 DEVICE, IMAGE_SIZE, TAG = "device", "image_size", "tag"
 OF_PUBLISHED = frozenset({"tv", "in1k"})  # the words by which timm knows how torchvision trains
 
@@ -115,6 +116,6 @@ def words_of(training: Mapping[str, Any]) -> frozenset[str]:
 
 def image_size_of(training: Mapping[str, Any]) -> float | None:
     value = training.get(IMAGE_SIZE)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LARGEST:
         return None
     return float(value)

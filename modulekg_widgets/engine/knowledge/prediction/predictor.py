@@ -128,6 +128,8 @@ class Predictor:
         """
         if not records:
             return []
+        if training is not None and not isinstance(training, Mapping):
+            raise PredictionError(f'training is a {type(training).__name__}: pass {{"tag": …, "image_size": …}}')
         words, size = words_of(training or {}), image_size_of(training or {})
         samples = [Sample(with_known_flops(record), words, size) for record in records]
         place = self.place(dataset, device)
@@ -173,6 +175,8 @@ class Predictor:
         """Where a question is asked; what it leaves open is what all that is known has, else an error names all."""
         places = list(self.observed.places)
         if dataset is not None:
+            if not isinstance(dataset, str):
+                raise UnknownNameError(f"no data set is called {shown(repr(dataset))}: {nearest('', self.datasets)}")
             dataset = IMAGENET if is_imagenet(dataset) else self.dataset(dataset).name
         elif not any(place.dataset is None for place in places):
             dataset = IMAGENET if Site(IMAGENET) in places else _only({place.dataset for place in places}, "dataset")

@@ -12,6 +12,7 @@ from modulekg_widgets.engine.knowledge.results import PERCENT
 
 Array = NDArray[np.float64]
 FURTHEST = 300.0  # on scales of logarithms: what numbers can hold
+MOST_BEYOND = 0.1  # of the values: log-odds do not tell those apart
 EDGE = 0.5  # percent: nearer to 0 and 100 log-odds tell of chance alone
 
 
@@ -52,5 +53,6 @@ LOG = Scale("logarithm", np.log, lambda v: np.exp(np.clip(v, -FURTHEST, FURTHEST
 def scales_for(values: Array, unit: str | None) -> tuple[Scale, ...]:
     """The scales that suit values of a unit, the usual one first."""
     if unit == PERCENT and values.min() >= 0 and values.max() <= 100:
-        return POINTS, LOG_ODDS
+        beyond = np.mean((values < EDGE) | (values > 100 - EDGE))
+        return (POINTS, LOG_ODDS) if beyond <= MOST_BEYOND else (POINTS,)
     return (LOG,) if values.min() > 0 else (AS_IT_IS,)

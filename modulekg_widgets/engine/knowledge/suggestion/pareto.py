@@ -25,7 +25,7 @@ def costs_by(against: str, predictor: Predictor | None, device: str | None) -> C
         return lambda records: [float(record.model.flops or 0) for record in records]
     if predictor is None:
         raise UnknownNameError(
-            f"nothing is called {shown(str(against))!r} to set against it: {nearest(against, SIZES)}"
+            f"nothing is called {shown(str(against))!r} to set against it: {nearest(str(against), SIZES)}"
         )
     return lambda records: [float(each) for each in predictor.predict(records, None, device, extrapolate=True)]
 
