@@ -178,13 +178,12 @@ class ResultsGraph(EditableGraph):
 
         Examples
         --------
-        >>> import torch, modulekg_widgets as mk
+        >>> import pandas as pd, torch, modulekg_widgets as mk
         >>> kg = mk.KnowledgeGraph()
         >>> digest = kg.add_model(torch.nn.Linear(2, 3), name="small")
-        >>> with open("runs.csv", "w") as file:
-        ...     written = file.write("Name,State,arch,loss\\nfirst,finished,small,0.5\\nsecond,crashed,large,0.4\\n")
-        >>> with open("chart.csv", "w") as file:
-        ...     written = file.write("Step,first - val_acc\\n0,0.4\\n1,0.9\\n")
+        >>> runs = {"Name": ["first", "second"], "State": "finished", "arch": ["small", "large"], "loss": 0.5}
+        >>> pd.DataFrame(runs).to_csv("runs.csv", index=False)
+        >>> pd.DataFrame({"Step": [0, 1], "first - val_acc": [0.4, 0.9]}).to_csv("chart.csv", index=False)
         >>> print(kg.add_wandb("runs.csv", "chart.csv", model="arch", targets={"loss": "loss"}, unit="nats"))
         3 results of 1 jobs added, 1 runs left out
         run second: no model is called 'large': known are 'small'
