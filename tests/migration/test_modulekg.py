@@ -111,6 +111,9 @@ def _most_used() -> None:
         "Conv2d578": 78,
     }
     assert set(kg.most_used(10, level="block")["class"]) >= {"Bottleneck", "BasicBlock"}
+    deep = mk.KnowledgeGraph(levels="depth")
+    deep.add_model(torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(2, 2))), "nested")
+    assert deep.most_used(9, level="stage")["class"].tolist() == ["Sequential"]
 
 
 @modulekg("most used recently")
