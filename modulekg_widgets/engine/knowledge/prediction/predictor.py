@@ -14,7 +14,7 @@ from modulekg_widgets.engine.knowledge.prediction.datasets import is_imagenet, k
 from modulekg_widgets.engine.knowledge.prediction.design import Sample
 from modulekg_widgets.engine.knowledge.prediction.domain import Domain
 from modulekg_widgets.engine.knowledge.prediction.elsewhere import carried_over
-from modulekg_widgets.engine.knowledge.prediction.features import record_in
+from modulekg_widgets.engine.knowledge.prediction.features import Features, record_in
 from modulekg_widgets.engine.knowledge.prediction.mixture import Told
 from modulekg_widgets.engine.knowledge.prediction.observations import (
     Observed,
@@ -108,6 +108,7 @@ class Predictor:
     datasets: dict[str, DataSetNode]
     _surfaces: dict[tuple[Site, bool], Surface] = field(default_factory=dict, repr=False)
     _domains: dict[Site, Domain] = field(default_factory=dict, repr=False)
+    _features: dict[int, Features] = field(default_factory=dict, repr=False)  # by the identity of a model's node
 
     @property
     def target(self) -> str:
@@ -131,7 +132,7 @@ class Predictor:
         if training is not None and not isinstance(training, Mapping):
             raise PredictionError(f'training is a {type(training).__name__}: pass {{"tag": …, "image_size": …}}')
         words, size = words_of(training or {}), image_size_of(training or {})
-        samples = [Sample(with_known_flops(record), words, size) for record in records]
+        samples = [Sample(self.features(record), words, size) for record in records]
         place = self.place(dataset, device)
         domain = self._domain(place)
         reasons, alike = domain.reasons(samples), domain.nearest(samples)
@@ -159,7 +160,15 @@ class Predictor:
     def of_known_kind(self, records: Sequence[ModelRecord], dataset: str) -> set[str]:
         """The names of those that take what the models take of which values are known."""
         domain = self._domain(self.place(dataset, None))
-        return {record.model.name for record in records if domain.is_of_kind(with_known_flops(record))}
+        return {record.model.name for record in records if domain.is_of_kind(self.features(record))}
+
+    def features(self, record: ModelRecord) -> Features:
+        """Those of a record, computed once for a model of the graph."""
+        key = id(record.model)
+        known = self._features.get(key)
+        if known is None or known.record.model is not record.model:
+            known = self._features[key] = with_known_flops(record)
+        return known
 
     # ----------------------------------------------------------------- places
 

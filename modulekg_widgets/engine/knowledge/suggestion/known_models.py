@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import nn
 from tqdm.auto import tqdm
@@ -13,9 +14,8 @@ from tqdm.auto import tqdm
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode
 from modulekg_widgets.engine.knowledge.prediction.datasets import is_imagenet, likeness, whole_number
-from modulekg_widgets.engine.knowledge.prediction.features import features_of, record_in, with_flops
+from modulekg_widgets.engine.knowledge.prediction.features import Features, features_of, record_in, with_flops
 from modulekg_widgets.engine.knowledge.prediction.modality import PICTURES, modality, modality_of
-from modulekg_widgets.engine.knowledge.prediction.observations import with_known_flops
 from modulekg_widgets.engine.knowledge.prediction.predictor import Prediction, Predictor, fitted_predictor
 from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET, published, published_records
 from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
@@ -117,7 +117,11 @@ class KnownModels:
         self.contents, self.predictor, self.required, self.builders = contents, predictor, required, builders
         mine = {name: record_in(contents, name) for name, model in contents.models.items() if not model.cyclic}
         records = {**published_records(records=mine), **mine}
-        fitting = [record for record in records.values() if task_fits(record, required.dataset)]
+        fitting = [
+            record
+            for record in records.values()
+            if task_fits(record, self.predictor.features(record), required.dataset)
+        ]
         predictions = self._predictions(fitting)
         self.ranked = sorted(zip(fitting, predictions, strict=True), key=lambda pair: _order(*pair))
         self._ready: dict[str, Ready | str] = {}
@@ -141,7 +145,7 @@ class KnownModels:
             if len(found) == count:
                 bar.total = bar.n  # a notebook shows a bar that ends early in red, as after an error
                 break
-            flops = with_known_flops(record).flops
+            flops = self.predictor.features(record).flops
             if not self.required.allows(record.model.parameters, None if self.required.side else flops):
                 continue
             ready = self.ready(record)
@@ -188,7 +192,7 @@ class KnownModels:
         )  # fmt: skip
 
     def _why(self, name: str, prediction: Prediction) -> str:
-        jobs = _jobs(self.contents, self.predictor, self.required.dataset)
+        jobs = self._jobs
         runs = [
             f"Job reached {100 * job.accuracy:.1f} % on {dataset.name}"
             for job, dataset in jobs
@@ -204,6 +208,16 @@ class KnownModels:
         others = [other for other in prediction.nearest if other != name]
         alike = ("far from all known models" if prediction.far else "like " + ", ".join(others[:2])) if others else ""
         return "; ".join([*runs[:2], *([alike] if alike else [])])
+
+    @cached_property
+    def _jobs(self) -> list[tuple[JobNode, DataSetNode]]:
+        """The Jobs on data sets like this one, those on the most like first, then the most accurate."""
+        known = self.predictor.datasets
+        close = {name: likeness(self.required.dataset, other) for name, other in known.items()}
+        found = [job for job in self.contents.jobs.values()
+                 if job.accuracy is not None and close.get(job.dataset or "", 0.0) >= ALIKE]  # fmt: skip
+        found.sort(key=lambda job: (-close[job.dataset or ""], -(job.accuracy or 0.0)))
+        return [(job, known[job.dataset or ""]) for job in found]
 
     def blocks(self, count: int) -> list[Candidate]:
         """The best blocks within the budget, one of each class and one of each model."""
@@ -223,12 +237,12 @@ class KnownModels:
 
     def within(self, required: Requirements) -> list[ModelRecord]:
         """The known models that another budget allows, the best first."""
-        allowed = [(record, with_known_flops(record).flops) for record, _ in self.ranked]
+        allowed = [(record, self.predictor.features(record).flops) for record, _ in self.ranked]
         return [record for record, flops in allowed if required.allows(record.model.parameters, flops)]
 
     def _fits(self, record: ModelRecord) -> bool:
         return self.required.allows(
-            record.model.parameters, None if self.required.side else with_known_flops(record).flops
+            record.model.parameters, None if self.required.side else self.predictor.features(record).flops
         )
 
     def _block(self, record: ModelRecord, block: str, prediction: Prediction, ready: Ready) -> Candidate | None:
@@ -254,9 +268,9 @@ class Ready:
     run: ForwardPass
 
 
-def task_fits(record: ModelRecord, dataset: DataSetNode) -> bool:
+def task_fits(record: ModelRecord, features: Features, dataset: DataSetNode) -> bool:
     """Whether the model is for the task of the data set and takes what it holds, as far as anybody knows."""
-    held, taken = modality_of(dataset), modality(features_of(record))
+    held, taken = modality_of(dataset), modality(features)
     return _task(record) in (None, _task_of(dataset)) and (None in (held, taken) or held == taken)
 
 
@@ -300,18 +314,6 @@ def _blocks(record: ModelRecord) -> Iterator[str]:
         node = record.nodes[fingerprint]
         if len(node.slots) > 1 and node.parameters and not node.qualified_class.startswith("torch.nn."):
             yield fingerprint
-
-
-def _jobs(contents: Contents, predictor: Predictor, dataset: DataSetNode) -> list[tuple[JobNode, DataSetNode]]:
-    """The Jobs on data sets like this one, those on the most like first, then the most accurate."""
-    found: list[tuple[float, float, JobNode, DataSetNode]] = []
-    for job in contents.jobs.values():
-        if job.dataset in predictor.datasets and job.accuracy is not None:
-            other = predictor.datasets[job.dataset]
-            close = likeness(dataset, other)
-            if close >= ALIKE:
-                found.append((-close, -job.accuracy, job, other))
-    return [(job, other) for *_, job, other in sorted(found, key=lambda entry: entry[:2])]
 
 
 def _task(record: ModelRecord) -> str | None:
