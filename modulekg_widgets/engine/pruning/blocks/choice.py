@@ -7,6 +7,7 @@ from typing import Any
 from modulekg_widgets.engine.errors import CutError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.pruning.blocks.scoring import block_scores
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock, outermost
+from modulekg_widgets.engine.residuals.heirs import taken_over
 from modulekg_widgets.engine.residuals.removal import without_inner
 from modulekg_widgets.engine.residuals.table import residual_blocks, residual_layers
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
@@ -32,8 +33,24 @@ def chosen_blocks(graph: Dataflow, wanted: Any, importance: Any, whole_layers: b
         raise CutError("the model has no residual block that can go: graph.blocks() is empty")
     count = _count(wanted, len(every))
     scores = block_scores(graph, every, importance)
-    first = {block.path for block in sorted(every, key=lambda block: scores[block.path])[:count]}
+    first = _with_heirs(graph, sorted(every, key=lambda block: scores[block.path]), count)
     return [block for block in every if block.path in first]
+
+
+def _with_heirs(graph: Dataflow, ranked: list[ResidualBlock], count: int) -> set[str]:
+    """The first of the blocks, but for those without which no block is left to take over what they share.
+
+    Raises `CutError` where there are fewer.
+    """
+    chosen: list[ResidualBlock] = []
+    for block in ranked:
+        tried = [*chosen, block]
+        paths = [each.path for each in tried]
+        if not any(each.shared for each in tried) or taken_over(graph.model, tried, paths) is not None:
+            chosen = tried
+        if len(chosen) == count:
+            return {each.path for each in chosen}
+    raise CutError(f"of {count} blocks {len(chosen)} can go: without more nothing takes over what the first ones share")
 
 
 def _count(wanted: float | int, of: int) -> int:
