@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from modulekg_widgets.engine.knowledge.prediction.features import Array, Features
+from modulekg_widgets.engine.knowledge.prediction.features import ROUNDS, Array, Features
 
 RARE = 2  # a word of fewer trainings tells nothing
 WORDS = 40.0  # trainings that differ in so many words are e times less alike
-ROUNDS = 3  # of labels after Weisfeiler and Leman, the first of which are the operations alone
+LABELS = ROUNDS + 1  # per model: those of the operations alone, and of each round
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Design:
         counts = Counter(word for sample in known for word in sample.words)
         self._words = sorted(word for word, count in counts.items() if count >= RARE)
         self.known = self.rows(known)
-        self._labels = [_unit_rows(self.known.models, at) for at in range(ROUNDS)]
+        self._labels = [_unit_rows(self.known.models, at) for at in range(LABELS)]
 
     def rows(self, samples: Sequence[Sample]) -> Rows:
         worded = [[word in sample.words for word in self._words] for sample in samples]
@@ -117,7 +117,7 @@ class Design:
         for at, (columns, known) in enumerate(self._labels):
             own = self._labels[at][1] if rows is self.known else _with_columns(rows.models, at, columns)
             total += (own @ known.T).toarray()
-        return total / ROUNDS
+        return total / LABELS
 
     def _sizes(self, samples: Sequence[Sample]) -> Array:
         """Log10 of layers and parameters, of input elements and FLOPs at the size of the picture."""
