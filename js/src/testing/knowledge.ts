@@ -25,11 +25,14 @@ export function largeKnowledge(models: number, each: number, className = "Conv2d
     const shared = m === 0 ? [] : Array.from({ length: each >> 1 }, (_, k) => (m - 1) * each + k);
     return [...own, ...shared].flatMap(entity => [entity, entity % each === 0 ? 0 : 3, 1]);
   };
+  const families = ["a", "b", "c", "d", "e"].slice(0, Math.max(1, Math.min(5, models)));
   const names = Array.from({ length: models }, (_, m) => `net${m}`);
   return readKnowledge({
-    schema_version: 1,
+    schema_version: 2,
     kind: "knowledge",
     title: `${models} models`,
+    analysis: "done",
+    size,
     entities: {
       class: every.map(i => (i % each === 0 ? 0 : 1)),
       name: every.map(i => `${i % each === 0 ? "Net" : className}${i}`),
@@ -51,11 +54,16 @@ export function largeKnowledge(models: number, each: number, className = "Conv2d
       params: names.map(() => 1000),
       bytes: names.map(() => 4000),
       flops: names.map(() => null),
-      family: names.map((_, m) => m % 5),
+      family: names.map((_, m) => m % families.length),
+      modules: names.map((_, m) => members(m).length / 3),
+      structures: names.map((_, m) => members(m).length / 3),
       members: names.map((_, m) => members(m)),
-      module_flops: names.map(() => [])
+      module_flops: names.map(() => []),
+      nearest: names.map((_, m) => (m === 0 ? [] : [m - 1, 500]))
     },
-    families: ["a", "b", "c", "d", "e"].slice(0, Math.max(1, Math.min(5, models))),
+    families,
+    superfamilies: { name: families, of: families.map((_, f) => f), links: families.length > 1 ? [0, 1, 0.5] : [] },
+    results: [],
     communities: { modularity: 0.5, count: models },
     types: [
       {
@@ -66,7 +74,6 @@ export function largeKnowledge(models: number, each: number, className = "Conv2d
         texts: [""]
       }
     ],
-    overlap: Array.from({ length: (models * (models - 1)) / 2 }, () => 0.25),
     fit: { alpha: 2, xmin: 1, verdict: "A law.", comparisons: [], lines: [] },
     jobs: {
       name: [],
@@ -77,7 +84,8 @@ export function largeKnowledge(models: number, each: number, className = "Conv2d
       convergence: [],
       started: [],
       ended: [],
-      metrics: []
+      metrics: [],
+      training: []
     },
     datasets: { name: [], properties: [] },
     users: { name: [], properties: [] }

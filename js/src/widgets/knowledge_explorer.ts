@@ -1,7 +1,8 @@
 // KnowledgeExplorer: what is chosen in the explorer bound to the traits of the Python widget.
 
 import { DOMWidgetModel } from "@jupyter-widgets/base";
-import { createKnowledgeExplorer, type KnowledgeExplorer } from "../core/knowledge/explorer";
+import { createKnowledgeExplorer, type Kept, type KnowledgeExplorer } from "../core/knowledge/explorer";
+import type { StateStore } from "../core/shared/state_store";
 import { COLORS, type ExplorerState, ExplorerStore, VIEW_NAMES } from "../core/knowledge/state";
 import { type LinkedModel, StructureLink } from "../core/knowledge/structure_link";
 import { modelDefaults, otherModels } from "./_base";
@@ -52,6 +53,7 @@ const BINDINGS: readonly Binding<ExplorerState>[] = [
 
 export class KnowledgeExplorerView extends BoundView<ExplorerState, KnowledgeExplorer> {
   protected readonly bindings = BINDINGS;
+  private kept?: Kept;
 
   override render(): void {
     super.render();
@@ -63,19 +65,25 @@ export class KnowledgeExplorerView extends BoundView<ExplorerState, KnowledgeExp
   }
 
   protected create(store: ExplorerStore): KnowledgeExplorer {
-    return createKnowledgeExplorer(this.el, this.model.get("payload"), store);
+    return createKnowledgeExplorer(this.el, this.model.get("payload"), store, this.kept);
   }
 
-  /** The graph has changed: positions are others, so groups close. */
+  /** More is known of the same models, or the graph has changed: then positions are others, so groups close. */
   private rebuild(): void {
     const { store } = this;
     if (!this.shown || !store) return;
+    this.kept = this.shown.keep(this.model.get("payload"));
     this.shown.dispose();
-    store.set("expanded", []);
-    store.set("item", null);
-    store.set("comparing", null);
-    store.set("other", null);
-    store.set("notice", "");
+    if (!this.kept) forget(store);
     this.mount();
+    this.kept = undefined;
   }
+}
+
+function forget(store: StateStore<ExplorerState>): void {
+  store.set("expanded", []);
+  store.set("item", null);
+  store.set("comparing", null);
+  store.set("other", null);
+  store.set("notice", "");
 }

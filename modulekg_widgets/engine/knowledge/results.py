@@ -13,6 +13,7 @@ PERCENT = "%"
 TOP_1 = "acc@1"
 CONVERGENCE = "convergence"
 STEPS = "steps"
+COSTS = frozenset({CONVERGENCE, "cer", "error", "fid", "latency", "loss", "mae", "memory", "mse", "perplexity", "rmse", "wer"})
 
 
 class Result(NamedTuple):
@@ -39,6 +40,12 @@ def results_of(job: JobNode) -> dict[str, Result]:
         if isinstance(target, str) and result is not None:
             found[target] = result
     return found
+
+
+def is_cost(target: str) -> bool:
+    """Whether less of a target is better, as far as its name tells: one of its words is that of a cost."""
+    words = target.lower().replace("-", "_").replace(" ", "_").replace("/", "_").split("_")
+    return not COSTS.isdisjoint(words)
 
 
 def _result(pair: Any) -> Result | None:

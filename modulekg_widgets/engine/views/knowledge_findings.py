@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from modulekg_widgets.engine.errors import MissingPackageError
 from modulekg_widgets.engine.knowledge.analysis.communities import communities
-from modulekg_widgets.engine.knowledge.analysis.comparison import overlap
 from modulekg_widgets.engine.knowledge.analysis.importance import importance
 from modulekg_widgets.engine.knowledge.analysis.rank_frequency import RankFrequency, rank_frequency
-from modulekg_widgets.engine.knowledge.analysis.relations import families, is_a
+from modulekg_widgets.engine.knowledge.analysis.relations import is_a
+from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarModels
 from modulekg_widgets.engine.knowledge.contents import Contents
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 MEASURES = ("pagerank", "in_degree", "closeness")
 LAWS = ("power law", "log-normal")  # drawn over the ranks
+NEAREST = 8  # models beside one
 
 
 @dataclass(frozen=True)
@@ -43,15 +46,14 @@ class RankFit:
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything that the explorer shows and the contents do not say."""
+    """Everything that the explorer shows of structures and the contents do not say."""
 
     communities: dict[str, int]
     community_names: list[str]  # by number
     modularity: float
     importance: dict[str, dict[str, float]]
     types: list[TypeLevel]
-    families: dict[str, str]  # model -> class of its root
-    overlap: pd.DataFrame  # square, by the names of the models
+    nearest: dict[str, list[tuple[str, float]]]  # model -> those most like it, and how much
     fit: RankFit
 
 
@@ -65,8 +67,7 @@ def findings_of(contents: Contents) -> Findings:
         modularity=float(parts.attrs["modularity"]),
         importance={measure: _by_key(importance(contents, measure), measure, keys) for measure in MEASURES},
         types=[_types(contents, level, keys) for level in (1, 2)],
-        families=_families(contents),
-        overlap=overlap(contents),
+        nearest=_nearest(contents),
         fit=_fit(rank_frequency(contents)),
     )
 
@@ -82,10 +83,17 @@ def _types(contents: Contents, level: int, keys: Mapping[str, str]) -> TypeLevel
     return TypeLevel(level, dict(zip(nodes, edges["type"], strict=True)), differs)
 
 
-def _families(contents: Contents) -> dict[str, str]:
-    table = families(contents)
-    groups = zip(table["models"], table["class"], strict=True)
-    return {name: cls for models, cls in groups for name in models}
+def _nearest(contents: Contents) -> dict[str, list[tuple[str, float]]]:
+    if not contents.models:
+        return {}
+    models = SimilarModels(contents)
+    likeness = models.matrix()
+    np.fill_diagonal(likeness, -1)
+    order = np.argsort(-likeness, axis=1, kind="stable")[:, : min(NEAREST, len(models.names) - 1)]
+    return {
+        name: [(models.names[other], float(likeness[at, other])) for other in order[at].tolist()]
+        for at, name in enumerate(models.names)
+    }
 
 
 def _fit(ranks: RankFrequency) -> RankFit:

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from modulekg_widgets.engine.identity.levels import LEVELS
+from modulekg_widgets.engine.knowledge.analysis.superfamilies import Superfamilies
 from modulekg_widgets.engine.knowledge.contents import Contents, JobNode
 from modulekg_widgets.engine.knowledge.records import StructureNode
 from modulekg_widgets.engine.views.knowledge_findings import Findings, RankFit, TypeLevel
+from modulekg_widgets.engine.views.knowledge_results import result_columns, training_text
 from modulekg_widgets.engine.views.payload import Distinct, number, text
 from modulekg_widgets.engine.views.schema import KNOWLEDGE
 
@@ -16,30 +18,51 @@ _DIGITS = 5  # of figures that are only looked at
 _ABSENT = -1  # in columns of positions: there is none
 
 
-def knowledge_payload(contents: Contents, findings: Findings) -> dict[str, Any]:
-    """All nodes as parallel columns; nodes name each other by their position, values that repeat stand in one table."""
-    place = {key: index for index, key in enumerate(contents.modules)}
-    families = Distinct()
-    models = _models(contents, place, findings, families)
+RUNNING, DONE, FAILED = "running", "done", "failed"
+_UNKNOWN = Findings({}, [], 0.0, {}, [], {}, RankFit(""))
+
+
+def knowledge_payload(
+    contents: Contents, families: Superfamilies, findings: Findings | None, analysis: str = DONE
+) -> dict[str, Any]:
+    """All nodes as parallel columns; nodes name each other by their position, values that repeat stand in one table.
+
+    Without `findings` it has the models, their families and their results alone: of thousands of models that is what
+    can be there at once, and `analysis` says whether the rest will come.
+    """
+    shown, found = (contents, findings) if findings is not None else (Contents(contents.scheme), _UNKNOWN)
+    place = {key: index for index, key in enumerate(shown.modules)}
     return KNOWLEDGE.payload(
         {
             "title": _counted(len(contents.models), "model"),
-            **_entities(contents, place, findings),
-            "models": models,
-            "families": [text(name) for name in families.keys],
-            "communities": {
-                "modularity": _short(findings.modularity),
-                "count": len(findings.community_names),
-                "names": [text(name) for name in findings.community_names],
+            "analysis": DONE if findings is not None else analysis,
+            "size": len(contents.modules),
+            **_entities(shown, place, found),
+            "models": _models(contents, place, found, families),
+            "families": [text(name) for name in families.families],
+            "superfamilies": {
+                "name": [text(name) for name in families.names],
+                "of": families.of,
+                "links": [figure for *pair, weight in families.links for figure in (*pair, round(weight, 3))],
             },
-            "types": [_types(level, place) for level in findings.types],
-            "overlap": _overlap(contents, findings),
-            "fit": _fit(findings.fit),
-            "jobs": _jobs(contents),
+            "results": result_columns(contents),
+            "communities": {
+                "modularity": _short(found.modularity),
+                "count": len(found.community_names),
+                "names": [text(name) for name in found.community_names],
+            },
+            "types": [_types(level, place) for level in found.types],
+            "fit": _fit(found.fit),
+            "jobs": _jobs(contents if findings is not None else shown),
             "datasets": _named(contents.datasets),
             "users": _named(contents.users),
         }
     )
+
+
+def key_of(kind: str, name: str) -> str:
+    """The key of what has a name, as the browser has it: "Model:resnet18"."""
+    return f"{kind}:{text(name)}"
 
 
 def selectable(payload: Mapping[str, Any]) -> set[str]:
@@ -48,6 +71,7 @@ def selectable(payload: Mapping[str, Any]) -> set[str]:
         *payload["entities"]["digest"],
         *(f"Model:{name}" for name in payload["models"]["name"]),
         *(f"Family:{name}" for name in payload["families"]),
+        *(f"Superfamily:{name}" for name in payload["superfamilies"]["name"]),
         *(f"Community:{index}" for index in range(payload["communities"]["count"])),
         *(f"Type:{name}" for level in payload["types"] for name in level["name"]),
     }
@@ -117,31 +141,37 @@ def _plain(value: Any) -> str | int | float | bool:
 
 
 def _models(
-    contents: Contents, place: Mapping[str, int], findings: Findings, families: Distinct
+    contents: Contents, place: Mapping[str, int], findings: Findings, families: Superfamilies
 ) -> dict[str, list[Any]]:
-    columns: dict[str, list[Any]] = {
-        name: [] for name in ("name", "root", "params", "bytes", "flops", "family", "members", "module_flops")
-    }
+    family_of = {name: index for index, names in enumerate(families.families.values()) for name in names}
+    model_of = {name: index for index, name in enumerate(contents.models)}
+    columns: dict[str, list[Any]] = {name: [] for name in _MODEL_COLUMNS}
     for model in contents.models.values():
         columns["name"].append(text(model.name))
-        columns["root"].append(place[model.root])
+        columns["root"].append(place.get(model.root, _ABSENT))
         columns["params"].append(number(model.parameters))
         columns["bytes"].append(number(model.bytes))
         columns["flops"].append(number(model.flops))
-        columns["family"].append(families.place(findings.families.get(model.name, model.name)))
+        columns["family"].append(family_of[model.name])
+        columns["modules"].append(sum(model.occurrences.values()))
+        columns["structures"].append(len({key for key, _ in model.occurrences}))
         # position, level and count of each structure in the model
-        members = [(place[key], LEVELS.index(level), count) for (key, level), count in model.occurrences.items()]
+        members = [
+            (place[key], LEVELS.index(level), count)
+            for (key, level), count in model.occurrences.items()
+            if key in place
+        ]
         columns["members"].append([figure for member in members for figure in member])
         costs = [(place[key], number(flops)) for key, flops in model.module_flops.items() if key in place]
         columns["module_flops"].append([figure for pair in costs for figure in pair])
+        near = [(model_of[other], round(1000 * likeness)) for other, likeness in findings.nearest.get(model.name, [])]
+        columns["nearest"].append([figure for pair in near for figure in pair])
     return columns
 
 
-def _overlap(contents: Contents, findings: Findings) -> list[float]:
-    """The upper triangle of the matrix, row by row, without the diagonal; models in the order of their column."""
-    names = list(contents.models)
-    rows = findings.overlap.loc[names, names].to_numpy().tolist()
-    return [round(value, 4) for index, row in enumerate(rows) for value in row[index + 1 :]]
+_MODEL_COLUMNS = (
+    "name", "root", "params", "bytes", "flops", "family", "modules", "structures", "members", "module_flops", "nearest",
+)  # fmt: skip
 
 
 def _types(level: TypeLevel, place: Mapping[str, int]) -> dict[str, Any]:
@@ -180,8 +210,10 @@ def _jobs(contents: Contents) -> dict[str, list[Any]]:
     jobs: Iterable[JobNode] = contents.jobs.values()
     columns: dict[str, list[Any]] = {
         name: []
-        for name in ("name", "user", "dataset", "model", "accuracy", "convergence", "started", "ended", "metrics")
-    }
+        for name in (
+            "name", "user", "dataset", "model", "accuracy", "convergence", "started", "ended", "metrics", "training",
+        )
+    }  # fmt: skip
     for job in jobs:
         for name in ("name", "user", "dataset", "model"):
             value = getattr(job, name)
@@ -189,6 +221,7 @@ def _jobs(contents: Contents) -> dict[str, list[Any]]:
         for name in ("accuracy", "convergence", "started", "ended"):
             columns[name].append(number(getattr(job, name)))
         columns["metrics"].append([[text(metric), len(steps)] for metric, steps in job.history.items()])
+        columns["training"].append(training_text(job))
     return columns
 
 

@@ -62,16 +62,22 @@ MODEL = Schema("model", 2, _parts(
     axes=_parts("name", "label", "size", "role", "frozen", "reasons", "dims", "written"),
     compare=_parts("model", "left", "right", "pairs"),
 ))  # fmt: skip
-KNOWLEDGE = Schema("knowledge", 1, _parts(
-    "title", "values", "families", "types", "overlap",
+KNOWLEDGE = Schema("knowledge", 2, _parts(
+    "title", "analysis", "size", "values", "families", "types", "results",
     entities=_parts(
         "class", "name", "digest", "params", "bytes", "hyper", "children", "community", "importance",
     ),
     classes=_parts("name", "qualified", "fields"),
-    models=_parts("name", "root", "params", "bytes", "flops", "family", "members", "module_flops"),
+    models=_parts(
+        "name", "root", "params", "bytes", "flops", "family", "modules", "structures", "members", "module_flops",
+        "nearest",
+    ),
+    superfamilies=_parts("name", "of", "links"),
     communities=_parts("modularity", "count", "names"),
     fit=_parts("alpha", "xmin", "verdict", "comparisons", "lines"),
-    jobs=_parts("name", "user", "dataset", "model", "accuracy", "convergence", "started", "ended", "metrics"),
+    jobs=_parts(
+        "name", "user", "dataset", "model", "accuracy", "convergence", "started", "ended", "metrics", "training",
+    ),
     datasets=_parts("name", "properties"),
     users=_parts("name", "properties"),
 ))  # fmt: skip

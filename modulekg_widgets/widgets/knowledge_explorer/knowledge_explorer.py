@@ -8,27 +8,33 @@ from ipywidgets import widget_serialization
 from traitlets import Dict, List, Unicode, validate
 
 from modulekg_widgets.engine.errors import TooLargeError, UnknownNameError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.knowledge.analysis.superfamilies import superfamilies
+from modulekg_widgets.engine.knowledge.contents import Contents
 from modulekg_widgets.engine.views.knowledge_findings import findings_of
-from modulekg_widgets.engine.views.knowledge_payload import knowledge_payload, selectable
+from modulekg_widgets.engine.views.knowledge_payload import RUNNING, knowledge_payload, selectable
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.engine.views.pictures.knowledge import svg
+from modulekg_widgets.widgets.knowledge_explorer.analysis import BackgroundAnalysis
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
 
-VIEWS = ("graph", "ranking", "communities", "types", "overlap", "frequency", "jobs")
-COLORS = ("community", "class", "uses", "importance", "none")
-MOST_STRUCTURES = 50_000  # torchvision's 121 models have 6,380, which are one megabyte
+VIEWS = ("graph", "scatter", "ranking", "communities", "types", "overlap", "frequency", "jobs")
+COLORS = ("family", "community", "class", "uses", "importance", "none")
+MOST_STRUCTURES = 200_000  # 2,000 models of three libraries have 61,500, which are 13 megabytes
+AT_ONCE = 8_000  # structures up to which all is found out before the explorer is there; torchvision's have 6,380
+ANALYSED = ("Community:", "Type:")  # beginnings of keys that only the analysis knows
 KEYWORDS = ("selected", "view", "color_by", "query")
 
 
 class KnowledgeExplorer(ModuleKGWidget):
     """The models of a knowledge graph and all structures in them, in the browser: `display(KnowledgeExplorer(kg))`.
 
-    It shows what the graph holds now, without the kernel from then on; `refresh()` shows what was added since.
+    It shows what the graph holds now, without the kernel from then on; `refresh()` shows what was added since. Of a
+    large graph models, families and results are there at once, and structures follow as soon as they are analysed.
 
     Parameters
     ----------
     kg : KnowledgeGraph
-        The graph of models, of 50,000 structures at most.
+        The graph of models, of 200,000 structures at most.
     selected, view, color_by, query : optional
         What the attributes of these names start with.
     layout : ipywidgets.Layout or dict, optional
@@ -39,19 +45,19 @@ class KnowledgeExplorer(ModuleKGWidget):
     Attributes
     ----------
     selected : str or None
-        The fingerprint of a structure, "Model:resnet18", "Family:…", "Community:…" or "Type:…". This and the following
-        can be set at any time, here and in the browser.
+        The fingerprint of a structure, "Model:resnet18", "Family:…", "Superfamily:…", "Community:…" or "Type:…". This
+        and the following can be set at any time, here and in the browser.
     view : str
-        "graph", "ranking", "communities", "types", "overlap", "frequency" or "jobs".
+        "graph", "scatter", "ranking", "communities", "types", "overlap", "frequency" or "jobs".
     color_by : str
-        "community", "class", "uses", "importance" or "none".
+        "family", "community", "class", "uses", "importance" or "none".
     query : str
         Text, `class:Conv2d`, `params>1M`, `models>5`, `model:resnet18`; several terms must all hold.
 
     Raises
     ------
     TooLargeError
-        Beyond 50,000 structures.
+        Beyond 200,000 structures.
     UnknownKeywordError, UnknownNameError, UnknownPathError, WidgetValueError
         For a name that there is not, and for a value of the wrong kind.
 
@@ -71,7 +77,7 @@ class KnowledgeExplorer(ModuleKGWidget):
     payload = Dict().tag(sync=True)
     selected = Unicode(None, allow_none=True).tag(sync=True, to_json=lambda v, w: None if v is None else text(v))
     view = Unicode("graph").tag(sync=True)
-    color_by = Unicode("community").tag(sync=True)
+    color_by = Unicode("family").tag(sync=True)
     query = Unicode("").tag(sync=True, to_json=lambda v, w: text(v))
     graphs = List().tag(sync=True, **widget_serialization)  # linked ones, see linking.py
 
@@ -81,13 +87,15 @@ class KnowledgeExplorer(ModuleKGWidget):
         *,
         selected: str | None = None,
         view: str = "graph",
-        color_by: str = "community",
+        color_by: str = "family",
         query: str = "",
         layout: Any = None,
         **unknown: Any,
     ) -> None:
         check_keywords("KnowledgeExplorer", unknown, KEYWORDS)
         self._kg: Any = kg
+        self._analysis: BackgroundAnalysis | None = None
+        self._is_made = False
         super().__init__(
             payload=self._read(),
             selected=selected,
@@ -96,48 +104,70 @@ class KnowledgeExplorer(ModuleKGWidget):
             query=query,
             **({} if layout is None else {"layout": layout}),
         )
+        self._is_made = True
+        self._start()
 
     def _read(self) -> dict[str, Any]:
         if not callable(getattr(self._kg, "contents", None)):
             kind = shown(type(self._kg).__name__)
             raise WidgetValueError(f"KnowledgeExplorer shows a KnowledgeGraph: a {kind} was passed")
-        contents = self._kg.contents()
+        contents: Contents = self._kg.contents()
         if len(contents.modules) > MOST_STRUCTURES:
             raise TooLargeError(
                 f"the graph has {len(contents.modules):,} structures, and a page holds {MOST_STRUCTURES:,} at most: "
                 "explore a graph of fewer models"
             )
-        payload = knowledge_payload(contents, findings_of(contents))
-        self._keys = selectable(payload)
+        families = superfamilies(contents)
+        is_large = len(contents.modules) > AT_ONCE
+        findings = None if is_large else findings_of(contents)
+        payload = knowledge_payload(contents, families, findings, RUNNING)
+        self._analysis = BackgroundAnalysis(contents, families, self._analysed) if is_large else None
         # a name with a lone surrogate comes back from the browser as its escape
         named = [*contents.modules, *(f"Model:{name}" for name in contents.models)]
         self._escaped = {text(key): key for key in named if text(key) != key}
+        self._keys = selectable(payload) | {text(key) for key in contents.modules}
+        self._roots = {text(f"Model:{name}"): model.root for name, model in contents.models.items()}
         return payload
+
+    def _start(self) -> None:
+        analysis = self._analysis
+        if analysis is None:
+            return
+        analysis.start()
+        if analysis.is_done:  # a selection has waited for it
+            self._analysed(analysis)
+
+    def _analysed(self, analysis: BackgroundAnalysis) -> None:
+        """Take the whole payload, but for one of contents that are no longer shown."""
+        if analysis is not self._analysis or not self._is_made:
+            return
+        self._analysis = None
+        payload = analysis.payload()
+        self._keys |= selectable(payload)
+        if self.comm is not None:  # it was not closed meanwhile
+            self.payload = payload
 
     def refresh(self) -> None:
         """Show what the graph holds now; the selection stays where it still exists."""
         payload = self._read()
         with self.hold_sync():
             self.payload = payload
-            if self.selected is not None and text(self.selected) not in self._keys:
+            if self.selected is not None and not self._is_known(self.selected):
                 self.selected = None
+        self._start()
 
     def _root_of(self, key: str | None) -> str | None:
         """The fingerprint of the model that a key as "Model:resnet18" names; None for any other key."""
-        models = self.payload["models"]
-        kind, _, name = ("", "", "") if key is None else text(key).partition(":")
-        if kind != "Model" or name not in models["name"]:
-            return None
-        return self.payload["entities"]["digest"][models["root"][models["name"].index(name)]]
+        return None if key is None else self._roots.get(text(key))
 
     def __repr__(self) -> str:
-        models, structures = (len(self.payload[part]["name"]) for part in ("models", "entities"))
+        models, structures = len(self.payload["models"]["name"]), self.payload["size"]
         selected = None if self.selected is None else shown(self.selected)
         return f"<KnowledgeExplorer of {models:,} models: {structures:,} structures, selected={selected!r}>"
 
     def close(self) -> None:
         """Remove the explorer from the kernel and from every page; the graph stays."""
-        self._kg = None
+        self._kg = self._analysis = None
         super().close()
 
     # -------------------------------------------------------------- checks
@@ -147,9 +177,16 @@ class KnowledgeExplorer(ModuleKGWidget):
         value = proposal["value"]
         if value is None:
             return None
-        if text(value) not in self._keys:
+        if not self._is_known(value):
             raise UnknownPathError(f"the graph has no {shown(value)!r}: {nearest(value, self._near(value))}")
         return self._escaped.get(value, value)
+
+    def _is_known(self, key: str) -> bool:
+        """Whether there is something of that key; one that only the analysis knows waits for it."""
+        analysis = self._analysis
+        if analysis is not None and key.startswith(ANALYSED):
+            return text(key) in selectable(analysis.payload())
+        return text(key) in self._keys
 
     def _near(self, key: str) -> list[str]:
         """The keys among which a wrong one is looked for: of its kind, and the models."""

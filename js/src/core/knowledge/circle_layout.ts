@@ -25,6 +25,8 @@ const WIDE = 1.2; // a canvas is a little wider than high
 const SPREAD = 1.2; // names are wider than high, too
 const GOLDEN = Math.PI * (3 - Math.sqrt(5));
 
+const MANY = 40; // models; from there on a family grows slowly
+
 export interface Home {
   readonly id: string;
   readonly x: number;
@@ -55,8 +57,9 @@ export function layoutCircles(items: readonly MapItem[], homes: readonly Home[])
 
 function closedRadius({ kind, count, members, isGroup }: MapItem): number {
   if (kind === "community") return 17 + 1.4 * Math.sqrt(members.length);
-  if (kind === "family") return 17 + 4 * Math.sqrt(count);
-  if (kind === "model") return 16 + 0.8 * Math.sqrt(members.length);
+  if (kind === "superfamily") return 22 + 2.4 * Math.sqrt(count);
+  if (kind === "family") return 17 + 4 * Math.sqrt(Math.min(count, MANY)) + 0.5 * Math.sqrt(Math.max(0, count - MANY));
+  if (kind === "model") return 16 + 0.8 * Math.sqrt(count);
   if (kind === "type") return 14 + 2.2 * Math.sqrt(count);
   if (kind === "more") return isGroup ? 30 : 17;
   return count > 0 ? 13 : 10;

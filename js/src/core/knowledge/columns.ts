@@ -91,8 +91,8 @@ export function modelColumns(data: Knowledge): Column[] {
     words("family", "Family", 110, 1.2, row => families[models.family[row]]),
     amount("params", "Parameters", row => toNumber(models.params[row])),
     amount("bytes", "Memory", row => toNumber(models.bytes[row]), shortBytes),
-    count("modules", "Modules", row => data.occurrences(row)),
-    count("structures", "Structures", row => data.memberSet(row).size),
+    count("modules", "Modules", row => models.modules[row]),
+    count("structures", "Structures", row => models.structures[row]),
     amount("flops", "FLOPs", row => toNumber(models.flops[row])),
     amount(
       "accuracy",

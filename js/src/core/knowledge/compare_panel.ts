@@ -4,7 +4,7 @@ import { button, el, nameSpan } from "../shared/dom";
 import { counted, exactNumber, shortNumber } from "../shared/format";
 import { hyperLine } from "../shared/hyper";
 import { folded, section, table } from "../panel/parts";
-import { type ComparedRow, compare, type Side, type SharedOf } from "./comparison";
+import { type ComparedRow, compare, type Comparison, outermost, type Side, type SharedOf } from "./comparison";
 import type { Knowledge } from "./data";
 import { emptyNote } from "./empty";
 import { ModelPicker } from "./model_picker";
@@ -63,12 +63,13 @@ function chooser(data: Knowledge, store: ExplorerStore, model: number, text: str
 }
 
 function answer(data: Knowledge, one: number, other: number): HTMLElement[] {
-  const { sides, overlap, both, first, second } = compare(data, one, other);
+  const comparison = compare(data, one, other);
+  const { sides, overlap, both, first, second } = comparison;
   const names = sides.map(({ model }) => data.payload.models.name[model]);
   const said = el("p", "mkg-kg-answer");
   said.tabIndex = -1;
   said.append("In common with ", nameSpan("mkg-kg-other", names[1]), `: ${counted(both.length, "structure")}, `);
-  said.append(`overlap ${overlap.toFixed(3)} (Jaccard).`);
+  said.append(`overlap ${overlap.toFixed(3)} (Jaccard). `, ...sharedInWords(data, comparison));
   const figures = el("div", "mkg-kg-figures");
   figures.append(table(["Shared", ...names], figureRows(sides)));
   return [
@@ -79,6 +80,44 @@ function answer(data: Knowledge, one: number, other: number): HTMLElement[] {
     listed(data, `Only in ${names[0]}`, first, ({ uses }) => `×${exactNumber(uses[0])}`),
     listed(data, `Only in ${names[1]}`, second, ({ uses }) => `×${exactNumber(uses[1])}`)
   ];
+}
+
+const NAMED = 3; // structures that a sentence names
+
+/** What is shared and what is not, as one would say it. */
+function sharedInWords(data: Knowledge, { sides, both, first, second }: Comparison): (string | HTMLElement)[] {
+  const name = ({ model }: Side) => nameSpan("", data.payload.models.name[model]);
+  const [one, other] = sides;
+  if (first.length + second.length === 0) return ["They are built of the same structures."];
+  const alone = (side: Side, rows: readonly ComparedRow[]) =>
+    rows.length > 0 ? [" Only in ", name(side), ": ", ...named(data, rows), "."] : [];
+  if (both.length === 0) return ["Nothing in the one is in the other.", ...alone(one, first), ...alone(other, second)];
+  const share = ({ params: { shared, all } }: Side) => (all > 0 ? `${((100 * shared) / all).toFixed(0)} %` : "none");
+  const whole = [
+    ...(first.length === 0 ? ["All of ", name(one), " is in ", name(other), ". "] : []),
+    ...(second.length === 0 ? ["All of ", name(other), " is in ", name(one), ". "] : [])
+  ];
+  return [
+    ...whole,
+    "Shared are above all ",
+    ...named(data, both),
+    `: ${share(one)} of the parameters of `,
+    name(one),
+    `, ${share(other)} of `,
+    name(other),
+    ".",
+    ...alone(one, first),
+    ...alone(other, second)
+  ];
+}
+
+/** "Bottleneck12, Conv2d7 and 5 more": the largest that lie in no other. */
+function named(data: Knowledge, rows: readonly ComparedRow[]): (string | HTMLElement)[] {
+  const found = outermost(data, rows, rows.length);
+  const names = found.slice(0, NAMED).map(entity => nameSpan("", data.payload.entities.name[entity]));
+  const rest = found.length - names.length;
+  const parts: (string | HTMLElement)[] = names.flatMap((each, i) => (i === 0 ? [each] : [", ", each]));
+  return rest > 0 ? [...parts, ` and ${exactNumber(rest)} more`] : parts;
 }
 
 function figureRows(sides: readonly Side[]): HTMLElement[][] {

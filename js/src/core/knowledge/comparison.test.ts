@@ -26,8 +26,8 @@ describe("the comparison of two models", () => {
     expect(block).toBeGreaterThan(0);
     expect(sides.map(({ params }) => params.shared)).toEqual([2 * block, block]); // not the Conv2d in it again
     expect(sides.map(({ modules }) => [modules.shared, modules.all])).toEqual([
-      [7, data.occurrences(place("small"))],
-      [6, data.occurrences(place("wide"))]
+      [7, data.payload.models.modules[place("small")]],
+      [6, data.payload.models.modules[place("wide")]]
     ]);
   });
 

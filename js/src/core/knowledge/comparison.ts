@@ -48,6 +48,30 @@ export function compare(data: Knowledge, one: number, other: number): Comparison
   };
 }
 
+/** The largest structures of a list that lie in no other of these: what it comes to in a few names. */
+export function outermost(data: Knowledge, rows: readonly ComparedRow[], most: number): number[] {
+  const size = (entity: number) => data.params[entity] ?? 0;
+  const inside = new Set<number>();
+  const enter = (entity: number) => {
+    const waiting = [entity];
+    for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
+      for (const { index } of data.children(next)) {
+        if (inside.has(index)) continue;
+        inside.add(index);
+        waiting.push(index);
+      }
+    }
+  };
+  const found: number[] = [];
+  for (const { entity } of [...rows].sort((a, b) => size(b.entity) - size(a.entity) || a.entity - b.entity)) {
+    if (found.length >= most) break;
+    if (inside.has(entity)) continue;
+    found.push(entity);
+    enter(entity);
+  }
+  return found;
+}
+
 function usesIn(data: Knowledge, model: number): Map<number, number> {
   const members = data.payload.models.members[model];
   const uses = new Map<number, number>();
@@ -62,7 +86,7 @@ function sideOf(data: Knowledge, model: number, uses: ReadonlyMap<number, number
   return {
     model,
     structures: { shared: shared.size, all: uses.size },
-    modules: { shared: modules, all: data.occurrences(model) },
+    modules: { shared: modules, all: data.payload.models.modules[model] },
     params: { shared: Math.min(all, paramsIn(data, model, uses, shared, all)), all }
   };
 }

@@ -9,7 +9,7 @@ export interface Count {
   readonly count: number;
 }
 
-export type ThingKind = "module" | "model" | "family" | "community" | "type";
+export type ThingKind = "module" | "model" | "family" | "superfamily" | "community" | "type";
 
 /** Something that can be selected. */
 export interface Thing {
@@ -31,7 +31,11 @@ export class Knowledge {
   private readonly numbers = new Map<string, readonly (number | null)[]>();
   private readonly memberSets = new Map<number, ReadonlySet<number>>();
   private readonly groups = new Map<string, readonly number[]>();
+  private readonly sharedRows = new Map<number, Uint32Array>();
   private readonly dominant = new Map<number, string[]>();
+  private reached?: ReadonlySet<number>;
+  private readonly inFamily: readonly number[][]; // models
+  private readonly inSuperfamily: readonly number[][]; // families
 
   constructor(readonly payload: KnowledgePayload) {
     const { entities, models } = payload;
@@ -41,9 +45,22 @@ export class Knowledge {
     this.bytes = entities.bytes.map(toNumber);
     this.uses = new Float64Array(this.size);
     this.levelUses = [0, 1, 2, 3].map(() => new Float64Array(this.size));
+    this.inFamily = grouped(models.family, payload.families.length);
+    this.inSuperfamily = grouped(payload.superfamilies.of, payload.superfamilies.name.length);
     this.modelsOf = this.countUses();
     this.parents = this.findParents();
     this.nameThings();
+  }
+
+  /** Whether anything is known of structures: of a large graph that comes after its models. */
+  get isAnalysed(): boolean {
+    return this.payload.analysis === "done";
+  }
+
+  /** The jobs of which a result is told. */
+  get resultJobs(): ReadonlySet<number> {
+    this.reached ??= new Set(this.payload.results.flatMap(({ job }) => job));
+    return this.reached;
   }
 
   find(key: string | null): Thing | undefined {
@@ -51,18 +68,20 @@ export class Knowledge {
   }
 
   key({ kind, index, level }: Thing): string {
-    const { entities, models, families } = this.payload;
+    const { entities, models, families, superfamilies } = this.payload;
     if (kind === "module") return entities.digest[index];
     if (kind === "model") return `Model:${models.name[index]}`;
+    if (kind === "superfamily") return `Superfamily:${superfamilies.name[index]}`;
     if (kind === "family") return `Family:${families[index]}`;
     if (kind === "community") return `Community:${index}`;
     return `Type:${this.types(level)?.name[index] ?? ""}`;
   }
 
   name({ kind, index, level }: Thing): string {
-    const { entities, models, families } = this.payload;
+    const { entities, models, families, superfamilies } = this.payload;
     if (kind === "module") return entities.name[index];
     if (kind === "model") return models.name[index];
+    if (kind === "superfamily") return superfamilies.name[index];
     if (kind === "family") return families[index];
     if (kind === "community") return this.communityName(index);
     return this.types(level)?.name[index] ?? "";
@@ -106,8 +125,30 @@ export class Knowledge {
     return found;
   }
 
-  modelsIn(family: number): number[] {
-    return this.payload.models.family.flatMap((own, model) => (own === family ? [model] : []));
+  modelsIn(family: number): readonly number[] {
+    return this.inFamily[family];
+  }
+
+  /** Those of most models first. */
+  familiesIn(superfamily: number): readonly number[] {
+    return [...this.inSuperfamily[superfamily]].sort((a, b) => this.inFamily[b].length - this.inFamily[a].length);
+  }
+
+  superfamilyOf(model: number): number {
+    const { models, superfamilies } = this.payload;
+    return superfamilies.of[models.family[model]];
+  }
+
+  /** The models that a thing stands for; undefined: it stands for structures. */
+  modelsFor({ kind, index }: Thing): readonly number[] | undefined {
+    if (kind === "model") return [index];
+    if (kind === "family") return this.modelsIn(index);
+    return kind === "superfamily" ? this.inSuperfamily[index].flatMap(family => this.inFamily[family]) : undefined;
+  }
+
+  /** Models like one, the likest first; `count` is the likeness, from 0 to 1. */
+  nearest(model: number): Count[] {
+    return pairs(this.payload.models.nearest[model]).map(({ index, count }) => ({ index, count: count / 1000 }));
   }
 
   memberSet(model: number): ReadonlySet<number> {
@@ -122,22 +163,26 @@ export class Knowledge {
 
   /** How many structures two models have in common. */
   shared(one: number, other: number): number {
-    const [few, many] = [this.memberSet(one), this.memberSet(other)].sort((a, b) => a.size - b.size);
-    let count = 0;
-    for (const entity of few) if (many.has(entity)) count += 1;
-    return count;
+    return this.sharedWith(one)[other];
   }
 
+  /** The part of the structures of two models that both have (Jaccard). */
   overlap(one: number, other: number): number {
     if (one === other) return 1;
-    const [low, high] = one < other ? [one, other] : [other, one];
-    const before = low * this.modelCount - (low * (low + 1)) / 2;
-    return this.payload.overlap[before + high - low - 1];
+    const { structures } = this.payload.models;
+    const shared = this.shared(one, other);
+    return shared / Math.max(1, structures[one] + structures[other] - shared);
   }
 
-  /** Modules over all of a model. */
-  occurrences(model: number): number {
-    return this.payload.models.members[model].reduce((sum, figure, i) => (i % 3 === 2 ? sum + figure : sum), 0);
+  /** How many structures a model shares with each: of thousands of models only the rows that are asked for. */
+  private sharedWith(model: number): Uint32Array {
+    let row = this.sharedRows.get(model);
+    if (!row) {
+      row = new Uint32Array(this.modelCount);
+      for (const entity of this.memberSet(model)) for (const { index } of this.modelsOf[entity]) row[index] += 1;
+      this.sharedRows.set(model, row);
+    }
+    return row;
   }
 
   get measures(): string[] {
@@ -206,16 +251,18 @@ export class Knowledge {
   }
 
   private countUses(): Count[][] {
-    const found: Map<number, number>[] = Array.from({ length: this.size }, () => new Map<number, number>());
+    const found: { index: number; count: number }[][] = Array.from({ length: this.size }, () => []);
     this.payload.models.members.forEach((members, model) => {
       for (let at = 0; at < members.length; at += 3) {
         const [entity, level, count] = [members[at], members[at + 1], members[at + 2]];
         this.uses[entity] += count;
         this.levelUses[level][entity] += count;
-        found[entity].set(model, (found[entity].get(model) ?? 0) + count);
+        const last = found[entity].at(-1);
+        if (last?.index === model) last.count += count;
+        else found[entity].push({ index: model, count });
       }
     });
-    return found.map(models => Array.from(models, ([index, count]) => ({ index, count })));
+    return found;
   }
 
   private findParents(): Count[][] {
@@ -227,7 +274,7 @@ export class Knowledge {
   }
 
   private nameThings(): void {
-    const { communities, families, models, types } = this.payload;
+    const { communities, families, models, superfamilies, types } = this.payload;
     const add = (kind: ThingKind, count: number, level = 0) => {
       for (let index = 0; index < count; index += 1) {
         const thing = { kind, index, level };
@@ -238,18 +285,28 @@ export class Knowledge {
     add("module", this.size);
     add("model", models.name.length);
     add("family", families.length);
+    add("superfamily", superfamilies.name.length);
     add("community", communities.count);
     types.forEach(table => add("type", table.name.length, table.level));
   }
 
-  private findMembers({ kind, index, level }: Thing): number[] {
+  private findMembers(thing: Thing): number[] {
+    const { kind, index, level } = thing;
     const { entities } = this.payload;
     if (kind === "module") return [index];
-    if (kind === "model") return [...this.memberSet(index)];
     if (kind === "community") return positions(entities.community, index);
     if (kind === "type") return positions(this.types(level)?.of ?? [], index);
-    return [...new Set(this.modelsIn(index).flatMap(model => [...this.memberSet(model)]))];
+    const found = new Set<number>();
+    for (const model of this.modelsFor(thing) ?? []) for (const entity of this.memberSet(model)) found.add(entity);
+    return [...found];
   }
+}
+
+/** For each group the places that belong to it. */
+function grouped(of: readonly number[], count: number): number[][] {
+  const found: number[][] = Array.from({ length: count }, () => []);
+  of.forEach((group, place) => void found[group].push(place));
+  return found;
 }
 
 function positions(column: readonly number[], wanted: number): number[] {

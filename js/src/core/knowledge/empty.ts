@@ -1,7 +1,9 @@
 // What to write where there is nothing to show yet, as code to copy.
 
 import { button, copyText, el } from "../shared/dom";
+import { counted } from "../shared/format";
 import { icon } from "../shared/icons";
+import type { Knowledge } from "./data";
 import type { ExplorerStore } from "./state";
 
 interface Advice {
@@ -17,6 +19,10 @@ const ADVICE = {
   others: {
     said: "There is only one model, and nothing to compare it with. Add another:",
     code: 'import torchvision\nkg.add_model(torchvision.models.resnet50(), name="resnet50")\nexplorer.refresh()'
+  },
+  results: {
+    said: "No two numbers are known of the same models. Results come from tables, for example those of timm:",
+    code: 'kg.add_results(mk.published_results("timm"))\nexplorer.refresh()'
   },
   jobs: {
     said: "No training runs are known yet. A run is a job of the graph, with a model that it has:",
@@ -34,6 +40,19 @@ export function emptyNote(what: keyof typeof ADVICE, store: ExplorerStore): HTML
   copy.append(icon("copy"), el("span", "", "Copy the code"));
   copy.addEventListener("click", () => void tell(copyText(code), store));
   note.append(el("p", "", said), el("pre", "mkg-kg-code", code), copy);
+  return note;
+}
+
+/** That structures will come, or why they do not. */
+export function waitingNote(data: Knowledge): HTMLElement {
+  const note = el("div", "mkg-kg-nothing");
+  note.setAttribute("role", "status");
+  const count = counted(data.payload.size, "structure");
+  const said =
+    data.payload.analysis === "running"
+      ? `${count} are being analysed by the kernel. Graph and Scatter show the models meanwhile.`
+      : `${count} could not be analysed: the log of the kernel says why.`;
+  note.append(el("p", "", said));
   return note;
 }
 

@@ -46,6 +46,7 @@ describe("createKnowledgeExplorer", () => {
     expect(host.dataset.mkgReady).toBe("true");
     expect(texts(".mkg-kg-views button")).toEqual([
       "Graph",
+      "Scatter",
       "Ranking",
       "Communities",
       "Types",
@@ -59,7 +60,7 @@ describe("createKnowledgeExplorer", () => {
   it("explains what cannot be shown", () => {
     expect(mount({ ...rawKnowledge(), schema_version: 9 }).host.textContent).toBe(OTHER_VERSION);
     expect(mount({}).host.textContent).toContain("run the cell");
-    expect(mount({ ...rawKnowledge(), overlap: null }).host.textContent).toContain("damaged (overlap)");
+    expect(mount({ ...rawKnowledge(), results: null }).host.textContent).toContain("damaged (results)");
   });
 
   it("shows hostile names as text", () => {
@@ -110,7 +111,7 @@ describe("the tree", () => {
   });
 
   it("has its keys on the canvas too", async () => {
-    const { store, find } = mount(largeKnowledge(12, 120));
+    const { store, find } = mount(largeKnowledge(12, 120), { groups: "communities" });
     const canvas = find(".mkg-graph-canvas");
     press(canvas, "ArrowRight");
     const first = store.get("selected");
@@ -127,7 +128,7 @@ describe("the tree", () => {
   });
 
   it("refuses more than 500 circles, with an offer", async () => {
-    const { host, store, find, texts } = mount(largeKnowledge(12, 120));
+    const { host, store, find, texts } = mount(largeKnowledge(12, 120), { groups: "communities" });
     store.set("expanded", [0, 1, 2, 3, 4, 5, 6].flatMap(i => [`c${i}`, `c${i}/t1.0`]).concat("c8"));
     await settled();
     find('[data-mkg-item="c8/t1.0"] .mkg-twisty').click();
@@ -227,7 +228,7 @@ describe("a search", () => {
     );
     find('[data-mkg-column="there"]').click();
     expect(texts("[role=gridcell]:nth-child(4)").reduce((sum, uses) => sum + Number(uses), 0)).toBe(
-      data.occurrences(wide)
+      data.payload.models.modules[wide]
     );
     expect(store.get("query")).toBe("wide");
   });

@@ -7,18 +7,21 @@ import "../../../style/side_panel.css";
 import "../../../style/toolbar.css";
 import "../../../style/tree.css";
 import { button, Disposers, el, isField, keepKeys } from "../shared/dom";
+import type { Look } from "../shared/viewport";
+import { type Focus, focusIn, giveFocus } from "./focus";
 import { explain, readOrExplain } from "../shared/explain";
 import { counted, exactNumber } from "../shared/format";
 import { readTheme, watchTheme } from "../shared/theme";
 import { Knowledge } from "./data";
 import { FrequencyChart } from "./frequency";
-import { emptyNote } from "./empty";
+import { emptyNote, waitingNote } from "./empty";
 import { ExplorerLegend } from "./legend";
 import { KnowledgeMap } from "./knowledge_map";
 import { OverlapMatrix } from "./matrix";
 import { readKnowledge } from "./payload";
 import { mostItems } from "./picture";
 import { Results } from "./results";
+import { Scatter } from "./scatter";
 import { around, openAlone, toggle } from "./reveal";
 import { ExplorerPanel } from "./side_panel";
 import type { ExplorerStore } from "./state";
@@ -30,7 +33,14 @@ import type { MapItem, MapPicture } from "./items";
 
 export interface KnowledgeExplorer {
   dispose(): void;
+  /** What stays when a payload of the same models takes the place of this one; undefined: they are others. */
+  keep(raw: unknown): Kept | undefined;
   readonly map?: KnowledgeMap;
+}
+
+export interface Kept {
+  readonly look?: Look; // of the camera
+  readonly focus?: Focus;
 }
 
 const STEPS = new Map<string, readonly [number, number]>([
@@ -41,19 +51,24 @@ const STEPS = new Map<string, readonly [number, number]>([
 ]);
 let created = 0;
 
-export function createKnowledgeExplorer(host: HTMLElement, raw: unknown, store: ExplorerStore): KnowledgeExplorer {
+export function createKnowledgeExplorer(
+  host: HTMLElement,
+  raw: unknown,
+  store: ExplorerStore,
+  kept: Kept = {}
+): KnowledgeExplorer {
   host.classList.add("mkg-widget", "mkg-knowledge-explorer");
   host.dataset.mkgId ??= `knowledge-explorer-${++created}`;
   keepKeys(host);
   delete host.dataset.mkgReady;
   const payload = readOrExplain(host, raw, readKnowledge);
   try {
-    if (payload) return new Explorer(host, new Knowledge(payload), store);
+    if (payload) return new Explorer(host, new Knowledge(payload), store, kept);
   } catch (error) {
     console.error("modulekg-widgets", error); // not thrown on: its text would reach the page as HTML
     explain(host, "This graph cannot be drawn.");
   }
-  return { dispose: () => clear(host) };
+  return { dispose: () => clear(host), keep: () => undefined };
 }
 
 function clear(host: HTMLElement): void {
@@ -77,7 +92,8 @@ class Explorer implements KnowledgeExplorer {
   constructor(
     private readonly host: HTMLElement,
     private readonly data: Knowledge,
-    private readonly store: ExplorerStore
+    private readonly store: ExplorerStore,
+    { look, focus }: Kept
   ) {
     const slot = (name: string) => el("div", `mkg-slot mkg-slot-${name}`);
     const [toolbar, tree, results, legend, panel, status] = [
@@ -104,8 +120,14 @@ class Explorer implements KnowledgeExplorer {
     const parts = [this.tree, this.results, this.legend, this.status, bar, new ExplorerPanel(panel, data, store)];
     parts.forEach(part => this.disposers.add(() => part.dispose()));
     this.listen();
-    this.showView();
+    this.showView(look);
     this.followKernel();
+    if (focus) giveFocus(host, focus);
+  }
+
+  keep(raw: unknown): Kept | undefined {
+    if (!hasModels(raw, this.data.payload.models.name)) return undefined;
+    return { look: (this.map ?? this.view)?.moved, focus: focusIn(this.host) };
   }
 
   dispose(): void {
@@ -138,7 +160,7 @@ class Explorer implements KnowledgeExplorer {
     this.stage.replaceChildren();
   }
 
-  private showView(): void {
+  private showView(look?: Look): void {
     const { data, store } = this;
     const view = store.get("view");
     this.closeView();
@@ -155,11 +177,13 @@ class Explorer implements KnowledgeExplorer {
         narrow: (item: MapItem) => this.narrow(item),
         drawn: (picture: MapPicture) => this.drawn(picture)
       };
-      this.map = new KnowledgeMap(place, data, store, events, this.dock);
+      this.map = new KnowledgeMap(place, data, store, events, this.dock, look);
     } else {
       this.status.count(this.summary());
       delete this.host.dataset.mkgDrawn;
-      if (view === "overlap") this.view = new OverlapMatrix(place, data, store);
+      if (view === "scatter") this.view = new Scatter(place, data, store, look);
+      else if (!data.isAnalysed) place.append(waitingNote(data));
+      else if (view === "overlap") this.view = new OverlapMatrix(place, data, store);
       else if (view === "frequency") this.view = new FrequencyChart(place, data, store);
       else this.view = new TableView(place, data, store);
     }
@@ -184,7 +208,9 @@ class Explorer implements KnowledgeExplorer {
   }
 
   private summary(): string {
-    return `${counted(this.data.modelCount, "model")} · ${counted(this.data.size, "structure")}`;
+    const { payload, modelCount } = this.data;
+    const state = { running: ", which are being analysed", failed: ", which could not be analysed", done: "" };
+    return `${counted(modelCount, "model")} · ${counted(payload.size, "structure")}${state[payload.analysis]}`;
   }
 
   private retheme(): void {
@@ -325,6 +351,12 @@ class Explorer implements KnowledgeExplorer {
   private followKernel(): void {
     this.host.classList.toggle("mkg-is-disconnected", !this.store.get("connected"));
   }
+}
+
+/** Whether data that nobody has read yet is of these models. */
+function hasModels(raw: unknown, names: readonly string[]): boolean {
+  const found = (raw as { models?: { name?: unknown } } | null)?.models?.name;
+  return Array.isArray(found) && found.length === names.length && names.every((name, i) => found[i] === name);
 }
 
 function box(className: string, ...children: HTMLElement[]): HTMLElement {

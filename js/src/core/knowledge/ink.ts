@@ -26,10 +26,10 @@ export interface Inks {
   readonly title: string;
   readonly entries: readonly LegendEntry[];
   readonly ramp: Ramp | null;
-  of(item: MapItem): string;
+  of(item: Pick<MapItem, "thing" | "members">): string;
 }
 
-const NAMED = 7; // communities with a color of their own; an eighth color is the rest's
+const NAMED = 7; // groups with a color of their own; an eighth color is the rest's
 const SORTS: readonly [string, string][] = [
   ["Conv2d", "convolutions"],
   ["BatchNorm2d", "normalisations"],
@@ -45,6 +45,7 @@ const mainMeasure = (data: Knowledge): string | undefined => data.measures[0];
 
 export function inksOf(data: Knowledge, store: ExplorerStore, dark: boolean): Inks {
   const colorBy = store.get("colorBy");
+  if (colorBy === "family") return byFamily(data, dark);
   if (colorBy === "community") return byCommunity(data, dark);
   if (colorBy === "class") return byClass(data, dark);
   if (colorBy === "none") return { title: "", entries: [], ramp: null, of: () => neutral(dark) };
@@ -54,6 +55,51 @@ export function inksOf(data: Knowledge, store: ExplorerStore, dark: boolean): In
 const neutral = (dark: boolean): string => PALETTE.plain[dark ? "dark" : "light"];
 const rest = (dark: boolean): string => PALETTE.rest[dark ? "dark" : "light"];
 const lightened = (color: string, dark: boolean): string => mix(color, dark ? "#000000" : "#ffffff", dark ? 0.1 : 0.18);
+
+/** Superfamilies, or of few models the families; a structure has the color of those of most models that it is in. */
+function byFamily(data: Knowledge, dark: boolean): Inks {
+  const { name } = data.payload.superfamilies;
+  const sizes = name.map((_, index) => data.modelsFor({ kind: "superfamily", index, level: 0 })?.length ?? 0);
+  const largest = sizes.map((_, i) => i).sort((a, b) => sizes[b] - sizes[a] || a - b);
+  const colors = new Map(largest.slice(0, NAMED).map((index, slot) => [index, lightened(lineColor(slot, dark), dark)]));
+  const entries = [...colors].map(([index, color]) => ({ color, text: oneLine(name[index]) }));
+  if (name.length > NAMED) entries.push({ color: rest(dark), text: `${name.length - NAMED} smaller ones` });
+  const most = memo((members: readonly number[]) => mainSuperfamily(data, members));
+  return {
+    title: "family",
+    entries,
+    ramp: null,
+    of: ({ thing, members }) => {
+      const [model] = (thing && data.modelsFor(thing)) ?? [];
+      const index = model === undefined ? most(members) : data.superfamilyOf(model);
+      return colors.get(index) ?? rest(dark);
+    }
+  };
+}
+
+function mainSuperfamily(data: Knowledge, members: readonly number[]): number {
+  const counts = new Map<number, number>();
+  for (const entity of members) {
+    for (const { index } of data.modelsOf[entity]) {
+      const own = data.superfamilyOf(index);
+      counts.set(own, (counts.get(own) ?? 0) + 1);
+    }
+  }
+  return [...counts].reduce((best, next) => (next[1] > best[1] ? next : best), [-1, 0])[0];
+}
+
+/** The lists of a picture stay the same objects while nothing is opened. */
+function memo<K extends object, T>(make: (key: K) => T): (key: K) => T {
+  const known = new WeakMap<K, { readonly value: T }>();
+  return key => {
+    let found = known.get(key);
+    if (!found) {
+      found = { value: make(key) };
+      known.set(key, found);
+    }
+    return found.value;
+  };
+}
 
 function byCommunity(data: Knowledge, dark: boolean): Inks {
   const { count } = data.payload.communities;
@@ -96,7 +142,7 @@ function byClass(data: Knowledge, dark: boolean): Inks {
 }
 
 /** Groups have the value of the member that has most. */
-function byNumber(data: Knowledge, colorBy: Exclude<ColorBy, "community" | "class" | "none">): Inks {
+function byNumber(data: Knowledge, colorBy: Exclude<ColorBy, "family" | "community" | "class" | "none">): Inks {
   const measure = colorBy === "uses" ? "uses" : mainMeasure(data);
   const column = (measure && data.column(measure)) || [];
   let [low, high] = [Infinity, -Infinity];

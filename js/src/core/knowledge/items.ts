@@ -2,6 +2,10 @@
 
 import type { ThingKind, Thing } from "./data";
 
+/** What stands for models is a square. */
+export const isOfModels = (kind: MapItem["kind"]): boolean =>
+  kind === "model" || kind === "family" || kind === "superfamily";
+
 export interface MapItem {
   readonly id: string; // ids of what it lies in, then its own
   readonly kind: ThingKind | "more";
@@ -28,5 +32,5 @@ export interface MapLink {
   readonly from: number; // places in the picture
   readonly to: number;
   readonly weight: number; // 0 … 1
-  readonly kind: "shares" | "contains";
+  readonly kind: "alike" | "shares" | "contains";
 }

@@ -13,7 +13,7 @@ import { itemOf, openAlone, revealSelected, toggle } from "./reveal";
 import { search } from "./search";
 import { ExplorerStore } from "./state";
 
-const CLOSED: Choice = { expanded: [], query: "", selected: null };
+const CLOSED: Choice = { groups: "communities", expanded: [], query: "", selected: null };
 const sample = new Knowledge(goldenKnowledge());
 const large = new Knowledge(largeKnowledge(50, 120));
 const found = (data: Knowledge, query: string) => search(data, query).things.map(thing => data.name(thing));
@@ -31,7 +31,7 @@ describe("the payload", () => {
   });
 
   it("of another version is refused", () => {
-    expect(() => readKnowledge({ ...rawKnowledge(), schema_version: 2 })).toThrow(OTHER_VERSION);
+    expect(() => readKnowledge({ ...rawKnowledge(), schema_version: 3 })).toThrow(OTHER_VERSION);
     expect(() => readKnowledge(null)).toThrow(OTHER_VERSION);
   });
 
@@ -45,7 +45,18 @@ describe("the payload", () => {
     ["hyper", p => (p.entities.hyper[0] = [9999])],
     ["members", p => (p.models.members[0] = [0, 7, 1])],
     ["root", p => (p.models.root[0] = 1e9)],
-    ["overlap", p => p.overlap.pop()],
+    ["analysis", p => ((p.analysis as unknown) = "soon")],
+    ["analysis", p => (p.models.root[0] = -1)],
+    ["size", p => ((p.size as unknown) = "many")],
+    ["nearest", p => (p.models.nearest[0] = [99, 1])],
+    ["superfamilies", p => p.superfamilies.of.pop()],
+    ["superfamilies", p => (p.superfamilies.of[0] = 99)],
+    ["superfamilies", p => (p.superfamilies.links = [0, 0, 2])],
+    ["superfamilies", p => (p.superfamilies.links = [0, 0.5, 1])],
+    ["results", p => (p.results[0].model[0] = 99)],
+    ["results", p => (p.results[0].job[0] = 99)],
+    ["value", p => p.results[0].value.pop()],
+    ["cost", p => ((p.results[0].cost as unknown) = "yes")],
     ["of", p => p.types[0].of.pop()],
     ["digest", p => ((p.entities.digest as unknown[])[0] = 3)],
     ["importance", p => p.entities.importance.pagerank.pop()],
@@ -179,7 +190,7 @@ describe("the picture", () => {
     const { items, isCut } = buildPicture(large, { ...CLOSED, expanded });
     expect(items.length).toBeLessThanOrEqual(MOST_ITEMS);
     expect(isCut).toBe(true);
-    const store = new ExplorerStore();
+    const store = new ExplorerStore({ groups: "communities" });
     const outcomes = Array.from({ length: 12 }, (_, i) => [
       toggle(large, store, `c${i}`),
       toggle(large, store, `c${i}/t1.0`)
@@ -220,7 +231,7 @@ describe("the picture", () => {
     ]) {
       store.set("selected", key);
       revealSelected(large, store);
-      const choice = { expanded: store.get("expanded"), query: "", selected: key };
+      const choice = { groups: store.get("groups"), expanded: store.get("expanded"), query: "", selected: key };
       expect(itemOf(large, buildPicture(large, choice).items, key, null)).toBeDefined();
     }
   });

@@ -1,9 +1,9 @@
 // The map of the graph on its stage, in step with the store.
 
 import { measurer } from "../shared/canvas";
-import { boundsOf, type Box, type Point } from "../shared/viewport";
+import { boundsOf, type Box, type Look, type Point } from "../shared/viewport";
 import { Debounced, Disposers, listen } from "../shared/dom";
-import { Stage, type StageElement, type StagePicture } from "../shared/stage";
+import { movedLook, Stage, type StageElement, type StagePicture } from "../shared/stage";
 import { readTheme, type Theme, watchTheme } from "../shared/theme";
 import { Tip } from "../shared/tip";
 import { onPreferences } from "../shared/preferences";
@@ -39,7 +39,7 @@ export class KnowledgeMap {
   private readonly stage: Stage;
   private readonly tip: Tip;
   private readonly painter = new CirclePainter(this.measure);
-  private readonly homes: readonly Home[];
+  private homes: readonly Home[] = [];
   private readonly hovering = new Debounced(() => this.showTip(), HOVER);
   private theme: Theme;
   private inks: Inks;
@@ -56,20 +56,40 @@ export class KnowledgeMap {
     private readonly data: Knowledge,
     private readonly store: ExplorerStore,
     private readonly events: MapEvents,
-    private readonly dock?: HTMLElement
+    private readonly dock?: HTMLElement,
+    look?: Look
   ) {
     this.theme = readTheme(wrap);
     this.inks = inksOf(data, store, this.theme.dark);
     this.stage = this.makeStage();
     this.tip = new Tip(wrap);
-    const closed = buildPicture(data, { expanded: [], query: "", selected: null });
-    this.homes = homesOf(closed.items, closed.links);
-    this.shown = closed;
     revealSelected(data, store);
+    this.shown = this.settle();
     this.listen();
     this.stage.measure();
     this.refresh();
-    this.showSelected();
+    this.isOpened = look !== undefined;
+    if (look) this.stage.camera.restore(look);
+    else this.showSelected();
+  }
+
+  /** Where somebody has moved the camera. */
+  get moved(): Look | undefined {
+    return movedLook(this.stage);
+  }
+
+  /** Gives the groups their places; the picture while none is open. */
+  private settle(): MapPicture {
+    const closed = buildPicture(this.data, { groups: this.store.get("groups"), expanded: [], query: "", selected: null });
+    this.homes = homesOf(closed.items, closed.links);
+    return closed;
+  }
+
+  /** Other groups: another picture, to be looked at from the beginning. */
+  private regroup(): void {
+    this.settle();
+    this.refresh();
+    this.fit();
   }
 
   /** The element that the keyboard uses. */
@@ -156,6 +176,7 @@ export class KnowledgeMap {
     const { store } = this;
     this.disposers.add(
       store.on(["expanded", "query"], () => this.invalidate()),
+      store.on("groups", () => this.regroup()),
       store.on("colorBy", () => this.recolor()),
       store.on("selected", () => this.followSelection()),
       store.on("item", () => this.redecorate()),

@@ -6,8 +6,29 @@ import type { MapItem, MapLink } from "./items";
 const LEAST_SHARE = 0.12; // of the structures of a group that a link stands for
 const MOST_OF_EACH = 4; // links of a group
 
-/** A family and a community are joined by the structures that are in both. */
+/** Groups at the start: families of models that are alike, and a family and a community that share structures. */
 export function groupLinks(data: Knowledge, items: readonly MapItem[]): MapLink[] {
+  const isOfFamilies = items.every(({ depth, kind }) => depth > 0 || kind !== "community");
+  return isOfFamilies ? alikeLinks(data, items) : sharingLinks(data, items);
+}
+
+function alikeLinks(data: Knowledge, items: readonly MapItem[]): MapLink[] {
+  const { links, of } = data.payload.superfamilies;
+  const places = new Map<number, number>(); // superfamily -> place
+  items.forEach(({ depth, thing }, place) => {
+    if (depth > 0 || !thing) return;
+    if (thing.kind === "superfamily") places.set(thing.index, place);
+    else if (thing.kind === "family") places.set(of[thing.index], place);
+  });
+  const found: MapLink[] = [];
+  for (let at = 0; at < links.length; at += 3) {
+    const [from, to, weight] = [places.get(links[at]), places.get(links[at + 1]), links[at + 2]];
+    if (from !== undefined && to !== undefined && from !== to) found.push({ from, to, weight, kind: "alike" });
+  }
+  return found;
+}
+
+function sharingLinks(data: Knowledge, items: readonly MapItem[]): MapLink[] {
   const places = new Map<number, number>(); // community -> place
   items.forEach(({ depth, thing }, place) => {
     if (depth === 0 && thing?.kind === "community") places.set(thing.index, place);

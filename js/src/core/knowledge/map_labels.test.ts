@@ -8,7 +8,7 @@ import { buildPicture, type Choice } from "./picture";
 
 const measure = (text: string, size: number) => text.length * size * 0.56;
 const ZOOMS = [0.15, 0.3, 0.45, 0.7, 1, 1.6, 3];
-const CLOSED: Choice = { expanded: [], query: "", selected: null };
+const CLOSED: Choice = { groups: "communities", expanded: [], query: "", selected: null };
 const large = new Knowledge(withLongNames());
 
 /** 50 models of 120 structures each; names as long as those of real models, in two parts. */

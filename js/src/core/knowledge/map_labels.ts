@@ -3,7 +3,7 @@
 import { fitted, type Measure } from "../shared/canvas";
 import { shortNumber } from "../shared/format";
 import type { Circle } from "./circle_layout";
-import type { MapItem } from "./items";
+import { isOfModels, type MapItem } from "./items";
 import { forced, Grid, type Placement, placed, type Rect, type Wish } from "./labels";
 
 export interface Line {
@@ -140,7 +140,7 @@ export class MapLabels {
     const lines = [
       line(fitted(`${item.title} · ${shortNumber(item.count)}`, width, NAME, true, this.measure), NAME, true)
     ];
-    const isSquare = item.kind === "model" || item.kind === "family";
+    const isSquare = isOfModels(item.kind);
     const top = y - r + (isSquare ? 15 : Math.min(24, r * 0.14) + 4);
     const places = [top, y - r - 10].map(middle => this.rect(lines, x, middle));
     return [{ item: at, kind: "header", forms: [lines], wish: { key: item.id, rank: HEADERS - item.depth, places } }];
@@ -258,7 +258,7 @@ const within = (place: Rect, bounds: Rect): boolean =>
 
 /** Whether a shape reaches into a place. */
 function covers({ kind }: MapItem, { x, y, r }: Circle, [left, top, right, bottom]: Rect): boolean {
-  if (kind === "model" || kind === "family") return left < x + r && right > x - r && top < y + r && bottom > y - r;
+  if (isOfModels(kind)) return left < x + r && right > x - r && top < y + r && bottom > y - r;
   const [dx, dy] = [x - Math.max(left, Math.min(right, x)), y - Math.max(top, Math.min(bottom, y))];
   return dx * dx + dy * dy < r * r;
 }

@@ -6,7 +6,7 @@ import { shortNumber } from "../shared/format";
 import type { Viewport } from "../shared/viewport";
 import { mix, readable, type Theme } from "../shared/theme";
 import type { Circle } from "./circle_layout";
-import type { MapLink, MapItem } from "./items";
+import { isOfModels, type MapLink, type MapItem } from "./items";
 import type { Rect } from "./labels";
 import { LINE, type MapLabel, MapLabels, SMALL } from "./map_labels";
 
@@ -52,7 +52,7 @@ export class CirclePainter {
     context.lineJoin = "round";
     const placed = items.map(({ circle }) => onScreen(circle, view));
     const seen = items.flatMap((_, i) => (isSeen(placed[i], view) ? [i] : []));
-    for (const link of links.filter(({ kind }) => kind === "shares")) this.link(link, items, placed, view.zoom, theme);
+    for (const link of links.filter(({ kind }) => kind !== "contains")) this.link(link, items, placed, view.zoom, theme);
     const open = seen.filter(i => items[i].item.isOpen);
     open.forEach(i => this.frame(items[i], placed[i], theme));
     for (const link of links.filter(({ kind }) => kind === "contains"))
@@ -78,9 +78,9 @@ export class CirclePainter {
   ): void {
     const { context } = this;
     const isDim = items[from].isDim || items[to].isDim;
-    const share = kind === "shares" ? 0.2 + 0.3 * weight : 0.14 + 0.2 * weight;
+    const share = kind === "contains" ? 0.14 + 0.2 * weight : 0.2 + 0.3 * weight;
     context.strokeStyle = mix(theme.canvas, theme.text, isDim ? share * 0.3 : share);
-    context.lineWidth = kind === "shares" ? 0.8 + 3 * weight * Math.min(1, 1.4 * zoom) : 1;
+    context.lineWidth = kind === "contains" ? 1 : 0.8 + 3 * weight * Math.min(1, 1.4 * zoom);
     context.beginPath();
     curve(context, placed[from], placed[to]);
     context.stroke();
@@ -163,7 +163,7 @@ export class CirclePainter {
     const { context } = this;
     const size = r + wider;
     context.beginPath();
-    if (kind === "model" || kind === "family") context.roundRect(x - size, y - size, 2 * size, 2 * size, size * 0.34);
+    if (isOfModels(kind)) context.roundRect(x - size, y - size, 2 * size, 2 * size, size * 0.34);
     else context.arc(x, y, size, 0, 2 * Math.PI);
   }
 

@@ -7,11 +7,16 @@ import { toNumber } from "../shared/payload";
 import { type Value } from "../shared/schema";
 import type { Knowledge, Thing } from "./data";
 
-/** The jobs of some models, the best first; of all for null. */
+const MOST = 60; // lines; all are in the table of training
+
+/** The jobs of some models, the best first; of all for null. Those of nobody that say a result alone are results. */
 export function jobsOf(data: Knowledge, models: readonly number[] | null): number[] {
   const { jobs, models: table } = data.payload;
   const names = models && new Set(models.map(index => table.name[index]));
-  const found = jobs.name.flatMap((_, job) => (!names || names.has(jobs.model[job] ?? "") ? [job] : []));
+  const isRun = (job: number) => jobs.user[job] !== null || jobs.metrics[job].length > 0 || !data.resultJobs.has(job);
+  const found = jobs.name.flatMap((_, job) =>
+    isRun(job) && (!names || names.has(jobs.model[job] ?? "")) ? [job] : []
+  );
   const accuracy = (job: number) => toNumber(jobs.accuracy[job]) ?? -1;
   return found.sort((a, b) => accuracy(b) - accuracy(a) || a - b);
 }
@@ -23,8 +28,10 @@ export function jobSection(
 ): HTMLElement[] {
   if (found.length === 0) return [];
   const list = el("ul", "mkg-kg-list");
-  for (const job of found) list.append(jobLine(data, job, link));
-  return [section("Who trained what", foldedWhenLong(found.length, "job", list))];
+  for (const job of found.slice(0, MOST)) list.append(jobLine(data, job, link));
+  const shown = foldedWhenLong(Math.min(MOST, found.length), "job", list);
+  if (found.length <= MOST) return [section("Who trained what", shown)];
+  return [section("Who trained what", shown, el("p", "mkg-dim", `${found.length - MOST} more are under Training.`))];
 }
 
 function jobLine(data: Knowledge, job: number, link: (thing: Thing) => HTMLElement): HTMLElement {

@@ -8,11 +8,12 @@ import {
   count,
   dictionary,
   is,
+  isBoolean,
   isCount,
   isCounts,
   isFlat,
   isInteger,
-  isNumber,
+  isFiniteNumber,
   isPlace,
   isScalar,
   isString,
@@ -30,7 +31,7 @@ import {
   value
 } from "../shared/schema";
 
-export const SCHEMA_VERSION = 1;
+export const SCHEMA_VERSION = 2;
 export const LEVELS = ["model", "stage", "block", "op"] as const;
 export type Level = (typeof LEVELS)[number];
 
@@ -45,11 +46,30 @@ const TypeSchema = parts({
   texts: list(isString)
 });
 
+// Values of one target, measured on one data set and device; the lists are parallel.
+const ResultSchema = table(
+  {
+    model: list(isCount),
+    value: list(isValue),
+    size: list(isValue), // of the image, in pixels
+    job: list(isCount)
+  },
+  {
+    target: text,
+    unit: is(orNull(isString)),
+    dataset: is(orNull(isString)),
+    device: is(orNull(isString)),
+    cost: is(isBoolean) // less of it is better
+  }
+);
+
 const KnowledgeSchema = v.pipe(
   parts({
     schema_version: v.literal(SCHEMA_VERSION),
     kind: v.literal("knowledge"),
     title: text,
+    analysis: v.picklist(["running", "done", "failed"]), // unless it is done, nothing is told of structures and jobs
+    size: count, // structures
     entities: table(
       {
         name: list(isString),
@@ -67,18 +87,26 @@ const KnowledgeSchema = v.pipe(
     values: list((entry): entry is Scalar => entry !== null && isScalar(entry)),
     models: table({
       name: list(isString),
-      root: list(isCount),
+      root: list(isPlace),
       params: list(isValue),
       bytes: list(isValue),
       flops: list(isValue),
       family: list(isCount),
+      modules: list(isCount),
+      structures: list(isCount),
       members: list(isCounts), // structure, level and count, one after the other
-      module_flops: list(arrayOf(isValue)) // structure and sum, one after the other
+      module_flops: list(arrayOf(isValue)), // structure and sum, one after the other
+      nearest: list(isCounts) // model and likeness in thousandths, one after the other, the likest first
     }),
     families: list(isString),
+    superfamilies: v.object({
+      name: list(isString),
+      of: list(isCount), // of each family
+      links: list(isFiniteNumber) // two that are alike and how much, from 0 to 1, one after the other
+    }),
+    results: v.array(ResultSchema),
     communities: v.object({ modularity: value, count, names: v.optional(list(isString)) }), // older ones have no names
     types: v.array(TypeSchema),
-    overlap: list(isNumber), // upper triangle, row by row, without the diagonal
     fit: v.object({
       alpha: value,
       xmin: value,
@@ -95,7 +123,8 @@ const KnowledgeSchema = v.pipe(
       convergence: list(isValue),
       started: list(isValue),
       ended: list(isValue),
-      metrics: list(arrayOf(tuple(isString, isCount)))
+      metrics: list(arrayOf(tuple(isString, isCount))),
+      training: list(isString)
     }),
     datasets: NamedSchema,
     users: NamedSchema
@@ -109,13 +138,23 @@ const KnowledgeSchema = v.pipe(
     children: ({ entities }) => entities.children.every(row => isFlat(row, entities.name.length, Infinity)),
     importance: ({ entities }) =>
       Object.values(entities.importance).every(column => column.length === entities.name.length),
-    root: ({ models, entities }) => isWithin(models.root, entities.name.length),
+    root: ({ models, entities }) => isWithin(models.root, entities.name.length, -1),
+    analysis: ({ analysis, models }) => analysis !== "done" || models.root.every(root => root >= 0),
     family: ({ models, families }) => isWithin(models.family, families.length),
     members: ({ models, entities }) =>
       models.members.every(row => isFlat(row, entities.name.length, LEVELS.length, Infinity)),
     module_flops: ({ models, entities }) =>
       models.module_flops.every(row => isFlat(row, entities.name.length, Infinity)),
-    overlap: ({ models, overlap }) => overlap.length === (models.name.length * (models.name.length - 1)) / 2,
+    nearest: ({ models }) => models.nearest.every(row => isFlat(row, models.name.length, Infinity)),
+    superfamilies: ({ superfamilies, families }) =>
+      superfamilies.of.length === families.length &&
+      isWithin(superfamilies.of, superfamilies.name.length) &&
+      areLinks(superfamilies.links, superfamilies.name.length),
+    results: ({ results, models, analysis, jobs }) =>
+      results.every(
+        ({ model, job }) =>
+          isWithin(model, models.name.length) && (analysis !== "done" || isWithin(job, jobs.name.length))
+      ),
     of: ({ types, entities }) =>
       types.every(({ of, name }) => of.length === entities.name.length && isWithin(of, name.length, -1)),
     differs: ({ types, entities }) =>
@@ -124,7 +163,15 @@ const KnowledgeSchema = v.pipe(
   })
 );
 
+/** Two places and a weight, one after the other. */
+function areLinks(flat: readonly number[], places: number): boolean {
+  const isRight = (figure: number, at: number) =>
+    at % 3 === 2 ? figure >= 0 && figure <= 1 : isCount(figure) && figure < places;
+  return flat.length % 3 === 0 && flat.every(isRight);
+}
+
 export type KnowledgePayload = v.InferOutput<typeof KnowledgeSchema>;
+export type ResultColumn = v.InferOutput<typeof ResultSchema>;
 export type TypeTable = v.InferOutput<typeof TypeSchema>;
 
 /** The payload, once its version, lengths and index ranges are known to be right. */

@@ -2,7 +2,7 @@
 
 import type { Knowledge, Thing } from "./data";
 import { buildPicture, choiceOf, groupId, idIn, mostItems } from "./picture";
-import type { ExplorerStore } from "./state";
+import type { ExplorerStore, Groups } from "./state";
 import type { MapItem } from "./items";
 
 /** What opening a group came to. */
@@ -39,7 +39,7 @@ export function around(id: string): string[] {
   return steps.map((_, i) => steps.slice(0, i + 1).join("/"));
 }
 
-/** The circle that shows a thing, if one does; the one that was clicked before all others. */
+/** The circle that shows a thing, if one does; the one that was clicked before all others. A model stands for its family. */
 export function itemOf(
   data: Knowledge,
   items: readonly MapItem[],
@@ -48,15 +48,24 @@ export function itemOf(
 ): MapItem | undefined {
   if (key === null) return undefined;
   const shown = items.filter(({ thing }) => thing !== null && data.key(thing) === key);
-  return shown.find(({ id }) => id === preferred) ?? shown[0];
+  if (shown.length > 0) return shown.find(({ id }) => id === preferred) ?? shown[0];
+  const family = data.find(key);
+  const [only, ...others] = family?.kind === "family" ? data.modelsIn(family.index) : [];
+  if (only === undefined || others.length > 0) return undefined;
+  return items.find(({ thing }) => thing?.kind === "model" && thing.index === only);
 }
+
+/** The groups among which a thing is drawn; undefined: among both. */
+const GROUPS_OF: Partial<Record<Thing["kind"], Groups>> = { community: "communities", superfamily: "families" };
 
 /** Opens what the selected thing lies in, if it is not drawn yet. */
 export function revealSelected(data: Knowledge, store: ExplorerStore): void {
   const key = store.get("selected");
   const thing = data.find(key);
+  const groups = thing && GROUPS_OF[thing.kind];
+  if (groups) store.set("groups", groups);
   if (!thing || itemOf(data, buildPicture(data, choiceOf(store)).items, key, store.get("item"))) return;
-  for (const path of pathsTo(data, thing)) {
+  for (const path of pathsTo(data, thing, store.get("groups"))) {
     const needed = [...around(path), path];
     const open = store.get("expanded");
     const more = needed.filter(id => !open.includes(id));
@@ -67,25 +76,31 @@ export function revealSelected(data: Knowledge, store: ExplorerStore): void {
 }
 
 /** Groups to open, the best first. */
-function pathsTo(data: Knowledge, thing: Thing): string[] {
+function pathsTo(data: Knowledge, thing: Thing, choice: Groups): string[] {
   const group = (kind: Thing["kind"], index: number, level = 0) => ({ kind, index, level }) as Thing;
   const { models, entities } = data.payload;
-  if (thing.kind === "model") return [groupId(data, group("family", models.family[thing.index]))];
+  const family = (model: number) => groupId(data, group("family", models.family[model]), choice);
+  const community = (entity: number) => {
+    const index = entities.community[entity];
+    return choice === "families" || index < 0 ? [] : [groupId(data, group("community", index), choice)];
+  };
+  const inModels = (entity: number) =>
+    data.modelsOf[entity].slice(0, 3).map(({ index }) => idIn(family(index), group("model", index)));
+  if (thing.kind === "model") return [family(thing.index)];
+  if (thing.kind === "family") {
+    const own = groupId(data, thing, choice);
+    return data.modelsIn(thing.index).length === 1 ? [own] : around(own);
+  }
   if (thing.kind === "type") {
     const [first] = data.members(thing);
-    return first === undefined ? [] : [groupId(data, group("community", entities.community[first]))];
+    return first === undefined ? [] : [...community(first), ...inModels(first)];
   }
-  if (thing.kind === "community") return around(groupId(data, thing)); // small ones stand together
+  if (thing.kind === "community") return around(groupId(data, thing, choice)); // small ones stand together
   if (thing.kind !== "module") return [];
   const tables = data.payload.types.slice(0, 1);
   const inType = (parent: string) =>
     tables.flatMap(({ level, of }) =>
       of[thing.index] < 0 ? [] : [idIn(parent, group("type", of[thing.index], level))]
     );
-  const community = entities.community[thing.index];
-  const inCommunity = community < 0 ? [] : [groupId(data, group("community", community))];
-  const inModels = data.modelsOf[thing.index].slice(0, 3).map(({ index }) => {
-    return idIn(groupId(data, group("family", models.family[index])), group("model", index));
-  });
-  return [...inCommunity, ...inModels].flatMap(path => [path, ...inType(path)]);
+  return [...community(thing.index), ...inModels(thing.index)].flatMap(path => [path, ...inType(path)]);
 }

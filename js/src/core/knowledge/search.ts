@@ -1,5 +1,6 @@
 // Searches over all models and structures: the terms of the model graph's search, and the answers by rank.
 
+import { toNumber } from "../shared/payload";
 import { COMPARISONS, CONDITION, readNumber, shortened, split, type Term } from "../shared/query";
 import type { Knowledge, Thing } from "./data";
 
@@ -129,8 +130,8 @@ function addNumber(data: Knowledge, text: string, tests: Tests): boolean {
 /** A model has parameters and bytes; it counts itself as one of one model. */
 function modelNumber(data: Knowledge, name: string, accepts: (own: number) => boolean): Test {
   const columns: Record<string, Test> = {
-    params: model => accepts(data.params[data.payload.models.root[model]] ?? Number.NaN),
-    bytes: model => accepts(data.bytes[data.payload.models.root[model]] ?? Number.NaN)
+    params: model => accepts(toNumber(data.payload.models.params[model]) ?? Number.NaN),
+    bytes: model => accepts(toNumber(data.payload.models.bytes[model]) ?? Number.NaN)
   };
   return Object.prototype.hasOwnProperty.call(columns, name) ? columns[name] : NEVER;
 }
@@ -160,7 +161,7 @@ function nearness(data: Knowledge, thing: Thing, needles: readonly string[]): nu
 }
 
 function weight(data: Knowledge, { kind, index }: Thing): number {
-  const uses = kind === "module" ? data.uses[index] : data.memberSet(index).size;
+  const uses = kind === "module" ? data.uses[index] : data.payload.models.structures[index];
   return Math.log1p(uses) / 20;
 }
 

@@ -7,6 +7,7 @@ import { toNumber } from "../shared/payload";
 import type { Count, Knowledge, Thing } from "./data";
 import { compareSections, wayBack } from "./compare_panel";
 import { jobSection, jobsOf } from "./panel_jobs";
+import { nearestSection, resultSection } from "./panel_results";
 import { LEVELS } from "./payload";
 import type { ExplorerStore } from "./state";
 import { KIND_WORDS, measureLabel } from "./words";
@@ -59,7 +60,9 @@ export class ExplorerPanel {
       key === null ? "Click a circle, a row or a name to see what it is." : "The graph has nothing of this name.";
     const facts = new Facts();
     facts.text("Models", exactNumber(data.modelCount));
-    facts.text("Structures", exactNumber(data.size));
+    facts.text("Structures", exactNumber(payload.size));
+    facts.text("Families", exactNumber(payload.families.length));
+    if (!data.isAnalysed) return [el("p", "mkg-empty", text), section("The graph", facts.list), this.waiting()];
     facts.text("Uses", exactNumber(data.uses.reduce((sum, count) => sum + count, 0)));
     facts.text(
       "Communities",
@@ -202,19 +205,34 @@ export class ExplorerPanel {
     facts.number("Memory", toNumber(models.bytes[index]) ?? 0, "bytes", "", models.bytes[index]);
     const flops = toNumber(models.flops[index]);
     if (flops !== null) facts.number("FLOPs", flops, "flops", "", models.flops[index]);
-    facts.text("Modules", exactNumber(data.occurrences(index)));
-    facts.text("Structures", exactNumber(data.memberSet(index).size));
+    facts.text("Modules", exactNumber(models.modules[index]));
+    facts.text("Structures", exactNumber(models.structures[index]));
     facts.add("Family", this.link({ kind: "family", index: models.family[index], level: 0 }));
-    facts.add("Root", this.link({ kind: "module", index: models.root[index], level: 0 }));
+    if (models.root[index] >= 0) facts.add("Root", this.link({ kind: "module", index: models.root[index], level: 0 }));
     return [
       this.heading(thing, data.name(thing), copyLine(data.name(thing), "name")),
-      ...compareSections(data, this.store, index),
+      ...(data.isAnalysed ? compareSections(data, this.store, index) : []),
       section("", facts.list),
-      ...this.typeSections(models.root[index]),
-      ...jobSection(data, jobsOf(data, [index]), other => this.link(other)),
-      ...this.nearest(index),
-      ...this.counts("Built of", data.children(models.root[index]))
+      ...resultSection(data, index),
+      ...nearestSection(data, index, other => this.link(other)),
+      ...(data.isAnalysed ? this.structuresOf(index) : [this.waiting()])
     ];
+  }
+
+  private structuresOf(model: number): HTMLElement[] {
+    const { data } = this;
+    const root = data.payload.models.root[model];
+    return [
+      ...this.typeSections(root),
+      ...jobSection(data, jobsOf(data, [model]), other => this.link(other)),
+      ...this.nearest(model),
+      ...this.counts("Built of", data.children(root))
+    ];
+  }
+
+  private waiting(): HTMLElement {
+    const isRunning = this.data.payload.analysis === "running";
+    return el("p", "mkg-dim", isRunning ? "Structures follow when they are analysed." : "Structures are not known.");
   }
 
   private nearest(model: number): HTMLElement[] {
@@ -234,10 +252,14 @@ export class ExplorerPanel {
     const { data } = this;
     const members = data.members(thing);
     const facts = new Facts();
-    const models = thing.kind === "family" ? data.modelsIn(thing.index) : data.modelsWith(members);
-    facts.text("Structures", exactNumber(members.length));
+    const own = data.modelsFor(thing);
+    const models = own ?? data.modelsWith(members);
+    if (thing.kind === "superfamily") facts.text("Families", exactNumber(data.familiesIn(thing.index).length));
     facts.text("Models", exactNumber(models.length));
-    facts.text("Uses", exactNumber(members.reduce((sum, entity) => sum + data.uses[entity], 0)));
+    if (data.isAnalysed) {
+      facts.text("Structures", exactNumber(members.length));
+      facts.text("Uses", exactNumber(members.reduce((sum, entity) => sum + data.uses[entity], 0)));
+    }
     const families = thing.kind === "community" ? data.familiesOf(thing.index) : [];
     if (families.length) facts.text("Mostly in", families.join(", "));
     const lines = models.map(index => this.line({ kind: "model", index, level: 0 }, ""));
@@ -245,10 +267,19 @@ export class ExplorerPanel {
     return [
       this.heading(thing, data.name(thing), null),
       section("", facts.list),
-      section("Most used in it", this.ranked(top)),
+      ...(thing.kind === "superfamily" ? [this.families(thing.index)] : []),
+      ...(data.isAnalysed ? [section("Most used in it", this.ranked(top))] : [this.waiting()]),
       section("Models", listOf(lines, "model")),
-      ...(thing.kind === "family" ? jobSection(data, jobsOf(data, models), other => this.link(other)) : [])
+      ...(own ? jobSection(data, jobsOf(data, models), other => this.link(other)) : [])
     ];
+  }
+
+  private families(superfamily: number): HTMLElement {
+    const lines = this.data.familiesIn(superfamily).map(index => {
+      const count = this.data.modelsIn(index).length;
+      return this.line({ kind: "family", index, level: 0 }, ` ×${exactNumber(count)}`);
+    });
+    return section("Families", listOf(lines, "family", "families"));
   }
 
   // ------------------------------------------------------------ pieces
@@ -302,10 +333,10 @@ function copyLine(text: string, what: string): HTMLElement {
   return line;
 }
 
-function listOf(lines: readonly HTMLElement[], noun: string): HTMLElement {
+function listOf(lines: readonly HTMLElement[], noun: string, many?: string): HTMLElement {
   const list = el("ul", "mkg-kg-list");
   list.append(...lines);
-  return foldedWhenLong(lines.length, noun, list);
+  return foldedWhenLong(lines.length, noun, list, many);
 }
 
 function small(value: number | string | null): string {

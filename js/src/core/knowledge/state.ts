@@ -6,6 +6,7 @@ import type { Level } from "./payload";
 // by name: the text of the tab
 export const VIEWS = {
   graph: "Graph",
+  scatter: "Scatter",
   ranking: "Ranking",
   communities: "Communities",
   types: "Types",
@@ -15,8 +16,12 @@ export const VIEWS = {
 } as const;
 export type ExplorerView = keyof typeof VIEWS;
 export const VIEW_NAMES = Object.keys(VIEWS) as ExplorerView[];
-export const COLORS = ["community", "class", "uses", "importance", "none"] as const;
+export const COLORS = ["family", "community", "class", "uses", "importance", "none"] as const;
 export type ColorBy = (typeof COLORS)[number];
+
+/** What the circles of the graph stand for at first: families of models alone, or communities of structures too. */
+export const GROUPS = ["families", "communities"] as const;
+export type Groups = (typeof GROUPS)[number];
 
 export interface Sorting {
   readonly column: string;
@@ -29,6 +34,10 @@ export interface ExplorerState {
   colorBy: ColorBy;
   query: string;
   // The rest stays in the browser.
+  groups: Groups;
+  scatter: Readonly<Record<"x" | "y", string | null>>; // keys of what is set against each other; null: the first
+  less: Readonly<Record<string, boolean>>; // by key, where somebody has said which way is better
+  powers: Readonly<Record<string, boolean>>; // and whether its axis goes by powers of ten
   expanded: readonly string[]; // ids of the open groups of the graph
   item: string | null; // id of the selected circle, where a structure is drawn more than once
   rows: "modules" | "models"; // what is ranked
@@ -46,8 +55,12 @@ export function initialState(): ExplorerState {
   return {
     selected: null,
     view: "graph",
-    colorBy: "community",
+    colorBy: "family",
     query: "",
+    groups: "families",
+    scatter: { x: null, y: null },
+    less: {},
+    powers: {},
     expanded: [],
     item: null,
     rows: "modules",

@@ -14,6 +14,7 @@ import {
   typeColumns,
   usesColumn
 } from "./columns";
+import type { Look } from "../shared/viewport";
 import type { Knowledge } from "./data";
 import { LEVELS } from "./payload";
 import { emptyNote } from "./empty";
@@ -23,6 +24,7 @@ import { type Column, SortedTable } from "./table";
 
 export interface ExplorerView {
   dispose(): void;
+  readonly moved?: Look; // where somebody has moved its camera
 }
 
 const FIRST: Readonly<Record<TableKind, Sorting>> = {

@@ -7,7 +7,12 @@ import { SearchBox, type SearchTexts } from "../shared/search_box";
 import { addWindowButtons } from "../shared/window_buttons";
 import type { Knowledge } from "./data";
 import { search } from "./search";
-import { COLORS, type ColorBy, type ExplorerStore, VIEW_NAMES, VIEWS } from "./state";
+import { COLORS, type ColorBy, type ExplorerStore, GROUPS, type Groups, VIEW_NAMES, VIEWS } from "./state";
+
+const GROUP_WORDS: Readonly<Record<Groups, string>> = {
+  families: "families of models",
+  communities: "communities and families"
+};
 
 const SEARCH: SearchTexts = {
   placeholder: "Search: text, class:Conv2d, params>1M",
@@ -22,6 +27,8 @@ export class ExplorerToolbar {
   private readonly tabs = el("div", "mkg-kg-views");
   private readonly color = el("select");
   private readonly colorLabel = el("label", "mkg-color-by");
+  private readonly groups = el("select", "mkg-kg-groups");
+  private readonly groupsLabel = el("label", "mkg-view");
   private readonly search: SearchBox;
   private readonly fit = button("mkg-button mkg-fit", "", "Fit to the window (f)");
   private readonly zoom = button("mkg-button mkg-zoom-selection", "", "Zoom to the selection (z)");
@@ -37,6 +44,9 @@ export class ExplorerToolbar {
     host.setAttribute("aria-label", "View, color and search");
     this.addTabs();
     this.colorLabel.append(el("span", "mkg-label", "Color"), this.color);
+    this.groupsLabel.append(el("span", "mkg-label", "Circles"), this.groups);
+    this.groups.append(...GROUPS.map(name => option(name, GROUP_WORDS[name])));
+    this.groups.value = store.get("groups");
     this.fit.setAttribute("aria-label", "Fit to the window");
     this.fit.setAttribute("aria-keyshortcuts", "f");
     this.fit.append(icon("fit"));
@@ -49,7 +59,7 @@ export class ExplorerToolbar {
       search: query => store.set("query", query),
       step: () => events.first()
     });
-    host.append(this.tabs, this.colorLabel, buttons, this.search.element);
+    host.append(this.tabs, this.groupsLabel, this.colorLabel, buttons, this.search.element);
     this.disposers.add(addWindowButtons(host));
     this.fillColors();
     this.listen();
@@ -80,6 +90,8 @@ export class ExplorerToolbar {
       listen(this.color, "change", () => store.set("colorBy", this.color.value as ColorBy)),
       listen(this.fit, "click", () => this.events.fit()),
       listen(this.zoom, "click", () => this.events.zoom()),
+      listen(this.groups, "change", () => store.set("groups", this.groups.value as Groups)),
+      store.on("groups", () => void (this.groups.value = store.get("groups"))),
       store.on("colorBy", () => void (this.color.value = store.get("colorBy"))),
       store.on("query", () => this.followQuery()),
       store.on("view", () => this.showView())
@@ -96,7 +108,9 @@ export class ExplorerToolbar {
     for (const tab of this.tabs.querySelectorAll<HTMLElement>("button")) {
       setAttribute(tab, "aria-pressed", String(tab.dataset.mkgView === view));
     }
-    this.colorLabel.hidden = this.fit.hidden = this.zoom.hidden = view !== "graph";
+    this.fit.hidden = this.zoom.hidden = view !== "graph";
+    this.colorLabel.hidden = view !== "graph" && view !== "scatter";
+    this.groupsLabel.hidden = view !== "graph" || this.data.payload.communities.count === 0;
   }
 
   private followQuery(): void {

@@ -5,7 +5,7 @@ import { exactNumber } from "../shared/format";
 import { onPreferences } from "../shared/preferences";
 import type { Knowledge } from "./data";
 import { inksOf } from "./ink";
-import type { MapItem, MapPicture } from "./items";
+import { isOfModels, type MapItem, type MapPicture } from "./items";
 import { around, itemOf } from "./reveal";
 import type { ExplorerStore } from "./state";
 
@@ -16,6 +16,7 @@ export interface TreeEvents {
 
 const HEADINGS = new Map([
   ["community", "Communities"],
+  ["superfamily", "Families of models"],
   ["family", "Families of models"]
 ]);
 
@@ -56,11 +57,12 @@ export class KnowledgeTree {
     this.items = inOrder(picture.items);
     this.dark = dark;
     const parts: HTMLElement[] = [];
-    let kind = "";
+    let above: string | undefined;
     this.rows = this.items.map(item => {
-      if (item.depth === 0 && item.kind !== kind && HEADINGS.has(item.kind)) {
-        kind = item.kind;
-        const heading = el("div", "mkg-kg-tree-heading", HEADINGS.get(kind));
+      const words = HEADINGS.get(item.kind);
+      if (item.depth === 0 && words !== undefined && words !== above) {
+        above = words;
+        const heading = el("div", "mkg-kg-tree-heading", words);
         heading.setAttribute("role", "presentation");
         parts.push(heading);
       }
@@ -99,7 +101,7 @@ export class KnowledgeTree {
     row.classList.toggle("mkg-is-dim", isSearched && !item.isHit);
     row.append(
       el("span", "mkg-twisty"),
-      el("span", `mkg-chip${isSquare(item) ? " mkg-is-square" : ""}`),
+      el("span", `mkg-chip${isOfModels(item.kind) ? " mkg-is-square" : ""}`),
       nameSpan("mkg-row-name", item.title)
     );
     if (item.isGroup) row.append(el("span", "mkg-row-count", exactNumber(item.count)));
@@ -202,8 +204,6 @@ export class KnowledgeTree {
     if (row) keepInView(this.host, row);
   }
 }
-
-const isSquare = ({ kind }: MapItem): boolean => kind === "model" || kind === "family";
 
 /** Members stand under their group. */
 function inOrder(items: readonly MapItem[]): MapItem[] {

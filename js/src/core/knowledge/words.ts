@@ -2,6 +2,7 @@
 
 import { oneLine } from "../shared/canvas";
 import { counted, exactNumber, shortNumber } from "../shared/format";
+import { toNumber } from "../shared/payload";
 import type { TipRow } from "../shared/tip";
 import type { ThingKind, Knowledge, Thing } from "./data";
 import type { MapItem } from "./items";
@@ -10,6 +11,7 @@ export const KIND_WORDS: Readonly<Record<ThingKind, string>> = {
   module: "structure",
   model: "model",
   family: "family of models",
+  superfamily: "families that are alike",
   community: "community",
   type: "type"
 };
@@ -46,12 +48,17 @@ function moduleRows(data: Knowledge, { index }: Thing): TipRow[] {
 }
 
 function groupRows(data: Knowledge, thing: Thing): TipRow[] {
-  const rows: TipRow[] = [{ name: "structures", value: exactNumber(data.members(thing).length) }];
-  if (thing.kind === "family") rows.unshift({ name: "models", value: exactNumber(data.modelsIn(thing.index).length) });
-  if (thing.kind === "model") {
-    rows.unshift({ name: "parameters", value: shortNumber(data.params[data.payload.models.root[thing.index]] ?? 0) });
+  const { kind, index } = thing;
+  const { models } = data.payload;
+  const row = (name: string, count: number) => ({ name, value: exactNumber(count) });
+  if (kind === "model") {
+    const params = shortNumber(toNumber(models.params[index]) ?? 0);
+    return [{ name: "parameters", value: params }, row("structures", models.structures[index])];
   }
-  return rows;
+  const every = data.modelsFor(thing);
+  const rows = every ? [row("models", every.length)] : [];
+  if (kind === "superfamily") rows.unshift(row("families", data.familiesIn(index).length));
+  return data.isAnalysed ? [...rows, row("structures", data.members(thing).length)] : rows;
 }
 
 /** One line under a name. */
@@ -62,9 +69,12 @@ export function detailOf(data: Knowledge, thing: Thing): string {
     return `${oneLine(data.className(index))} · ${uses} in ${counted(data.modelsOf[index].length, "model")}`;
   }
   if (kind === "model") {
-    const params = shortNumber(data.params[data.payload.models.root[index]] ?? 0);
-    return `model · ${params} parameters · ${counted(data.memberSet(index).size, "structure")}`;
+    const { params, structures } = data.payload.models;
+    const size = shortNumber(toNumber(params[index]) ?? 0);
+    return `model · ${size} parameters · ${counted(structures[index], "structure")}`;
   }
-  if (kind === "family") return `family · ${counted(data.modelsIn(index).length, "model")}`;
+  const models = data.modelsFor(thing);
+  const families = kind === "superfamily" ? counted(data.familiesIn(index).length, "family", "families") : "family";
+  if (models) return `${families} · ${counted(models.length, "model")}`;
   return `${KIND_WORDS[kind]} · ${counted(data.members(thing).length, "structure")}`;
 }

@@ -58,8 +58,8 @@ export function table(heads: readonly string[], rows: readonly (readonly HTMLEle
 }
 
 /** A list of more than a dozen lines starts folded up. */
-export function foldedWhenLong(count: number, noun: string, content: HTMLElement): HTMLElement {
-  return count > MANY ? folded(counted(count, noun), content) : content;
+export function foldedWhenLong(count: number, noun: string, content: HTMLElement, many?: string): HTMLElement {
+  return count > MANY ? folded(counted(count, noun, many), content) : content;
 }
 
 export function folded(summary: string, content: HTMLElement): HTMLElement {

@@ -72,6 +72,12 @@ export class Camera {
     if (x !== before.x || y !== before.y || zoom !== before.zoom) this.moved();
   }
 
+  /** Where somebody had moved it before. */
+  restore(look: Look): void {
+    this.touched = true;
+    this.moveTo(look);
+  }
+
   /** By hand. */
   panBy(dx: number, dy: number): void {
     this.touched = true;

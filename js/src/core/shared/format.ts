@@ -54,8 +54,8 @@ export function exactNumber(value: Value): string {
 }
 
 /** "1 module", "12 modules". */
-export function counted(count: number, noun: string): string {
-  return `${exactNumber(count)} ${noun}${count === 1 ? "" : "s"}`;
+export function counted(count: number, noun: string, many = `${noun}s`): string {
+  return `${exactNumber(count)} ${count === 1 ? noun : many}`;
 }
 
 function scaled(value: number, base: number, units: readonly string[]): string {

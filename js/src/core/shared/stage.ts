@@ -8,7 +8,7 @@ import { Flight } from "./flight";
 import { isFullScreen } from "./full_screen";
 import { Gestures } from "./gestures";
 import { Minimap } from "./minimap";
-import type { Box, Extent, Point, Viewport } from "./viewport";
+import type { Box, Extent, Look, Point, Viewport } from "./viewport";
 import { WheelGuard } from "./wheel";
 
 /** A piece of text, or a sign, where it is painted. */
@@ -73,6 +73,9 @@ export interface StageScene {
 export interface StageElement extends HTMLElement {
   mkgStage?: Stage;
 }
+
+/** Where the camera of a stage is, if somebody has moved it. */
+export const movedLook = ({ camera }: Stage): Look | undefined => (camera.isTouched ? camera.look : undefined);
 
 export class Stage {
   readonly host: StageElement = el("div", "mkg-graph-canvas"); // has the keyboard

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import networkx as nx
@@ -27,23 +25,19 @@ class Containment:
         graph.add_weighted_edges_from(((i, j, count) for (i, j), count in self.counts.items()), weight="count")
         return graph
 
-    def neighbours(self) -> nx.Graph:
-        """The same without directions and counts."""
-        graph = nx.Graph()
-        graph.add_nodes_from(range(len(self.keys)))
-        graph.add_edges_from(self.counts)
-        return graph
-
 
 def containment(contents: Contents) -> Containment:
     keys = sorted(contents.modules)
     position = {key: index for index, key in enumerate(keys)}
-    counts: Counter[tuple[int, int]] = Counter()
+    counts: dict[tuple[int, int], int] = {}
     for container, key in enumerate(keys):
-        counts.update((container, position[child]) for child in children(contents, contents.modules[key]))
-    return Containment(keys, dict(counts))
+        for child in children(contents, contents.modules[key]):
+            pair = container, position[child]
+            counts[pair] = counts.get(pair, 0) + 1
+    return Containment(keys, counts)
 
 
-def children(contents: Contents, node: StructureNode) -> Iterator[str]:
+def children(contents: Contents, node: StructureNode) -> list[str]:
     """The structures in the slots of `node`, in order; empty slots have none."""
-    return (child for _, child in node.slots if child is not None and child in contents.modules)
+    modules = contents.modules
+    return [child for _, child in node.slots if child is not None and child in modules]

@@ -7,7 +7,7 @@ family, counts equal children in a row once, so that a network and its deeper si
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import groupby
@@ -17,7 +17,7 @@ import networkx as nx
 
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.identity.fingerprint import display_name
-from modulekg_widgets.engine.knowledge.analysis.containment import children, containment
+from modulekg_widgets.engine.knowledge.analysis.containment import children
 from modulekg_widgets.engine.knowledge.contents import Contents
 from modulekg_widgets.engine.knowledge.records import StructureNode
 
@@ -78,9 +78,15 @@ def most_frequent(members: Iterable[Values], weights: Iterable[int]) -> Values:
     for values, weight in zip(members, weights, strict=True):
         size += 1
         for name, value in values.items():
-            vote = votes.setdefault(name, {}).setdefault(written(value), [0, 0, value])
-            vote[0] += 1
-            vote[1] += weight
+            ballots, text = votes.get(name), written(value)
+            if ballots is None:
+                ballots = votes[name] = {}
+            vote = ballots.get(text)
+            if vote is None:
+                ballots[text] = [1, weight, value]
+            else:
+                vote[0] += 1
+                vote[1] += weight
     mode: Values = {}
     for name, ballots in votes.items():
         best = min(ballots, key=lambda text: (-ballots[text][0], -ballots[text][1], text))
@@ -101,38 +107,55 @@ def _checked(level: Any) -> int:
     return level
 
 
-def _module_type(contents: Contents, level: int, key: bytes, skeleton: list[bytes], members: list[str]) -> ModuleType:
+def _module_type(contents: Contents, level: int, key: bytes, skeleton: Sequence[bytes], members: list[str]) -> ModuleType:
     nodes = [contents.modules[member] for member in members]
     mode = most_frequent((node.hyperparameters for node in nodes), (contents.uses[member] for member in members))
     kept = tuple(child.hex() for child in skeleton)
     return ModuleType(key.hex(), level, nodes[0].class_name, nodes[0].qualified_class, kept, tuple(members), mode)
 
 
-def _skeletons(contents: Contents, level: int) -> tuple[dict[str, list[bytes]], dict[str, bytes]]:
+def _skeletons(contents: Contents, level: int) -> tuple[dict[str, tuple[bytes, ...]], dict[str, bytes]]:
     """By fingerprint, the keys of the types of the children and the key of its own type."""
+    inside = {fingerprint: tuple(children(contents, node)) for fingerprint, node in contents.modules.items()}
     keys: dict[str, bytes] = {}
-    skeletons: dict[str, list[bytes]] = {}
-    for fingerprint, is_above in _contents_first(contents):
-        node = contents.modules[fingerprint]
-        skeleton = [
-            _digest(b"above", contents.modules[child]) if is_above(child) else keys[child]
-            for child in children(contents, node)
-        ]
+    skeletons: dict[str, tuple[bytes, ...]] = {}
+    for fingerprint, ring in _contents_first(inside):
+        skeleton: Iterable[bytes] = (
+            _digest(b"above", contents.modules[child]) if child in ring else keys[child]
+            for child in inside[fingerprint]
+        )
         if level == 2:
-            skeleton = [key for key, _ in groupby(skeleton)]
-        skeletons[fingerprint] = skeleton
-        keys[fingerprint] = _digest(b"type %d" % level, node, skeleton)
+            skeleton = (key for key, _ in groupby(skeleton))
+        skeletons[fingerprint] = tuple(skeleton)
+        keys[fingerprint] = _digest(b"type %d" % level, contents.modules[fingerprint], skeletons[fingerprint])
     return skeletons, keys
 
 
-def _contents_first(contents: Contents) -> Iterator[tuple[str, Callable[[str], bool]]]:
-    """Every fingerprint after those that it contains, and whether a child contains it in turn (a cycle)."""
-    graph = containment(contents)
+def _contents_first(inside: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Collection[str]]]:
+    """Every fingerprint after those that it contains, and those that contain it in turn (a cycle)."""
+    holders: dict[str, list[str]] = {}
+    for fingerprint, found in inside.items():
+        for child in found:
+            holders.setdefault(child, []).append(fingerprint)
+    waits_for = {fingerprint: len(found) for fingerprint, found in inside.items()}
+    ready = [fingerprint for fingerprint, count in waits_for.items() if not count]
+    for fingerprint in ready:  # which grows
+        yield fingerprint, ()
+        for holder in holders.get(fingerprint, ()):
+            waits_for[holder] -= 1
+            if not waits_for[holder]:
+                ready.append(holder)
+    if len(ready) < len(inside):
+        yield from _with_cycles({key: inside[key] for key, count in waits_for.items() if count})
+
+
+def _with_cycles(inside: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Collection[str]]]:
+    """The same for those in cycles and what holds them."""
+    graph = nx.DiGraph([(key, child) for key, found in inside.items() for child in found if child in inside])
     # strongly connected components are found in an order in which each comes after those that it points to
-    for component in nx.strongly_connected_components(graph.digraph()):
-        ring = {graph.keys[index] for index in component}
-        for key in sorted(ring):
-            yield key, ring.__contains__
+    for ring in nx.strongly_connected_components(graph):
+        for fingerprint in ring:
+            yield fingerprint, ring
 
 
 def _digest(tag: bytes, node: StructureNode, skeleton: Iterable[bytes] = ()) -> bytes:

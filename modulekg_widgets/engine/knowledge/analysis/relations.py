@@ -86,26 +86,37 @@ def families(contents: Contents) -> pd.DataFrame:
 def _edges_to(contents: Contents, kind: ModuleType) -> list[IsA]:
     nodes = [contents.modules[member] for member in kind.members]
     weights = [contents.uses[member] for member in kind.members]
-    shapes = most_frequent((node.tensors for node in nodes), weights)
-    slots = most_frequent(map(_slots, nodes), weights)
-    return [IsA(node.fingerprint, kind.key, _differs(node, kind, shapes, slots)) for node in nodes]
+    shapes = _Mode(most_frequent((node.tensors for node in nodes), weights))
+    slots = most_frequent(({"slots": _slots(node)} for node in nodes), weights)["slots"]
+    values = _Mode(kind.mode)
+    return [IsA(node.fingerprint, kind.key, _differs(node, values, shapes, slots)) for node in nodes]
 
 
-def _differs(node: StructureNode, kind: ModuleType, shapes: Values, slots: Values) -> Values:
-    differing = _other_values(node.hyperparameters, kind.mode) or _other_values(node.tensors, shapes)
+def _differs(node: StructureNode, values: _Mode, shapes: _Mode, slots: tuple[str, ...]) -> Values:
+    differing = values.others(node.hyperparameters) or shapes.others(node.tensors)
     if differing:
-        return differing
-    here, most = _slots(node)["slots"], slots["slots"]
-    if len(here) != len(most):
+        return deepcopy(differing)
+    here = _slots(node)
+    if len(here) != len(slots):
         return {"children": len(here)}
-    return {"slots": here} if here != most else {}
+    return {"slots": here} if here != slots else {}
 
 
-def _slots(node: StructureNode) -> Values:
-    return {"slots": tuple(name for name, child in node.slots if child is not None)}
+def _slots(node: StructureNode) -> tuple[str, ...]:
+    return tuple(name for name, child in node.slots if child is not None)
 
 
-def _other_values(values: Values, mode: Values) -> Values:
-    """The values that are not the mode's, and `ABSENT` for what is missing though most have it."""
-    other = {name: value for name, value in values.items() if written(value) != written(mode[name])}
-    return deepcopy(other) | {name: ABSENT for name, value in mode.items() if name not in values and value != ABSENT}
+class _Mode:
+    """The most frequent values of a type, each written once."""
+
+    def __init__(self, mode: Values) -> None:
+        self.mode = mode
+        self.texts = {name: written(value) for name, value in mode.items()}
+
+    def others(self, values: Values) -> Values:
+        """The values that are not the mode's, and `ABSENT` for what is missing though most have it."""
+        other = {name: value for name, value in values.items() if written(value) != self.texts[name]}
+        if len(values) < len(self.mode):
+            missing = [name for name, value in self.mode.items() if name not in values and value != ABSENT]
+            other.update(dict.fromkeys(missing, ABSENT))
+        return other

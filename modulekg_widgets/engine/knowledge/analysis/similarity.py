@@ -46,6 +46,10 @@ class SimilarModels:
         rows = [(self.names[at], float(likeness[at]), _shared(uses, self._uses[at])) for at in order]
         return table(rows, COLUMNS)
 
+    def matrix(self) -> Array:
+        """The likeness of each model with each, in the order of `names`."""
+        return (1 - CLASSES) * self._labels.products() + CLASSES * self._classes.products()
+
 
 class _Rows:
     """Counts of many models as unit vectors; `weighted`: what few have counts more."""
@@ -75,6 +79,10 @@ class _Rows:
         for at, value in self._values(counts).items():
             row[at] = value
         return np.asarray(self._rows @ row) / self._length(counts)
+
+    def products(self) -> Array:
+        """The cosine of each model with each."""
+        return (self._rows @ self._rows.T).toarray()
 
     def _values(self, counts: Counter[str]) -> dict[int, float]:
         return {self._columns[key]: float(np.log1p(count) * self._weights[self._columns[key]])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,15 +27,35 @@ class Sample:
     image_size: float | None = None  # pixels of a side, where it is not that of the model's own inputs
 
 
-@dataclass(frozen=True, slots=True)
 class Parts:
     """Parts of kernels between samples, shape (one, other) each; of a sample with itself 1, but `linear`."""
 
-    labels: Array  # the mean of the cosines over the rounds of labels
-    sizes: Array  # a bump of the distance of sizes, in deviations of the known ones
-    depths: Array  # one twice as wide, of these and of the number of layers
-    words: Array
-    linear: Array  # in the sizes and the number of layers
+    def __init__(self, one: Rows, other: Rows, likeness: Array) -> None:
+        self._one, self._other, self._likeness = one, other, likeness
+
+    @cached_property
+    def labels(self) -> Array:
+        """The mean of the cosines over the rounds of labels."""
+        return self._likeness[np.ix_(self._one.model_of, self._other.model_of)]
+
+    @cached_property
+    def sizes(self) -> Array:
+        """A bump of the distance of sizes, in deviations of the known ones."""
+        return _bump(self._one.scaled[:, 1:], self._other.scaled[:, 1:], 2.0)
+
+    @cached_property
+    def depths(self) -> Array:
+        """One twice as wide, of these and of the number of layers."""
+        return _bump(self._one.scaled, self._other.scaled, 8.0)
+
+    @cached_property
+    def words(self) -> Array:
+        return _bump(self._one.worded, self._other.worded, WORDS)
+
+    @cached_property
+    def linear(self) -> Array:
+        """In the sizes and the number of layers."""
+        return self._one.scaled @ self._other.scaled.T
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +80,16 @@ class Weights:
 
     def kernel(self, parts: Parts) -> Array:
         """Without what comes of values elsewhere."""
-        found = self.labels * parts.labels + self.sizes * parts.sizes + self.depths * parts.depths
-        return found + self.words * parts.words + self.both * parts.sizes * parts.words + self.linear * parts.linear
+        found = self.labels * parts.labels
+        for name in ("sizes", "depths", "words", "linear"):
+            weight = getattr(self, name)
+            if weight:
+                found += weight * getattr(parts, name)
+        if self.both:
+            both = parts.sizes * parts.words
+            both *= self.both
+            found += both
+        return found
 
     def own(self, linear: Array) -> Array:
         """Of samples with themselves, given that of the linear part."""
@@ -80,6 +110,13 @@ class Rows:
     def linear(self) -> Array:
         return (self.scaled**2).sum(1)
 
+    def among(self, some: np.ndarray) -> Rows:
+        """Some of the samples."""
+        found = copy(self)
+        found.samples = [self.samples[int(at)] for at in some]
+        found.scaled, found.worded, found.model_of = self.scaled[some], self.worded[some], self.model_of[some]
+        return found
+
 
 class Design:
     """What samples are compared by, on the scale on which the known ones scatter.
@@ -94,7 +131,9 @@ class Design:
         counts = Counter(word for sample in known for word in sample.words)
         self._words = sorted(word for word, count in counts.items() if count >= RARE)
         self.known = self.rows(known)
-        self._labels = [_unit_rows(self.known.models, at) for at in range(LABELS)]
+        keys = dict.fromkeys(key for each in self.known.models for key in each.weights)
+        self._columns = {key: column for column, key in enumerate(keys)}
+        self._labels = self._label_rows(self.known.models)
 
     def rows(self, samples: Sequence[Sample]) -> Rows:
         worded = [[word in sample.words for word in self._words] for sample in samples]
@@ -103,21 +142,33 @@ class Design:
 
     def parts(self, rows: Rows) -> Parts:
         """Between samples and the known ones."""
-        near = _squares(rows.scaled[:, 1:], self.known.scaled[:, 1:])
-        apart = _squares(rows.scaled, self.known.scaled)
-        differ = _squares(rows.worded, self.known.worded)
-        labels = self.likeness(rows)[np.ix_(rows.model_of, self.known.model_of)]
-        return Parts(
-            labels, np.exp(-near / 2), np.exp(-apart / 8), np.exp(-differ / WORDS), rows.scaled @ self.known.scaled.T
-        )
+        return Parts(rows, self.known, self.likeness(rows))
+
+    def known_parts(self, some: np.ndarray | None = None) -> Parts:
+        """Between known ones, all or some."""
+        rows = self.known if some is None else self.known.among(some)
+        return Parts(rows, rows, self._known_likeness)
+
+    @cached_property
+    def _known_likeness(self) -> Array:
+        return self.likeness(self.known)
 
     def likeness(self, rows: Rows) -> Array:
         """Between the models of samples and the known models, by their labels."""
-        total = np.zeros((len(rows.models), len(self.known.models)))
-        for at, (columns, known) in enumerate(self._labels):
-            own = self._labels[at][1] if rows is self.known else _with_columns(rows.models, at, columns)
-            total += (own @ known.T).toarray()
-        return total / LABELS
+        own = self._labels if rows is self.known else self._label_rows(rows.models)
+        return (own @ self._labels.T).toarray() / LABELS
+
+    def _label_rows(self, models: Sequence[Features]) -> Any:
+        """The weights of the labels that known models have, a row for each model."""
+        from scipy.sparse import csr_array
+
+        columns = [[self._columns.get(key, -1) for key in each.weights] for each in models]
+        places = np.array([column for each in columns for column in each], np.int64)
+        values = np.array([weight for each in models for weight in each.weights.values()], float)
+        known = places >= 0
+        starts = np.concatenate([[0], np.cumsum(known)])[np.cumsum([0, *map(len, columns)])]
+        shape = (len(models), max(len(self._columns), 1))
+        return csr_array((values[known], places[known], starts), shape=shape)
 
     def _sizes(self, samples: Sequence[Sample]) -> Array:
         """Log10 of layers and parameters, of input elements and FLOPs at the size of the picture."""
@@ -132,30 +183,12 @@ class Design:
         return np.log10(np.maximum(np.array(rows, float), 1.0))
 
 
-def _unit_rows(models: Sequence[Features], at: int) -> tuple[dict[str, int], Any]:
-    """The labels of a round as columns, and the models' counts of them as rows of length 1."""
-    columns = dict.fromkeys(key for each in models for key in each.rounds[at])
-    numbered = {key: column for column, key in enumerate(columns)}
-    return numbered, _with_columns(models, at, numbered)
-
-
-def _with_columns(models: Sequence[Features], at: int, columns: dict[str, int]) -> Any:
-    from scipy.sparse import csr_array
-
-    values: list[float] = []
-    places: list[int] = []
-    starts = [0]
-    for each in models:
-        own = each.rounds[at]
-        length = float(np.sqrt(sum(np.log1p(count) ** 2 for count in own.values()))) or 1.0
-        known = [(columns[key], float(np.log1p(count)) / length) for key, count in own.items() if key in columns]
-        places += [place for place, _ in known]
-        values += [value for _, value in known]
-        starts.append(len(places))
-    shape = (len(models), max(len(columns), 1))
-    return csr_array((np.array(values, float), np.array(places, np.int64), np.array(starts, np.int64)), shape=shape)
-
-
-def _squares(one: Array, other: Array) -> Array:
-    found = (one**2).sum(1)[:, None] + (other**2).sum(1)[None] - 2 * one @ other.T
-    return np.maximum(found, 0.0)
+def _bump(one: Array, other: Array, width: float) -> Array:
+    """exp(-distance² / width); in place, as these are large."""
+    found = one @ other.T
+    found *= -2
+    found += (one**2).sum(1)[:, None]
+    found += (other**2).sum(1)[None]
+    np.maximum(found, 0.0, out=found)
+    found /= -width
+    return np.exp(found, out=found)

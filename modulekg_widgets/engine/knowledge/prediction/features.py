@@ -35,6 +35,7 @@ class Features:
     record: ModelRecord = field(repr=False)
     layers: int = 0  # linear layers and convolutions
     inputs: tuple[tuple[int, ...], ...] = ()  # the shapes of its inputs, where it was called
+    weights: dict[tuple[int, str], float] = field(default_factory=dict, repr=False)  # by round and label, each round 1
 
     @property
     def has_cost(self) -> bool:
@@ -58,8 +59,16 @@ class Features:
         return math.sqrt(shape[-2] * shape[-1]) if len(shape) == PICTURE_DIMS else None
 
 
-def features_of(record: ModelRecord, flops: int | None = None, family: str | None = None) -> Features:
-    """The features of a record; `flops` where it does not know them."""
+KnownLabels = dict[str, tuple[StructureNode, tuple[str, ...]]]  # fingerprint -> its node and the labels of all rounds
+
+
+def features_of(
+    record: ModelRecord, flops: int | None = None, family: str | None = None, labels: KnownLabels | None = None
+) -> Features:
+    """The features of a record; `flops` where it does not know them.
+
+    `labels` holds those of modules that other records of one graph share with it, and takes those of this one.
+    """
     uses = uses_in([record.model])
     ops: Counter[str] = Counter()
     for fingerprint, count in uses.items():
@@ -69,7 +78,7 @@ def features_of(record: ModelRecord, flops: int | None = None, family: str | Non
     known = record.model.flops if record.model.flops is not None else flops
     size = record.model.parameters
     layers = sum(count for name, count in ops.items() if name.startswith(("Conv", "Linear")))
-    rounds = _relabelled(record, uses)
+    rounds = _relabelled(record, uses, {} if labels is None else labels)
     return Features(
         record.model.name,
         family or family_of(record),
@@ -80,6 +89,7 @@ def features_of(record: ModelRecord, flops: int | None = None, family: str | Non
         record,
         layers,
         tuple(record.model.inputs or ()),
+        _weights(rounds),
     )
 
 
@@ -125,25 +135,47 @@ def _first_number(value: object) -> str:
     return found.group() if found else ""
 
 
-def _relabelled(record: ModelRecord, uses: Counter[str]) -> tuple[Counter[str], ...]:
+def _relabelled(record: ModelRecord, uses: Counter[str], known: KnownLabels) -> tuple[Counter[str], ...]:
     """Label counts, at first of the operations, then with the labels of the children in each round."""
-    labels = {fingerprint: label(record.nodes[fingerprint]) for fingerprint in uses}
-    below = {fingerprint: children(record.nodes[fingerprint]) for fingerprint in uses}
-    found = [_counts(labels, uses)]
+    labels = _labels(record, uses, known)
+    found = [_counts(labels, uses, 0)]
     seen = Counter(found[0])
-    for _ in range(ROUNDS):
-        labels = {key: _joined(labels[key], {labels[c] for c in below[key]}) for key in uses}
-        containers = Counter({key: uses[key] for key in uses if below[key]})
-        seen += _counts(labels, containers)
+    containers = Counter({key: count for key, count in uses.items() if children(record.nodes[key])})
+    for each in range(1, ROUNDS + 1):
+        seen += _counts(labels, containers, each)
         found.append(Counter(seen))
     return tuple(found)
 
 
-def _counts(labels: dict[str, str], uses: Counter[str]) -> Counter[str]:
+def _labels(record: ModelRecord, uses: Counter[str], known: KnownLabels) -> dict[str, tuple[str, ...]]:
+    """Of each module the labels of all rounds: its own, then joined with those of its children in the one before."""
+    found = {key: known[key][1] for key in uses if key in known and known[key][0] is record.nodes[key]}
+    unknown = [key for key in uses if key not in found]
+    below = {key: children(record.nodes[key]) for key in unknown}
+    found |= {key: (label(record.nodes[key]),) for key in unknown}
+    for each in range(ROUNDS):
+        joined = {key: _joined(found[key][each], {found[child][each] for child in below[key]}) for key in unknown}
+        for key in unknown:
+            found[key] += (joined[key],)
+    known |= {key: (record.nodes[key], found[key]) for key in unknown}
+    return found
+
+
+def _counts(labels: dict[str, tuple[str, ...]], uses: Counter[str], each: int) -> Counter[str]:
     counts: Counter[str] = Counter()
     for fingerprint, count in uses.items():
-        counts[labels[fingerprint]] += count
+        counts[labels[fingerprint][each]] += count
     return counts
+
+
+def _weights(rounds: tuple[Counter[str], ...]) -> dict[tuple[int, str], float]:
+    """log(1 + count) of the labels, of unit length for each round."""
+    found: dict[tuple[int, str], float] = {}
+    for each, counts in enumerate(rounds):
+        logs = np.log1p(np.fromiter(counts.values(), float, len(counts)))
+        length = float(np.sqrt(logs @ logs)) or 1.0
+        found.update(zip([(each, key) for key in counts], (logs / length).tolist(), strict=True))
+    return found
 
 
 def _joined(own: str, below: set[str]) -> str:

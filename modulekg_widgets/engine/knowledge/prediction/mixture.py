@@ -50,7 +50,7 @@ class Told:
 
 def mixed(scales: Sequence[Scale], centres: Array, spreads: Array, shares: Array, freedom: float) -> Told:
     """The mixture of Student t's with these centres and spreads, shape (parts, values), each on its scale."""
-    from scipy.stats import t
+    from scipy.special import stdtr  # scipy.stats takes long to import
 
     axis = scales[0]
     ends = [scale.back(centre + sign * FURTHEST * spread)
@@ -64,7 +64,7 @@ def mixed(scales: Sequence[Scale], centres: Array, spreads: Array, shares: Array
             values = axis.back(middle)
             scaled = {scale: scale.of(values) for scale in dict.fromkeys(scales)}
             standing = np.array([scaled[scale] for scale in scales])
-            below = shares @ t.cdf((standing - centres) / spreads, freedom) < level
+            below = shares @ stdtr(freedom, (standing - centres) / spreads) < level
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return axis.back((low + high) / 2)
 

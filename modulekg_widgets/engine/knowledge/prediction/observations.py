@@ -11,7 +11,7 @@ from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.knowledge.contents import Contents, JobNode
 from modulekg_widgets.engine.knowledge.prediction.datasets import is_imagenet
 from modulekg_widgets.engine.knowledge.prediction.design import Sample
-from modulekg_widgets.engine.knowledge.prediction.features import Features, features_of, record_in
+from modulekg_widgets.engine.knowledge.prediction.features import Features, KnownLabels, features_of, record_in
 from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET, TARGETS, published, published_records
 from modulekg_widgets.engine.knowledge.records import ModelRecord
 from modulekg_widgets.engine.knowledge.results import PERCENT, RESULTS, results_of
@@ -39,6 +39,7 @@ class Observed:
     target: str
     unit: str | None
     places: dict[Site, list[tuple[Sample, float]]] = field(repr=False)
+    labels: KnownLabels = field(default_factory=dict, repr=False)  # of the modules of its models
 
 
 def observations(contents: Contents, target: str) -> Observed:
@@ -57,11 +58,12 @@ def observations(contents: Contents, target: str) -> Observed:
     unit = PERCENT if target in TARGETS or not units else units.most_common(1)[0][0]
     places: dict[Site, list[tuple[Sample, float]]] = {}
     features: dict[str, Features] = {}
+    labels: KnownLabels = {}
     for job, value, own in found:
         if own != unit or job.model is None:
             continue
         if job.model not in features:
-            features[job.model] = with_known_flops(record_in(contents, job.model))
+            features[job.model] = with_known_flops(record_in(contents, job.model), labels)
         sample = Sample(features[job.model], words_of(job.properties), image_size_of(job.properties))
         places.setdefault(_place(job), []).append((sample, value))
     if target in TARGETS:
@@ -71,7 +73,7 @@ def observations(contents: Contents, target: str) -> Observed:
         raise UnknownNameError(
             f"no values are known of {shown(str(target))!r}: {nearest(str(target), every)}; kg.add_results brings some"
         )
-    return Observed(target, unit, places)
+    return Observed(target, unit, places, labels)
 
 
 def _place(job: JobNode) -> Site:
@@ -94,9 +96,12 @@ def _add_published(
         own.append((Sample(sample, OF_PUBLISHED), published()[name].values[target]))
 
 
-def with_known_flops(record: ModelRecord) -> Features:
-    """The features of a record, with the published cost where it is a published model that was not called."""
-    features = features_of(record)
+def with_known_flops(record: ModelRecord, labels: KnownLabels | None = None) -> Features:
+    """The features of a record, with the published cost where it is a published model that was not called.
+
+    `labels`: those that are known of its modules.
+    """
+    features = features_of(record, labels=labels)
     known = published().get(record.model.name)
     if features.flops is None and known is not None and known.describes(features.family, features.parameters):
         return features.with_cost(known.flops, known.inputs)

@@ -167,7 +167,7 @@ class Predictor:
         key = id(record.model)
         known = self._features.get(key)
         if known is None or known.record.model is not record.model:
-            known = self._features[key] = with_known_flops(record)
+            known = self._features[key] = with_known_flops(record, self.observed.labels)
         return known
 
     # ----------------------------------------------------------------- places

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,18 +48,31 @@ class Process:
 
     @cached_property
     def _factor(self) -> Array:
-        return np.linalg.cholesky(self.kernel + self._level + self.noise * np.eye(len(self.values))).astype(np.float64)
+        """The lower factor of Cholesky."""
+        inside = self.kernel + self._level
+        inside[np.diag_indices_from(inside)] += self.noise
+        found, failed = lapack().dpotrf(inside.T, lower=1, overwrite_a=1)
+        if failed:
+            raise np.linalg.LinAlgError("the kernel is not positive definite")
+        return found
 
     @cached_property
-    def inverse(self) -> Array:
-        from scipy.linalg import lapack
+    def _inverse(self) -> Array:
+        """Its lower half."""
+        return lapack().dpotri(self._factor, lower=1)[0]
 
-        found, _ = lapack.dpotri(self._factor, lower=1)  # pyright: ignore[reportAttributeAccessIssue]
-        return np.tril(found) + np.tril(found, -1).T
+    def inverse(self, block: np.ndarray) -> Array:
+        """The part of the inverse between some places, which ascend."""
+        found = self._inverse[np.ix_(block, block)]
+        return found + np.tril(found, -1).T
+
+    def solved(self, values: Array) -> Array:
+        """The inverse times values."""
+        return lapack().dpotrs(self._factor, values, lower=1)[0]
 
     @cached_property
     def weights(self) -> Array:
-        return self.inverse @ (self.values - self.mean)
+        return self.solved(self.values - self.mean)
 
     @cached_property
     def _squares(self) -> float:
@@ -73,14 +87,16 @@ class Process:
     def told(self, across: Array, own: Array) -> tuple[Array, Array]:
         """New values and their variances; `across`, kernel rows to those known, (new, known), `own` with themselves."""
         rows = across + self._level
-        left = own + self._level + self.noise - np.einsum("ij,ij->i", rows @ self.inverse, rows)
+        # by the factor: with the inverse the constant, which is large, would leave few digits of the difference
+        halves = lapack().dtrtrs(self._factor, rows.T, lower=1)[0]
+        left = own + self._level + self.noise - np.einsum("ij,ij->j", halves, halves)
         return self.mean + rows @ self.weights, self.scale * np.maximum(left, self.noise)
 
     def left_out(self, families: Families) -> tuple[Array, Array]:
         """Each value as told without its family, and the variance of that."""
         values, variances = np.zeros(len(self.values)), np.zeros(len(self.values))
         for block in blocks_of(families):
-            spread = np.linalg.inv(self.inverse[np.ix_(block, block)])
+            spread = np.linalg.inv(self.inverse(block))
             values[block] = self.values[block] - spread @ self.weights[block]
             variances[block] = np.diag(spread)
         return values, self.scale * np.maximum(variances, 1e-9)
@@ -89,6 +105,13 @@ class Process:
         """The log probability of the values, but for a constant."""
         determinant = 2 * float(np.log(np.diag(self._factor)).sum())
         return 0.5 * (BEFORE * np.log(self.expected) - determinant - self.freedom * np.log(self._squares))
+
+
+def lapack() -> Any:
+    """Its routines, which scipy has without types."""
+    from scipy.linalg import lapack
+
+    return lapack
 
 
 def blocks_of(families: Families) -> list[np.ndarray]:

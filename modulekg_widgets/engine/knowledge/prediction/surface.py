@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from modulekg_widgets.engine.knowledge.prediction.design import Design, Parts, Sample, Weights
 from modulekg_widgets.engine.knowledge.prediction.features import Array
+from modulekg_widgets.engine.knowledge.prediction.judging import Judge, KernelSetting
 from modulekg_widgets.engine.knowledge.prediction.mixture import NORMAL, Told, conformal, mixed
 from modulekg_widgets.engine.knowledge.prediction.process import Families, Process
 from modulekg_widgets.engine.knowledge.prediction.scales import Scale, scales_for
@@ -34,16 +34,6 @@ FOR_FEW = tuple(
     Weights(labels=0.3 * alike, sizes=0.3 * alike, words=0.1 * alike, both=0.3 * alike, linear=line / 4, source=source)
     for source, line, alike in product((0.0, 1.0, 10.0, 100.0), repeat=3)
 )
-
-
-@dataclass(frozen=True, slots=True)
-class KernelSetting:
-    """A kernel on a scale that may tell the values, with the noise of one of them in its units."""
-
-    scale: Scale
-    weights: Weights
-    noise: float
-    source: int | None  # which of the sources
 
 
 class Surface:
@@ -146,15 +136,12 @@ class Surface:
     def has_many(self) -> bool:
         return len(self.values) >= MANY and len(np.unique(self.families)) >= FAMILIES
 
-    @cached_property
-    def _parts(self) -> Parts:
-        return self.design.parts(self.design.known)
-
     def _settings(self) -> Iterator[KernelSetting]:
+        for weights, noise in WITH_SOURCE if self.has_many else ():
+            for scale, source in product(self.scales, range(len(self.sources))):
+                yield KernelSetting(scale, weights, noise, source)
         for number, scale in enumerate(self.scales):
             for source in range(len(self.sources)):
-                for weights, noise in WITH_SOURCE if self.has_many else ():
-                    yield KernelSetting(scale, weights, noise, source)
                 for weights in () if self.has_many else FOR_FEW:
                     if weights.source:
                         yield KernelSetting(scale, weights, 1.0, source)
@@ -164,24 +151,23 @@ class Surface:
                 if not weights.source:
                     yield KernelSetting(scale, weights, 1.0, None)
 
-    def process(self, setting: KernelSetting, among: np.ndarray | None = None) -> Process:
-        """The values on the scale of a setting, with its kernel; `among`: some of them."""
-        chosen = np.arange(len(self.values)) if among is None else among
-        kernel = setting.weights.kernel(self._parts)[np.ix_(chosen, chosen)]
+    def _process(self, setting: KernelSetting, parts: Parts) -> Process:
+        """The values on the scale of a setting, with its kernel."""
+        kernel = setting.weights.kernel(parts)
         if setting.source is not None:
-            known = self._known_column(setting)[chosen]
+            known = self._known_column(setting)
             kernel = kernel + setting.weights.source * np.outer(known, known)
-        return Process(kernel, setting.scale.of(self.values[chosen]), setting.noise, setting.scale.scatter**2)
+        return Process(kernel, setting.scale.of(self.values), setting.noise, setting.scale.scatter**2)
 
     @cached_property
     def _weighed(self) -> tuple[list[KernelSetting], list[Process], Array]:
         """The kernels that count, their processes and shares."""
         settings = list(self._settings())
-        if self.has_many:  # one at a time: a matrix of many values is large
-            losses = [self._loss(setting) for setting in settings]
-            best = settings[int(np.argmin(losses))]
-            return [best], [self.process(best)], np.ones(1)
-        processes = [self.process(setting) for setting in settings]
+        if self.has_many:
+            best = settings[int(np.argmin(self._judge.losses(settings)))]
+            return [best], [self._process(best, self.design.known_parts())], np.ones(1)
+        parts = self.design.known_parts()
+        processes = [self._process(setting, parts) for setting in settings]
         steep = {scale: float(np.log(scale.steepness(self.values)).sum()) for scale in self.scales}
         evidence = [process.evidence() + steep[each.scale] for each, process in zip(settings, processes, strict=True)]
         counts = Counter(each.weights.active for each in settings)
@@ -199,12 +185,16 @@ class Surface:
             return every
         return np.sort(np.random.default_rng(1).choice(every, JUDGED, replace=False))
 
-    def _loss(self, setting: KernelSetting) -> float:
-        """The mean square error for left-out families, on the first scale."""
-        judged = self._judged
-        values, _ = self.process(setting, judged).left_out(self.families[judged])
-        wrong = self.scales[0].of(setting.scale.back(values)) - self.scales[0].of(self.values[judged])
-        return float((wrong**2).mean())
+    @cached_property
+    def _judge(self) -> Judge:
+        some = self._judged
+        return Judge(
+            self.design.known_parts(some),
+            self.values[some],
+            self.families[some],
+            self.scales[0],
+            lambda setting: self._known_column(setting)[some],
+        )
 
     @property
     def _chosen(self) -> list[KernelSetting]:

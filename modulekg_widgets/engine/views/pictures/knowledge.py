@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from modulekg_widgets.engine.palette import PAGE, PALETTE
+from modulekg_widgets.engine.views.knowledge_payload import DONE
 from modulekg_widgets.engine.views.pictures.boxes import clean
 
 WIDTH, ROW, MARGIN = 720, 22, 16
@@ -17,8 +18,9 @@ _LABEL, _VALUE = 250, 60
 def svg(payload: Mapping[str, Any]) -> str:
     """The picture as SVG without scripts, styles or references; text is escaped."""
     used, families = _most_used(payload), _families(payload)
-    structures = len(payload["entities"]["name"])
-    title = f"{payload['title']}: {structures:,} structures in {payload['communities']['count']:,} communities"
+    communities = payload["communities"]["count"]
+    found = f" in {communities:,} communities" if payload["analysis"] == DONE else ""
+    title = f"{payload['title']}: {payload['size']:,} structures{found}"
     lines = [f'<text x="{MARGIN}" y="30" font-size="15" font-weight="600" fill="{PAGE.text}">{clean(title)}</text>']
     height = 48.0
     colors = PALETTE.bars

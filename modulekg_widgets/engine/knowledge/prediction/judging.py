@@ -1,0 +1,71 @@
+"""Kernels judged by what they tell of families left out, of some of the values where there are many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from modulekg_widgets.engine.knowledge.prediction.design import Parts, Weights
+from modulekg_widgets.engine.knowledge.prediction.process import Array, Families, Process, blocks_of
+from modulekg_widgets.engine.knowledge.prediction.scales import Scale
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSetting:
+    """A kernel on a scale that may tell the values, with the noise of one of them in its units."""
+
+    scale: Scale
+    weights: Weights
+    noise: float
+    source: int | None  # which of the sources
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Values, their families and the parts of kernels between them; `column` has values elsewhere for a setting.
+
+    Kernels that differ in these alone share the inverse of a matrix, by the formula of Sherman and Morrison.
+    """
+
+    parts: Parts
+    values: Array
+    families: Families
+    scale: Scale  # on which errors count
+    column: Callable[[KernelSetting], Array]
+    _shared: dict[tuple[Weights, float], Process] = field(default_factory=dict, repr=False)
+
+    def losses(self, settings: Sequence[KernelSetting]) -> list[float]:
+        """The mean square error of each setting for families left out."""
+        return [float((self.errors(setting, self.families) ** 2).mean()) for setting in settings]
+
+    def errors(self, setting: KernelSetting, groups: np.ndarray) -> Array:
+        """How far off each value is told without its group."""
+        told = self.scale.of(setting.scale.back(self._told(setting, groups)))
+        return told - self.scale.of(self.values)
+
+    def _told(self, setting: KernelSetting, groups: np.ndarray) -> Array:
+        """The values without their groups, on the scale of the setting."""
+        values = setting.scale.of(self.values)
+        middle = float(values.mean())
+        process = self._without_source(setting)
+        weights = process.solved(values - middle)
+        sent, share = np.zeros(len(values)), 0.0
+        if setting.source is not None:
+            column = self.column(setting)
+            sent = process.solved(column)
+            share = setting.weights.source / (1 + setting.weights.source * float(column @ sent))
+            weights = weights - share * float(sent @ (values - middle)) * sent
+        found = values.copy()
+        for block in blocks_of(groups):
+            own = process.inverse(block) - share * np.outer(sent[block], sent[block])
+            found[block] -= np.linalg.solve(own, weights[block])
+        return found
+
+    def _without_source(self, setting: KernelSetting) -> Process:
+        key = setting.weights.with_source(0.0), setting.noise
+        if key not in self._shared:
+            self._shared.clear()  # one at a time: a matrix of many values is large
+            self._shared[key] = Process(setting.weights.kernel(self.parts), np.zeros(len(self.values)), setting.noise)
+        return self._shared[key]
