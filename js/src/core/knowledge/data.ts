@@ -257,7 +257,7 @@ export class Knowledge {
         const [entity, level, count] = [members[at], members[at + 1], members[at + 2]];
         this.uses[entity] += count;
         this.levelUses[level][entity] += count;
-        const last = found[entity].at(-1);
+        const last = found[entity][found[entity].length - 1] as { index: number; count: number } | undefined;
         if (last?.index === model) last.count += count;
         else found[entity].push({ index: model, count });
       }

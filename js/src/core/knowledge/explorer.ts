@@ -73,7 +73,7 @@ export function createKnowledgeExplorer(
 
 function clear(host: HTMLElement): void {
   host.replaceChildren();
-  for (const name of ["ready", "drawn"]) host.removeAttribute(`data-mkg-${name}`);
+  for (const name of ["ready", "drawn", "analysis"]) host.removeAttribute(`data-mkg-${name}`);
 }
 
 class Explorer implements KnowledgeExplorer {
@@ -122,6 +122,7 @@ class Explorer implements KnowledgeExplorer {
     this.listen();
     this.showView(look);
     this.followKernel();
+    host.dataset.mkgAnalysis = data.payload.analysis;
     if (focus) giveFocus(host, focus);
   }
 

@@ -80,7 +80,12 @@ export class KnowledgeMap {
 
   /** Gives the groups their places; the picture while none is open. */
   private settle(): MapPicture {
-    const closed = buildPicture(this.data, { groups: this.store.get("groups"), expanded: [], query: "", selected: null });
+    const closed = buildPicture(this.data, {
+      groups: this.store.get("groups"),
+      expanded: [],
+      query: "",
+      selected: null
+    });
     this.homes = homesOf(closed.items, closed.links);
     return closed;
   }

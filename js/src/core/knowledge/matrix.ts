@@ -12,11 +12,14 @@ import { emptyNote } from "./empty";
 import { foundBy, nothingNote } from "./found";
 import { type MatrixOrder, matrixOrder, withNearest } from "./matrix_order";
 import { labels, LEGIBLE, paintNames } from "./matrix_names";
+import { LARGEST, matrixBitmap } from "./matrix_bitmap";
 import { shadesOf, stopsOf } from "./matrix_shades";
 import type { ExplorerStore } from "./state";
 
 const NAMES = { left: 170, top: 118 }; // room for names while cells are large
 const SMALL_NAMES = { left: 130, top: 96 }; // for those of families
+const GAPPED = 8; // cell size from which there is a gap between cells
+const FEW = 200; // models: more of them are drawn as a bitmap
 const LARGE = 15; // cell size of the enlarged matrix
 
 interface At {
@@ -36,6 +39,7 @@ export class OverlapMatrix {
   private readonly rampColors = el("span", "mkg-kg-ramp-colors");
   private readonly measure = measurer();
   private order: MatrixOrder;
+  private bitmap?: HTMLCanvasElement; // of this order, in the colors of this theme
   private readonly nothing = el("div", "mkg-kg-nothing-place");
   private readonly tip: Tip;
   private theme?: ChartTheme;
@@ -87,7 +91,7 @@ export class OverlapMatrix {
       this.store.on(["selected", "other"], () => this.paint()),
       this.store.on("query", () => this.follow()),
       watchTheme(() => {
-        this.theme = undefined;
+        this.theme = this.bitmap = undefined;
         this.paint();
       })
     );
@@ -103,6 +107,7 @@ export class OverlapMatrix {
     const { data, store } = this;
     const found = foundBy(data, store.get("query"));
     this.order = matrixOrder(data, found.isActive ? withNearest(data, found.models) : undefined);
+    this.bitmap = undefined;
     this.at = null;
     this.tip.hide();
     const isNothing = this.count === 0 || data.modelCount < 2;
@@ -194,7 +199,13 @@ export class OverlapMatrix {
     const { data, cell } = this;
     const shades = shadesOf(this.theme?.dark ?? false);
     const { models } = this.order;
-    const gap = cell >= 8 ? 1 : 0;
+    if (cell < GAPPED && this.count > FEW && this.count <= LARGEST) {
+      this.bitmap ??= matrixBitmap(data, this.order, shades);
+      context.imageSmoothingEnabled = false;
+      if (this.bitmap) context.drawImage(this.bitmap, 0, 0, this.count * cell, this.count * cell);
+      return;
+    }
+    const gap = cell >= GAPPED ? 1 : 0;
     const first = { row: Math.max(0, Math.floor(y / cell)), column: Math.max(0, Math.floor(x / cell)) };
     const last = {
       row: Math.min(this.count, Math.ceil((y + height) / cell)),

@@ -52,7 +52,8 @@ export class CirclePainter {
     context.lineJoin = "round";
     const placed = items.map(({ circle }) => onScreen(circle, view));
     const seen = items.flatMap((_, i) => (isSeen(placed[i], view) ? [i] : []));
-    for (const link of links.filter(({ kind }) => kind !== "contains")) this.link(link, items, placed, view.zoom, theme);
+    for (const link of links.filter(({ kind }) => kind !== "contains"))
+      this.link(link, items, placed, view.zoom, theme);
     const open = seen.filter(i => items[i].item.isOpen);
     open.forEach(i => this.frame(items[i], placed[i], theme));
     for (const link of links.filter(({ kind }) => kind === "contains"))

@@ -56,7 +56,10 @@ export function nearestSection(data: Knowledge, model: number, link: Link): HTML
     const line = el("li");
     const shared = data.shared(model, index);
     const common = shared > 0 ? ` · ${exactNumber(shared)} in common` : "";
-    line.append(link({ kind: "model", index, level: 0 }), el("span", "mkg-kg-count", ` ${likeness.toFixed(2)}${common}`));
+    line.append(
+      link({ kind: "model", index, level: 0 }),
+      el("span", "mkg-kg-count", ` ${likeness.toFixed(2)}${common}`)
+    );
     list.append(line);
   }
   return [section("Most alike", list)];

@@ -80,8 +80,7 @@ function memberOrder(data: Knowledge, choice: Choice, found: Found): Order {
     (selected?.kind === kind && selected.index === index ? 2 : 0) + (hits.has(index) ? 1 : 0);
   const [structure, model] = [first("module", found.modules), first("model", found.models)];
   return {
-    structures: every =>
-      [...every].sort((a, b) => structure(b) - structure(a) || data.uses[b] - data.uses[a] || a - b),
+    structures: every => [...every].sort((a, b) => structure(b) - structure(a) || data.uses[b] - data.uses[a] || a - b),
     isFirst: index => model(index) > 0
   };
 }
@@ -206,7 +205,14 @@ function shortened(drafts: Draft[], most: number, prefix: string, noun: string):
   return [...drafts.slice(0, most - 1), rest as Draft];
 }
 
-const LETTER: Readonly<Record<ThingKind, string>> = { community: "c", superfamily: "s", family: "f", model: "m", type: "t", module: "e" };
+const LETTER: Readonly<Record<ThingKind, string>> = {
+  community: "c",
+  superfamily: "s",
+  family: "f",
+  model: "m",
+  type: "t",
+  module: "e"
+};
 
 /** The id of a thing in a group. */
 export function idIn(parent: string, { kind, index, level }: Thing): string {

@@ -1,7 +1,7 @@
 // Two numbers of all models against each other, with the models than which no other is better in both ways.
 
 import { measurer, oneLine } from "../shared/canvas";
-import { button, Disposers, el, listen, nameSpan, option, setAttribute } from "../shared/dom";
+import { button, Disposers, el, listen, nameSpan } from "../shared/dom";
 import { counted, exactNumber, shortBytes, shortNumber } from "../shared/format";
 import { movedLook, Stage, type StagePicture } from "../shared/stage";
 import { watchTheme } from "../shared/theme";
@@ -14,14 +14,13 @@ import { emptyNote } from "./empty";
 import { foundBy, nothingNote } from "./found";
 import { inksOf } from "./ink";
 import { type Dot, GUTTER, RADIUS, ScatterPainter, type ScatterScene } from "./paint_scatter";
-import { firstPair, isWide, paretoFront, quantities, type Quantity, type ScatterPoint, scatterPoints } from "./scatter_data";
+import { ScatterAxes, type Side } from "./scatter_axes";
+import { paretoFront, quantities, type Quantity, type ScatterPoint, scatterPoints } from "./scatter_data";
 import { type Scale, scaleOf } from "./scatter_scale";
 import type { ExplorerStore } from "./state";
 
 const NEAR = 10; // pixels from a dot that still count as on it
 const SIZE = { width: 720, height: 460 }; // of the picture while nobody knows that of the canvas
-
-type Side = "x" | "y";
 
 export class Scatter {
   private readonly disposers = new Disposers();
@@ -31,7 +30,7 @@ export class Scatter {
   private readonly wrap = el("div", "mkg-kg-scatter-stage");
   private readonly best = el("section", "mkg-kg-front");
   private readonly nothing = el("div", "mkg-kg-nothing-place");
-  private readonly every: readonly Quantity[];
+  private readonly axes: ScatterAxes;
   private readonly painter = new ScatterPainter(measurer());
   private readonly stage: Stage;
   private readonly tip: Tip;
@@ -50,14 +49,14 @@ export class Scatter {
   ) {
     host.classList.add("mkg-kg-scatter-view");
     this.theme = readChartTheme(host);
-    this.every = quantities(data);
+    this.axes = new ScatterAxes(this.controls, quantities(data), store);
     this.said.setAttribute("role", "status");
     this.best.setAttribute("aria-label", "Models than which no other is better in both ways");
     this.place.append(this.wrap, this.best);
     host.append(this.controls, this.nothing, this.place);
     this.stage = this.makeStage();
     this.tip = new Tip(this.wrap);
-    this.addControls();
+    this.controls.append(this.said);
     this.listen();
     this.stage.measure();
     this.rebuild();
@@ -71,12 +70,14 @@ export class Scatter {
 
   dispose(): void {
     this.disposers.dispose();
+    this.axes.dispose();
     this.stage.dispose();
     this.host.replaceChildren();
   }
 
   private makeStage(): Stage {
-    const label = "Models by two numbers: arrow keys go from model to model, Enter selects; a list of the best is beside it";
+    const label =
+      "Models by two numbers: arrow keys go from model to model, Enter selects; a list of the best is beside it";
     return new Stage(
       this.wrap,
       label,
@@ -94,67 +95,6 @@ export class Scatter {
       }
     );
   }
-
-  // ------------------------------------------------------------ what is set against what
-
-  private quantity(side: Side): Quantity | undefined {
-    const chosen = this.every.find(({ key }) => key === this.store.get("scatter")[side]);
-    return chosen ?? firstPair(this.every)?.[side];
-  }
-
-  private isLess(quantity: Quantity): boolean {
-    return this.store.get("less")[quantity.key] ?? quantity.isCost;
-  }
-
-  private isLog(quantity: Quantity, values: readonly number[]): boolean {
-    return this.store.get("powers")[quantity.key] ?? isWide(values);
-  }
-
-  private addControls(): void {
-    if (this.every.length < 2) return;
-    for (const side of ["y", "x"] as const) this.addChoice(side);
-    this.controls.append(this.said);
-  }
-
-  private addChoice(side: Side): void {
-    const { store } = this;
-    const select = el("select", `mkg-kg-scatter-${side}`);
-    select.append(...this.every.map(({ key, label }) => option(key, oneLine(label))));
-    const around = el("label", "mkg-view");
-    around.append(el("span", "mkg-label", side === "y" ? "Up" : "Across"), select);
-    const toggle = (name: "less" | "powers") => {
-      const choice = button("mkg-kg-view", "");
-      choice.dataset.mkgToggle = `${side}-${name}`;
-      this.disposers.add(
-        listen(choice, "click", () => {
-          const quantity = this.quantity(side);
-          if (!quantity) return;
-          const now = name === "less" ? this.isLess(quantity) : this.scales[side].isLog;
-          store.set(name, { ...store.get(name), [quantity.key]: !now });
-        })
-      );
-      return choice;
-    };
-    const [less, powers] = [toggle("less"), toggle("powers")];
-    const follow = () => {
-      const quantity = this.quantity(side);
-      if (!quantity) return;
-      select.value = quantity.key;
-      const [isLess, isLog] = [this.isLess(quantity), this.scales[side].isLog];
-      less.textContent = isLess ? "less is better" : "more is better";
-      powers.textContent = "log";
-      setAttribute(powers, "aria-pressed", String(isLog));
-      less.title = "Which way is better, for the front of the best";
-      powers.title = "Powers of ten";
-    };
-    this.followers.push(follow);
-    this.disposers.add(
-      listen(select, "change", () => store.set("scatter", { ...store.get("scatter"), [side]: select.value }))
-    );
-    this.controls.append(around, less, powers);
-  }
-
-  private readonly followers: (() => void)[] = [];
 
   private listen(): void {
     const { store } = this;
@@ -174,15 +114,15 @@ export class Scatter {
 
   /** Other numbers: all is placed anew. */
   private rebuild(): void {
-    const [x, y] = [this.quantity("x"), this.quantity("y")];
+    const [x, y] = [this.axes.quantity("x"), this.axes.quantity("y")];
     this.points = x && y ? scatterPoints(x, y) : [];
-    this.front = x && y ? paretoFront(this.points, this.isLess(x), this.isLess(y)) : [];
+    this.front = x && y ? paretoFront(this.points, this.axes.isLess(x), this.axes.isLess(y)) : [];
     this.pointed = null;
     this.tip.hide();
     this.layout();
     this.recolor();
     this.fit();
-    this.followers.forEach(follow => follow());
+    this.axes.follow(this.scales);
     this.listBest(x, y);
     this.showNothing();
   }
@@ -190,10 +130,10 @@ export class Scatter {
   private layout(): void {
     const { width, height } = this.plotSize();
     const [across, up] = [this.points.map(({ x }) => x), this.points.map(({ y }) => y)];
-    const [x, y] = [this.quantity("x"), this.quantity("y")];
+    const [x, y] = [this.axes.quantity("x"), this.axes.quantity("y")];
     this.scales = {
-      x: scaleOf(across, x !== undefined && this.isLog(x, across), 0, width, false),
-      y: scaleOf(up, y !== undefined && this.isLog(y, up), 0, height, true)
+      x: scaleOf(across, x !== undefined && this.axes.isLog(x, across), 0, width, false),
+      y: scaleOf(up, y !== undefined && this.axes.isLog(y, up), 0, height, true)
     };
   }
 
@@ -233,7 +173,7 @@ export class Scatter {
   }
 
   private scene(): ScatterScene {
-    const [x, y] = [this.quantity("x"), this.quantity("y")];
+    const [x, y] = [this.axes.quantity("x"), this.axes.quantity("y")];
     const thing = this.data.find(this.store.get("selected"));
     const isSelected = ({ model }: ScatterPoint) => thing?.kind === "model" && thing.index === model;
     return {
@@ -294,7 +234,7 @@ export class Scatter {
       row.dataset.mkgKey = this.keyOf(point);
       row.append(
         nameSpan("mkg-kg-row-name", oneLine(this.data.payload.models.name[point.model])),
-        el("span", "mkg-kg-count", `${amount(y, point.y)} · ${amount(x, point.x)}`)
+        el("span", "mkg-kg-count", `${amount(y, point.y, shortNumber)} · ${amount(x, point.x, shortNumber)}`)
       );
       const item = el("li");
       item.append(row);
@@ -328,7 +268,7 @@ export class Scatter {
     this.stage.schedule();
     if (place === null) return this.tip.hide();
     const point = this.points[place];
-    const [x, y] = [this.quantity("x"), this.quantity("y")];
+    const [x, y] = [this.axes.quantity("x"), this.axes.quantity("y")];
     const { zoom, ...pan } = this.stage.camera.look;
     const { jobs, models } = this.data.payload;
     const rows = [y, x].flatMap((quantity, i) =>
@@ -411,8 +351,8 @@ export class Scatter {
 
 const titleOf = ({ label, unit }: Quantity): string => oneLine(unit ? `${label} (${unit})` : label);
 
-function amount({ unit }: Quantity, value: number): string {
+function amount({ unit }: Quantity, value: number, text = valueText): string {
   if (unit === "B") return shortBytes(value);
-  const number = Math.abs(value) >= 1000 ? shortNumber(value) : valueText(value);
+  const number = Math.abs(value) >= 1000 ? shortNumber(value) : text(value);
   return unit ? `${number} ${oneLine(unit)}` : number;
 }

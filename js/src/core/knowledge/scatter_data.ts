@@ -113,7 +113,7 @@ export function paretoFront(points: readonly ScatterPoint[], xIsCost: boolean, y
   let best = Infinity;
   for (const place of order) {
     const cost = up * points[place].y;
-    const last = front.at(-1);
+    const last = front[front.length - 1] as number | undefined;
     const isSame = last !== undefined && points[last].x === points[place].x && points[last].y === points[place].y;
     if (cost >= best && !isSame) continue;
     best = cost;
