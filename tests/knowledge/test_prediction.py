@@ -1,6 +1,8 @@
 """Predicting accuracy from structure: always leave-family-out, with intervals that hold."""
 
 import math
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from functools import cache
@@ -21,12 +23,17 @@ from modulekg_widgets.engine.knowledge.prediction.evaluation import (
     PREDICTORS,
     evaluate_prediction,
 )
-from modulekg_widgets.engine.knowledge.prediction.features import Features, family_of, features_of, label
+from modulekg_widgets.engine.knowledge.prediction.features import Features, KnownLabels, family_of, features_of, label
 from modulekg_widgets.engine.knowledge.prediction.gnn import left_out_by_gnn
 from modulekg_widgets.engine.knowledge.prediction.observations import Site
 from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor, fitted_predictor, predict
 from modulekg_widgets.engine.knowledge.prediction.process import MEAN, Process
-from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET, published, published_records
+from modulekg_widgets.engine.knowledge.prediction.published import (
+    IMAGENET,
+    published,
+    published_by_torchvision,
+    published_records,
+)
 from modulekg_widgets.engine.knowledge.prediction.regressions import KERNELS, left_out
 from modulekg_widgets.engine.knowledge.records import model_record
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_weights
@@ -61,6 +68,37 @@ def test_what_is_published() -> None:
     assert every["resnet50"].parameters == 25557032
     assert every["resnet50"].flops == 8_178_000_000
     assert not any(name.startswith("quantized") for name in every)
+
+
+def test_the_shipped_figures_are_those_of_torchvision() -> None:
+    assert published() == published_by_torchvision()
+
+
+def test_no_question_about_the_graph_imports_what_takes_seconds() -> None:
+    """Neither torchvision nor scipy.stats; a process of its own, as others of these tests import both."""
+    code = """
+import sys
+from modulekg_widgets.engine.knowledge.prediction.design import Sample
+from modulekg_widgets.engine.knowledge.prediction.features import features_of
+from modulekg_widgets.engine.knowledge.prediction.published import published
+from modulekg_widgets.engine.knowledge.prediction.surface import Surface
+from modulekg_widgets.engine.knowledge.records import model_record
+from torch import nn
+samples = [Sample(features_of(model_record(nn.Linear(width, 3), str(width)))) for width in range(1, 90)]
+Surface("here", samples, [float(width) for width in range(1, 90)], None, False).told(samples)
+assert len(published()) == 78
+print({"torchvision", "scipy.stats", "sklearn"} & sys.modules.keys())
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_models_of_one_graph_share_the_labels_of_their_modules() -> None:
+    labels = KnownLabels()
+    for name in FEW:
+        alone, shared = (features_of(zoo_record(name), labels=each) for each in (None, labels))
+        assert alone == shared
+    other = model_record(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()), "other")
+    assert features_of(other, labels=labels) == features_of(other)
 
 
 def test_the_entry_without_an_accuracy_is_another_one() -> None:

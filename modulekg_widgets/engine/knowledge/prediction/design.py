@@ -81,14 +81,13 @@ class Weights:
     def kernel(self, parts: Parts) -> Array:
         """Without what comes of values elsewhere."""
         found = self.labels * parts.labels
+        added = np.empty_like(found)
         for name in ("sizes", "depths", "words", "linear"):
-            weight = getattr(self, name)
-            if weight:
-                found += weight * getattr(parts, name)
+            if weight := getattr(self, name):
+                found += np.multiply(getattr(parts, name), weight, out=added)
         if self.both:
-            both = parts.sizes * parts.words
-            both *= self.both
-            found += both
+            np.multiply(parts.sizes, self.both, out=added)
+            found += np.multiply(added, parts.words, out=added)
         return found
 
     def own(self, linear: Array) -> Array:
@@ -162,11 +161,10 @@ class Design:
         """The weights of the labels that known models have, a row for each model."""
         from scipy.sparse import csr_array
 
-        columns = [[self._columns.get(key, -1) for key in each.weights] for each in models]
-        places = np.array([column for each in columns for column in each], np.int64)
+        places = np.array([self._columns.get(key, -1) for each in models for key in each.weights], np.int64)
         values = np.array([weight for each in models for weight in each.weights.values()], float)
         known = places >= 0
-        starts = np.concatenate([[0], np.cumsum(known)])[np.cumsum([0, *map(len, columns)])]
+        starts = np.concatenate([[0], np.cumsum(known)])[np.cumsum([0, *(len(each.weights) for each in models)])]
         shape = (len(models), max(len(self._columns), 1))
         return csr_array((values[known], places[known], starts), shape=shape)
 

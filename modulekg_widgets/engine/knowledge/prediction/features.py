@@ -6,8 +6,9 @@ import hashlib
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,7 @@ class Features:
     record: ModelRecord = field(repr=False)
     layers: int = 0  # linear layers and convolutions
     inputs: tuple[tuple[int, ...], ...] = ()  # the shapes of its inputs, where it was called
-    weights: dict[tuple[int, str], float] = field(default_factory=dict, repr=False)  # by round and label, each round 1
+    weights: dict[str, float] = field(default_factory=dict, repr=False)  # of labels, each round of them of length 1
 
     @property
     def has_cost(self) -> bool:
@@ -59,7 +60,28 @@ class Features:
         return math.sqrt(shape[-2] * shape[-1]) if len(shape) == PICTURE_DIMS else None
 
 
-KnownLabels = dict[str, tuple[StructureNode, tuple[str, ...]]]  # fingerprint -> its node and the labels of all rounds
+class KnownLabels:
+    """The labels of modules that records of one graph share: of each round a dict by fingerprint.
+
+    Plain dicts of strings: with a tuple for each module the garbage collector would go through the whole graph.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, StructureNode] = {}
+        self.rounds: tuple[dict[str, str], ...] = tuple({} for _ in range(ROUNDS + 1))
+        self.leaves: set[str] = set()  # modules without children
+
+    def add(self, record: ModelRecord, uses: Iterable[str]) -> None:
+        """Take in the modules of a record: their own labels, then joined with their children's of the round before."""
+        nodes = record.nodes
+        unknown = [key for key in uses if self.nodes.get(key) is not nodes[key]]
+        below = {key: children(nodes[key]) for key in unknown}
+        self.nodes.update({key: nodes[key] for key in unknown})
+        self.rounds[0].update({key: label(nodes[key]) for key in unknown})
+        for before, found in pairwise(self.rounds):
+            found.update({key: _joined(before[key], {before[child] for child in below[key]}) for key in unknown})
+        self.leaves.difference_update(unknown)
+        self.leaves.update(key for key in unknown if not below[key])
 
 
 def features_of(
@@ -70,15 +92,16 @@ def features_of(
     `labels` holds those of modules that other records of one graph share with it, and takes those of this one.
     """
     uses = uses_in([record.model])
+    known_labels = KnownLabels() if labels is None else labels
+    known_labels.add(record, uses)
     ops: Counter[str] = Counter()
     for fingerprint, count in uses.items():
-        node = record.nodes[fingerprint]
-        if not any(child for _, child in node.slots):
-            ops[node.class_name] += count
+        if fingerprint in known_labels.leaves:
+            ops[record.nodes[fingerprint].class_name] += count
     known = record.model.flops if record.model.flops is not None else flops
     size = record.model.parameters
     layers = sum(count for name, count in ops.items() if name.startswith(("Conv", "Linear")))
-    rounds = _relabelled(record, uses, {} if labels is None else labels)
+    rounds = _relabelled(uses, known_labels)
     return Features(
         record.model.name,
         family or family_of(record),
@@ -135,46 +158,32 @@ def _first_number(value: object) -> str:
     return found.group() if found else ""
 
 
-def _relabelled(record: ModelRecord, uses: Counter[str], known: KnownLabels) -> tuple[Counter[str], ...]:
+def _relabelled(uses: Counter[str], known: KnownLabels) -> tuple[Counter[str], ...]:
     """Label counts, at first of the operations, then with the labels of the children in each round."""
-    labels = _labels(record, uses, known)
-    found = [_counts(labels, uses, 0)]
+    first, *others = known.rounds
+    found = [_counts(first, uses)]
     seen = Counter(found[0])
-    containers = Counter({key: count for key, count in uses.items() if children(record.nodes[key])})
-    for each in range(1, ROUNDS + 1):
-        seen += _counts(labels, containers, each)
+    containers = Counter({key: count for key, count in uses.items() if key not in known.leaves})
+    for labels in others:
+        seen += _counts(labels, containers)
         found.append(Counter(seen))
     return tuple(found)
 
 
-def _labels(record: ModelRecord, uses: Counter[str], known: KnownLabels) -> dict[str, tuple[str, ...]]:
-    """Of each module the labels of all rounds: its own, then joined with those of its children in the one before."""
-    found = {key: known[key][1] for key in uses if key in known and known[key][0] is record.nodes[key]}
-    unknown = [key for key in uses if key not in found]
-    below = {key: children(record.nodes[key]) for key in unknown}
-    found |= {key: (label(record.nodes[key]),) for key in unknown}
-    for each in range(ROUNDS):
-        joined = {key: _joined(found[key][each], {found[child][each] for child in below[key]}) for key in unknown}
-        for key in unknown:
-            found[key] += (joined[key],)
-    known |= {key: (record.nodes[key], found[key]) for key in unknown}
-    return found
-
-
-def _counts(labels: dict[str, tuple[str, ...]], uses: Counter[str], each: int) -> Counter[str]:
+def _counts(labels: dict[str, str], uses: Counter[str]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for fingerprint, count in uses.items():
-        counts[labels[fingerprint][each]] += count
+        counts[labels[fingerprint]] += count
     return counts
 
 
-def _weights(rounds: tuple[Counter[str], ...]) -> dict[tuple[int, str], float]:
-    """log(1 + count) of the labels, of unit length for each round."""
-    found: dict[tuple[int, str], float] = {}
+def _weights(rounds: tuple[Counter[str], ...]) -> dict[str, float]:
+    """log(1 + count) of the labels, of unit length for each round, of which the number stands before a label."""
+    found: dict[str, float] = {}
     for each, counts in enumerate(rounds):
         logs = np.log1p(np.fromiter(counts.values(), float, len(counts)))
         length = float(np.sqrt(logs @ logs)) or 1.0
-        found.update(zip([(each, key) for key in counts], (logs / length).tolist(), strict=True))
+        found.update(zip([f"{each} {key}" for key in counts], (logs / length).tolist(), strict=True))
     return found
 
 

@@ -64,8 +64,11 @@ class Judge:
         return found
 
     def _without_source(self, setting: KernelSetting) -> Process:
-        key = setting.weights.with_source(0.0), setting.noise
-        if key not in self._shared:
-            self._shared.clear()  # one at a time: a matrix of many values is large
-            self._shared[key] = Process(setting.weights.kernel(self.parts), np.zeros(len(self.values)), setting.noise)
-        return self._shared[key]
+        weights = setting.weights.with_source(0.0)
+        if (weights, setting.noise) not in self._shared:
+            # one kernel at a time: a matrix of many values is large
+            kernel = next((known.kernel for (each, _), known in self._shared.items() if each == weights), None)
+            self._shared.clear()
+            kernel = weights.kernel(self.parts) if kernel is None else kernel
+            self._shared[weights, setting.noise] = Process(kernel, np.zeros(len(self.values)), setting.noise)
+        return self._shared[weights, setting.noise]

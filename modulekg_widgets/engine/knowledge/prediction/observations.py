@@ -39,7 +39,7 @@ class Observed:
     target: str
     unit: str | None
     places: dict[Site, list[tuple[Sample, float]]] = field(repr=False)
-    labels: KnownLabels = field(default_factory=dict, repr=False)  # of the modules of its models
+    labels: KnownLabels = field(default_factory=KnownLabels, repr=False)  # of the modules of its models
 
 
 def observations(contents: Contents, target: str) -> Observed:
@@ -58,7 +58,7 @@ def observations(contents: Contents, target: str) -> Observed:
     unit = PERCENT if target in TARGETS or not units else units.most_common(1)[0][0]
     places: dict[Site, list[tuple[Sample, float]]] = {}
     features: dict[str, Features] = {}
-    labels: KnownLabels = {}
+    labels = KnownLabels()
     for job, value, own in found:
         if own != unit or job.model is None:
             continue

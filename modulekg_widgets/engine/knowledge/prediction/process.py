@@ -57,14 +57,14 @@ class Process:
         return found
 
     @cached_property
-    def _inverse(self) -> Array:
-        """Its lower half."""
-        return lapack().dpotri(self._factor, lower=1)[0]
+    def _halves(self) -> Array:
+        """The inverse of the lower factor."""
+        return lapack().dtrtri(self._factor, lower=1)[0]
 
     def inverse(self, block: np.ndarray) -> Array:
         """The part of the inverse between some places, which ascend."""
-        found = self._inverse[np.ix_(block, block)]
-        return found + np.tril(found, -1).T
+        halves = self._halves[block[0] :, block]
+        return halves.T @ halves
 
     def solved(self, values: Array) -> Array:
         """The inverse times values."""

@@ -78,7 +78,9 @@ class Surface:
         """The same values without those of other places."""
         if not self.sources:
             return self
-        return Surface(self.name, self.samples, self.values, self.unit, self.costs)
+        found = Surface(self.name, self.samples, self.values, self.unit, self.costs)
+        found.design = self.design
+        return found
 
     def ask(self, samples: Sequence[Sample]) -> tuple[Told, list[str]]:
         """The values of other samples, and how each is told.
