@@ -184,6 +184,13 @@ def test_cycles_have_types(slots: dict[str, list[str | None]]) -> None:
         assert sorted(member for kind in kinds for member in kind.members) == sorted(contents.modules)
 
 
+def test_a_cycle_leaves_the_types_of_the_rest_as_they_are() -> None:
+    rest = {"x": ["y", "z"], "y": ["z"], "z": [], "w": []}
+    for slots in ({"a": ["b"], "b": ["a", "y"], **rest}, {"z": [], "b": ["a", "y"], **rest, "a": ["b"]}):
+        of_rest = {kind.key for kind in module_types(made_up(rest))}
+        assert of_rest < {kind.key for kind in module_types(made_up(slots))}
+
+
 def test_a_cycle_of_live_modules() -> None:
     outer, inner = nn.Sequential(nn.Linear(2, 2), nn.Linear(3, 3)), nn.Sequential()
     outer.add_module("inner", inner)

@@ -28,12 +28,14 @@ class Containment:
 
 def containment(contents: Contents) -> Containment:
     keys = sorted(contents.modules)
-    position = {key: index for index, key in enumerate(keys)}
+    position: dict[str | None, int] = {key: index for index, key in enumerate(keys)}
     counts: dict[tuple[int, int], int] = {}
     for container, key in enumerate(keys):
-        for child in children(contents, contents.modules[key]):
-            pair = container, position[child]
-            counts[pair] = counts.get(pair, 0) + 1
+        for _, child in contents.modules[key].slots:
+            content = position.get(child)
+            if content is not None:
+                pair = container, content
+                counts[pair] = counts.get(pair, 0) + 1
     return Containment(keys, counts)
 
 

@@ -73,14 +73,12 @@ def type_names(contents: Contents, types: Iterable[ModuleType]) -> dict[str, str
 
 def most_frequent(members: Iterable[Values], weights: Iterable[int]) -> Values:
     """The most frequent value of each name; a tie goes to the larger sum of weights, then to the smaller text."""
-    votes: dict[str, dict[_Written, list[Any]]] = {}
+    votes: defaultdict[str, dict[_Written, list[Any]]] = defaultdict(dict)
     size = 0
     for values, weight in zip(members, weights, strict=True):
         size += 1
         for name, value in values.items():
-            ballots, text = votes.get(name), written(value)
-            if ballots is None:
-                ballots = votes[name] = {}
+            ballots, text = votes[name], written(value)
             vote = ballots.get(text)
             if vote is None:
                 ballots[text] = [1, weight, value]
@@ -107,7 +105,9 @@ def _checked(level: Any) -> int:
     return level
 
 
-def _module_type(contents: Contents, level: int, key: bytes, skeleton: Sequence[bytes], members: list[str]) -> ModuleType:
+def _module_type(
+    contents: Contents, level: int, key: bytes, skeleton: Sequence[bytes], members: list[str]
+) -> ModuleType:
     nodes = [contents.modules[member] for member in members]
     mode = most_frequent((node.hyperparameters for node in nodes), (contents.uses[member] for member in members))
     kept = tuple(child.hex() for child in skeleton)
@@ -119,6 +119,7 @@ def _skeletons(contents: Contents, level: int) -> tuple[dict[str, tuple[bytes, .
     inside = {fingerprint: tuple(children(contents, node)) for fingerprint, node in contents.modules.items()}
     keys: dict[str, bytes] = {}
     skeletons: dict[str, tuple[bytes, ...]] = {}
+    known: dict[tuple[str, tuple[bytes, ...]], bytes] = {}
     for fingerprint, ring in _contents_first(inside):
         skeleton: Iterable[bytes] = (
             _digest(b"above", contents.modules[child]) if child in ring else keys[child]
@@ -126,32 +127,42 @@ def _skeletons(contents: Contents, level: int) -> tuple[dict[str, tuple[bytes, .
         )
         if level == 2:
             skeleton = (key for key, _ in groupby(skeleton))
-        skeletons[fingerprint] = tuple(skeleton)
-        keys[fingerprint] = _digest(b"type %d" % level, contents.modules[fingerprint], skeletons[fingerprint])
+        node, skeletons[fingerprint] = contents.modules[fingerprint], tuple(skeleton)
+        kind = node.qualified_class, skeletons[fingerprint]
+        if kind not in known:
+            known[kind] = _digest(b"type %d" % level, node, kind[1])
+        keys[fingerprint] = known[kind]
     return skeletons, keys
 
 
 def _contents_first(inside: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Collection[str]]]:
     """Every fingerprint after those that it contains, and those that contain it in turn (a cycle)."""
-    holders: dict[str, list[str]] = {}
-    for fingerprint, found in inside.items():
-        for child in found:
-            holders.setdefault(child, []).append(fingerprint)
-    waits_for = {fingerprint: len(found) for fingerprint, found in inside.items()}
-    ready = [fingerprint for fingerprint, count in waits_for.items() if not count]
-    for fingerprint in ready:  # which grows
-        yield fingerprint, ()
-        for holder in holders.get(fingerprint, ()):
-            waits_for[holder] -= 1
-            if not waits_for[holder]:
-                ready.append(holder)
-    if len(ready) < len(inside):
-        yield from _with_cycles({key: inside[key] for key, count in waits_for.items() if count})
+    done: set[str] = set()
+    opened: set[str] = set()
+    stack: list[str] = []
+    for start in inside:
+        stack.append(start)
+        while stack:
+            key = stack[-1]
+            missing = [child for child in inside[key] if child not in done]
+            if not missing:
+                stack.pop()
+                if key not in done:
+                    done.add(key)
+                    yield key, ()
+            elif key in opened:  # what it contains comes back to it
+                yield from _with_cycles({key: found for key, found in inside.items() if key not in done})
+                return
+            else:
+                opened.add(key)
+                stack += missing
 
 
 def _with_cycles(inside: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Collection[str]]]:
-    """The same for those in cycles and what holds them."""
-    graph = nx.DiGraph([(key, child) for key, found in inside.items() for child in found if child in inside])
+    """The same for contents with cycles; children that are not among them count as done."""
+    graph = nx.DiGraph()
+    graph.add_nodes_from(inside)
+    graph.add_edges_from((key, child) for key, found in inside.items() for child in found if child in inside)
     # strongly connected components are found in an order in which each comes after those that it points to
     for ring in nx.strongly_connected_components(graph):
         for fingerprint in ring:

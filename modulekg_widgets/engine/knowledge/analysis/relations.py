@@ -43,11 +43,10 @@ def is_a(contents: Contents, level: int = 1) -> pd.DataFrame:
     types = module_types(contents, level)
     names = type_names(contents, types)
     sizes = {kind.key: len(kind.members) for kind in types}
-    found = sorted(
-        ((names[edge.type], contents.names[edge.fingerprint], edge) for edge in is_a_edges(contents, types)),
-        key=lambda row: (-sizes[row[2].type], row[0], -contents.uses[row[2].fingerprint], row[1]),
-    )
-    rows = [(node, kind, edge.differs) for kind, node, edge in found]
+    uses, nodes = contents.uses, contents.names
+    edges = is_a_edges(contents, types)
+    edges.sort(key=lambda e: (-sizes[e.type], names[e.type], -uses[e.fingerprint], nodes[e.fingerprint]))
+    rows = [(nodes[edge.fingerprint], names[edge.type], edge.differs) for edge in edges]
     return table(rows, ["node", "type", "differs"])
 
 
@@ -115,8 +114,11 @@ class _Mode:
 
     def others(self, values: Values) -> Values:
         """The values that are not the mode's, and `ABSENT` for what is missing though most have it."""
-        other = {name: value for name, value in values.items() if written(value) != self.texts[name]}
-        if len(values) < len(self.mode):
-            missing = [name for name, value in self.mode.items() if name not in values and value != ABSENT]
+        mode, texts = self.mode, self.texts
+        other = {
+            name: value for name, value in values.items() if value is not mode[name] and written(value) != texts[name]
+        }
+        if len(values) < len(mode):
+            missing = [name for name, value in mode.items() if name not in values and value != ABSENT]
             other.update(dict.fromkeys(missing, ABSENT))
         return other
