@@ -95,8 +95,8 @@ def test_graphs_with_nothing_to_part(slots: dict[str, list[str | None]], method:
     assert quality == 0
 
 
-def test_leiden_without_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "leidenalg", None)
+def test_leiden_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "igraph", None)
     with pytest.raises(MissingPackageError, match=r"modulekg-widgets\[analysis\]"):
         communities(made_up(TWO), "leiden")
     assert len(communities(made_up(TWO), "louvain")) == len(TWO)
@@ -122,5 +122,5 @@ def test_large_seeds() -> None:
 @pytest.mark.nightly
 def test_the_whole_of_torchvision() -> None:
     contents = zoo_contents(tuple(torchvision_builders()))
-    assert communities(contents).attrs["modularity"] == pytest.approx(0.771, abs=0.002)
-    assert communities(contents, "leiden").attrs["modularity"] > 0.77
+    assert communities(contents).attrs["modularity"] > 0.775
+    assert communities(contents, "leiden").attrs["modularity"] > 0.785

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count as count_from
 
-from modulekg_widgets.engine.knowledge.analysis.relations import families
 from modulekg_widgets.engine.knowledge.contents import Contents
 
 NEAR = 0.05  # terms whose shares differ by less are equally particular: the shorter one is taken
@@ -15,7 +14,7 @@ LONGEST = 40  # characters of a term
 SEPARATORS = "_-. "
 
 Term = str
-Terms = Mapping[str, frozenset[Term]]  # of each structure
+Terms = Mapping[str, Sequence[Term]]  # of each structure, each once
 
 
 def community_names(contents: Contents, number_of: Mapping[str, int]) -> list[str]:
@@ -29,7 +28,7 @@ def community_names(contents: Contents, number_of: Mapping[str, int]) -> list[st
     parts: list[list[str]] = [[] for _ in range(max(number_of.values(), default=-1) + 1)]
     for key, number in number_of.items():
         parts[number].append(key)
-    of_family, of_model, of_class = _families(contents), _models(contents), _classes(contents)
+    of_family, of_model, of_class = _families(contents), contents.holders, _classes(contents)
     totals = [Counter(term for key in number_of for term in terms[key]) for terms in (of_family, of_model, of_class)]
 
     def grain(terms: Terms, total: Counter[Term], most: int) -> Callable[[int], list[Term]]:
@@ -102,14 +101,9 @@ def _shortened(term: Term) -> str:
 
 
 def _families(contents: Contents) -> Terms:
-    table = families(contents)
-    family = {name: cls for models, cls in zip(table["models"], table["class"], strict=True) for name in models}
-    return {key: frozenset(family[name] for name in holders) for key, holders in contents.holders.items()}
-
-
-def _models(contents: Contents) -> Terms:
-    return {key: frozenset(holders) for key, holders in contents.holders.items()}
+    family = {model.name: contents.modules[model.root].class_name for model in contents.models.values()}
+    return {key: tuple(dict.fromkeys([family[name] for name in held])) for key, held in contents.holders.items()}
 
 
 def _classes(contents: Contents) -> Terms:
-    return {key: frozenset([node.class_name]) for key, node in contents.modules.items()}
+    return {key: (node.class_name,) for key, node in contents.modules.items()}
