@@ -57,7 +57,7 @@ export function layoutCircles(items: readonly MapItem[], homes: readonly Home[])
 
 function closedRadius({ kind, count, members, isGroup }: MapItem): number {
   if (kind === "community") return 17 + 1.4 * Math.sqrt(members.length);
-  if (kind === "superfamily") return 22 + 2.4 * Math.sqrt(count);
+  if (kind === "superfamily") return 12 + 1.7 * Math.sqrt(count);
   if (kind === "family") return 17 + 4 * Math.sqrt(Math.min(count, MANY)) + 0.5 * Math.sqrt(Math.max(0, count - MANY));
   if (kind === "model") return 16 + 0.8 * Math.sqrt(count);
   if (kind === "type") return 14 + 2.2 * Math.sqrt(count);
@@ -143,8 +143,11 @@ function separate(circles: Circle[]): void {
   }
 }
 
-/** Places of the groups while none is open: joined ones near each other, the same for the same graph. */
-export function homesOf(items: readonly MapItem[], links: readonly MapLink[]): Home[] {
+/**
+ * Places of the groups while none is open: joined ones near each other, the same for the same graph. `aspect`: width to
+ * height of where they are shown; 0: it is not known.
+ */
+export function homesOf(items: readonly MapItem[], links: readonly MapLink[], aspect = 0): Home[] {
   const own = items.flatMap(({ depth }, place) => (depth === 0 ? [place] : []));
   const at = new Map(own.map((place, i) => [place, i]));
   // places to begin with, so that no force has to draw any
@@ -181,8 +184,24 @@ export function homesOf(items: readonly MapItem[], links: readonly MapLink[]): H
     .force("down", forceY<Circle>(0).strength(GATHER * WIDE)) // and more so from above and below
     .tick(ROUNDS);
   separate(circles);
-  return own.map((place, i) => ({ id: items[place].id, x: SPREAD * circles[i].x, y: circles[i].y }));
+  for (const circle of circles) circle.x *= SPREAD;
+  if (aspect > 0) fill(circles, aspect);
+  return own.map((place, i) => ({ id: items[place].id, x: circles[i].x, y: circles[i].y }));
 }
+
+/** Stretches what is higher or wider than its place, as far as that does not tear it apart. */
+function fill(circles: Circle[], aspect: number): void {
+  const extent = (at: (circle: Circle) => number) =>
+    Math.max(...circles.map(circle => at(circle) + circle.r)) -
+    Math.min(...circles.map(circle => at(circle) - circle.r));
+  const natural = extent(({ x }) => x) / extent(({ y }) => y);
+  const stretch = Math.min(MOST_STRETCH, Math.max(1 / MOST_STRETCH, Math.sqrt(aspect / natural)));
+  if (!Number.isFinite(stretch)) return;
+  for (const circle of circles) [circle.x, circle.y] = [circle.x * stretch, circle.y / stretch];
+  separate(circles);
+}
+
+const MOST_STRETCH = 1.4;
 
 const ROUNDS = 320;
 const MOST_ROUNDS = 300; // to separate what overlaps

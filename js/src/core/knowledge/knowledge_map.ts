@@ -31,6 +31,7 @@ export interface MapStagePicture extends StagePicture {
   readonly labels: readonly { readonly id: string; readonly kind: string; readonly text: string; readonly box: Rect }[];
 }
 
+const RESHAPED = 0.12; // logarithm of how much wider or higher a canvas is, from which groups get other places
 const HOVER = 60; // ms until the box beside the pointer comes
 
 export class KnowledgeMap {
@@ -40,6 +41,7 @@ export class KnowledgeMap {
   private readonly tip: Tip;
   private readonly painter = new CirclePainter(this.measure);
   private homes: readonly Home[] = [];
+  private settledAt = 0; // the aspect of the canvas then
   private readonly hovering = new Debounced(() => this.showTip(), HOVER);
   private theme: Theme;
   private inks: Inks;
@@ -64,9 +66,9 @@ export class KnowledgeMap {
     this.stage = this.makeStage();
     this.tip = new Tip(wrap);
     revealSelected(data, store);
+    this.stage.measure();
     this.shown = this.settle();
     this.listen();
-    this.stage.measure();
     this.refresh();
     this.isOpened = look !== undefined;
     if (look) this.stage.camera.restore(look);
@@ -86,7 +88,8 @@ export class KnowledgeMap {
       query: "",
       selected: null
     });
-    this.homes = homesOf(closed.items, closed.links);
+    this.settledAt = this.aspect;
+    this.homes = homesOf(closed.items, closed.links, this.aspect);
     return closed;
   }
 
@@ -277,8 +280,17 @@ export class KnowledgeMap {
   }
 
   private resized(): void {
-    if (!this.isOpened || !this.stage.camera.isTouched) this.fit();
+    const isFirst = !this.isOpened;
     this.isOpened = true;
+    if (this.circles.length === 0 || (!isFirst && this.stage.camera.isTouched)) return;
+    if (Math.abs(Math.log(this.aspect / this.settledAt)) > RESHAPED) this.regroup();
+    else this.fit();
+  }
+
+  /** Width to height of the canvas; 0 while it has none. */
+  private get aspect(): number {
+    const { width, height } = this.stage.camera.extent;
+    return height > 0 ? width / height : 0;
   }
 
   /** The circle that lies on top there: the innermost one. */

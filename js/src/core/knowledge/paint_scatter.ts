@@ -173,7 +173,7 @@ export class ScatterPainter {
   ): void {
     const rank = new Map<number, number>();
     scene.front.forEach(at => !scene.dots[at].isDim && rank.set(at, 1));
-    for (const at of scene.selected) rank.set(at, 2);
+    for (const at of scene.selected.slice(0, 1)) rank.set(at, 2);
     if (scene.pointed !== null) rank.set(scene.pointed, 3);
     const dots = [...rank.keys()].filter(at => isInside(places[at], plot));
     const texts = new Map(dots.map(at => [at, fitted(scene.dots[at].name, WIDEST, NAME, false, this.measure)]));

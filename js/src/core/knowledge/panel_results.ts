@@ -9,40 +9,47 @@ import { valueText } from "../metrics/value_axis";
 import type { Knowledge, Thing } from "./data";
 import type { ResultColumn } from "./payload";
 
-const SHOWN = 10; // results before the rest is folded up
-
 type Link = (thing: Thing) => HTMLElement;
 
-/** One line per value, those of one target together, the best first. */
-export function resultSection(data: Knowledge, model: number): HTMLElement[] {
-  const lines = data.payload.results.flatMap(column => linesOf(data, column, model));
-  if (lines.length === 0) return [];
-  const listOf = (some: readonly HTMLElement[]) => {
-    const list = el("ul", "mkg-kg-list");
-    list.append(...some);
-    return list;
-  };
-  const more = lines.slice(SHOWN);
-  const rest = more.length > 0 ? [folded(`${exactNumber(more.length)} more`, listOf(more))] : [];
-  return [section("Results", listOf(lines.slice(0, SHOWN)), ...rest)];
+interface Reached {
+  readonly column: ResultColumn;
+  readonly at: number; // place in it
+  readonly value: number;
 }
 
-function linesOf(data: Knowledge, column: ResultColumn, model: number): HTMLElement[] {
-  const { target, unit, dataset, device, cost } = column;
+/** The best value of each target, accuracies before costs; then, folded up, all others. */
+export function resultSection(data: Knowledge, model: number): HTMLElement[] {
+  const columns = data.payload.results.map(column => reachedBy(column, model)).filter(found => found.length > 0);
+  if (columns.length === 0) return [];
+  const ranked = [false, true].flatMap(isCost => columns.filter(([{ column }]) => column.cost === isCost));
+  const best = ranked.map(([first]) => first);
+  const others = ranked.flatMap(([, ...rest]) => rest);
+  const rest = others.length > 0 ? [folded(`${exactNumber(others.length)} more`, listOf(data, others))] : [];
+  return [section("Results", listOf(data, best), ...rest)];
+}
+
+/** The best first. */
+function reachedBy(column: ResultColumn, model: number): Reached[] {
   const found = column.model.flatMap((each, at) => {
     const value = each === model ? toNumber(column.value[at]) : null;
-    return value === null ? [] : [{ at, value }];
+    return value === null ? [] : [{ column, at, value }];
   });
-  found.sort((a, b) => (cost ? a.value - b.value : b.value - a.value));
-  const where = [dataset, device].filter((part): part is string => part !== null);
-  return found.map(({ at, value }) => {
+  return found.sort((a, b) => (column.cost ? a.value - b.value : b.value - a.value));
+}
+
+function listOf(data: Knowledge, every: readonly Reached[]): HTMLElement {
+  const list = el("ul", "mkg-kg-list");
+  for (const { column, at, value } of every) {
+    const { target, unit, dataset, device } = column;
+    const where = [dataset, device].filter((part): part is string => part !== null);
     const line = el("li", "mkg-kg-result-line");
     line.append(nameSpan("", oneLine([target, ...where].join(", "))));
     line.append(el("b", "mkg-kg-count", ` ${valueText(value)}${unit === null ? "" : ` ${oneLine(unit)}`}`));
     const training = data.payload.jobs.training[column.job[at]] ?? sizeText(toNumber(column.size[at]));
     if (training) line.append(el("span", "mkg-dim", ` ${oneLine(training)}`));
-    return line;
-  });
+    list.append(line);
+  }
+  return list;
 }
 
 const sizeText = (size: number | null): string => (size === null ? "" : `image_size ${exactNumber(size)}`);

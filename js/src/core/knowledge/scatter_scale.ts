@@ -25,7 +25,7 @@ export function scaleOf(
   let [least, most] = [Infinity, -Infinity];
   for (const value of values) [least, most] = [Math.min(least, raise(value)), Math.max(most, raise(value))];
   if (!(most > least)) {
-    const half = Number.isFinite(most) ? Math.abs(most) / 2 || 0.5 : 0.5;
+    const half = isLog || most === 0 ? 0.5 : Math.abs(most) / 2;
     [least, most] = Number.isFinite(most) ? [most - half, most + half] : [0, 1];
   }
   const room = (most - least) * ROOM;
@@ -42,7 +42,7 @@ export function scaleOf(
     ticks: (from, to, count) => {
       const [a, b] = [back(from), back(to)].sort((one, other) => one - other);
       const found = isLog ? logTicks(a, b, count).map(power => 10 ** power) : roundTicks(a, b, count);
-      return found.map(value => ({ value, place: at(value) }));
+      return found.map(value => ({ value, place: at(value) })).filter(({ place }) => Number.isFinite(place));
     }
   };
 }
