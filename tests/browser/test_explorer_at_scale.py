@@ -83,7 +83,7 @@ def test_the_way_from_the_whole_to_a_model(
     assert 20 <= explorer.drawn() <= 60
     labels = explorer.labels()
     assert labels["pairs"] == []
-    assert len(labels["ids"]) >= 0.8 * explorer.drawn()
+    assert len(labels["ids"]) >= 0.5 * explorer.drawn()  # in a cell; in a tab there is room for more
     notebook.screenshot("scale-map")
     figures["panning and zooming the map"] = notebook.page.evaluate(GESTURE, CANVAS)
     notebook.page.keyboard.press("f")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from ipywidgets.widgets.widget import _instances
 from torch import nn
@@ -18,8 +19,12 @@ from traitlets import TraitError
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import TooLargeError, UnknownAttributeError, UnknownNameError, UnknownPathError
 from modulekg_widgets.engine.knowledge.analysis.importance import importance
+from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarModels
+from modulekg_widgets.engine.knowledge.analysis.superfamilies import superfamilies
 from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.prediction.features import record_in
 from modulekg_widgets.engine.views.knowledge_findings import Findings, findings_of
+from modulekg_widgets.engine.views.knowledge_payload import RUNNING, knowledge_payload
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.widgets.knowledge_explorer import knowledge_explorer
 from modulekg_widgets.widgets.knowledge_explorer.knowledge_explorer import VIEWS
@@ -100,14 +105,35 @@ def test_the_columns_say_what_the_graph_holds(contents: Contents, payload: dict[
     assert payload["families"][models["family"][0]] == "Sequential"
 
 
-def test_overlap_is_the_upper_triangle(contents: Contents, payload: dict[str, Any]) -> None:
-    small_, wide_, twin, _ = contents.models.values()
-    first, second = ({key for key, _ in model.occurrences} for model in (small_, wide_))
-    shared = round(len(first & second) / len(first | second), 4)
-    overlap = payload["overlap"]
-    assert overlap[:3] == [shared, 1.0, 0.0]
-    assert len(overlap) == 6
-    assert twin.name == "twin"
+def test_models_that_are_alike_are_named_with_how_much(contents: Contents, payload: dict[str, Any]) -> None:
+    models = payload["models"]
+    assert models["nearest"][0][:2] == [2, 1000]  # small and its twin
+    expected = SimilarModels(contents).like(record_in(contents, "wide"), 1, "wide")
+    place, likeness = models["nearest"][1][:2]
+    assert models["name"][place] == expected["model"][0]
+    assert likeness == round(1000 * expected["similarity"][0])
+    assert models["modules"][0] == sum(contents.models["small"].occurrences.values())
+    assert models["structures"][0] == len({key for key, _ in contents.models["small"].occurrences})
+
+
+def test_results_are_columns_by_target_and_place() -> None:
+    kg = mk.KnowledgeGraph()
+    for name in ("small", "wide"):
+        kg.add_model(small() if name == "small" else wide(), name=name)
+    kg.add_dataset("digits")
+    kg.add_job(name="a", model="small", dataset="digits", accuracy=0.5)
+    reached = pd.DataFrame({"model": ["small", "wide"], "ms": [2.0, 3.0], "image_size": [8, 8]})
+    kg.add_results(reached, unit="ms", device="CPU", columns={"ms": "latency"})
+    shares = pd.DataFrame({"model": ["wide"], "share": [0.25]})
+    kg.add_results(shares, dataset="digits", unit="fraction", columns={"share": "mAP"})
+    contents = kg.contents()
+    latency, *others = knowledge_payload(contents, superfamilies(contents), None, RUNNING)["results"]
+    assert (latency["target"], latency["unit"], latency["device"], latency["cost"]) == ("latency", "ms", "CPU", True)
+    assert (latency["model"], latency["value"], latency["size"]) == ([0, 1], [2.0, 3.0], [8, 8])
+    assert {(each["target"], each["unit"], each["dataset"], *each["value"], each["cost"]) for each in others} == {
+        ("acc@1", "%", "digits", 50.0, False),
+        ("mAP", "%", "digits", 25.0, False),
+    }
 
 
 def test_every_structure_has_its_community_and_types(payload: dict[str, Any]) -> None:
@@ -140,14 +166,14 @@ def test_a_graph_of_nothing_is_shown() -> None:
 
 def test_state_holds_the_payload(explorer: Any) -> None:
     state = explorer.get_state()
-    assert (state["payload"]["schema_version"], state["payload"]["kind"]) == (1, "knowledge")
+    assert (state["payload"]["schema_version"], state["payload"]["kind"]) == (2, "knowledge")
     assert (state["_model_module"], state["_model_name"]) == ("modulekg-widgets", "KnowledgeExplorerModel")
     json.dumps(state, allow_nan=False, default=str).encode("utf-8")
 
 
 def test_everything_that_is_shown_can_be_selected(explorer: Any) -> None:
     block = digest_of(Block(4))
-    kinds = [block, "Model:small", "Family:Sequential", "Community:0", f"Model:{HOSTILE}", None]
+    kinds = [block, "Model:small", "Family:Sequential", "Superfamily:Sequential", "Community:0", f"Model:{HOSTILE}", None]
     for key in kinds:
         explorer.selected = key
         assert explorer.selected == key
@@ -313,7 +339,7 @@ def test_what_a_page_sets_wrongly_is_put_back() -> None:
     ):
         with pytest.raises(UnknownNameError):
             explorer.set_state(state)
-        assert (explorer.view, explorer.color_by) == ("graph", "community")
+        assert (explorer.view, explorer.color_by) == ("graph", "family")
     explorer.set_state({"view": "frequency", "payload": {}})
     assert explorer.view == "frequency"
     assert explorer.payload is payload  # of which no page is believed

@@ -12,7 +12,7 @@ from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarModels
 from modulekg_widgets.engine.knowledge.contents import Contents
 from modulekg_widgets.engine.knowledge.records import ModelNode
 
-MOST = 32  # superfamilies: as many circles with names as a reader takes in
+MOST = 40  # superfamilies: as many circles with names as a reader takes in
 LINKS = 2  # from each to those that are most like it
 LEAST_LINK = 0.05
 
@@ -77,13 +77,13 @@ def _clusters(likeness: NDArray[np.float64], most: int) -> list[int]:
 
 
 def _names(families: dict[str, list[str]], of: Sequence[int]) -> list[str]:
-    """"ResNet +21": the family of most models, and how many others there are."""
+    """"ResNet + 21 more": the family of most models, and how many others there are."""
     inside: dict[int, list[str]] = {}
     for family, cluster in zip(families, of, strict=True):
         inside.setdefault(cluster, []).append(family)
     largest = (max(inside[cluster], key=lambda name: len(families[name])) for cluster in sorted(inside))
     counts = (len(inside[cluster]) - 1 for cluster in sorted(inside))
-    return [f"{name} +{others}" if others else name for name, others in zip(largest, counts, strict=True)]
+    return [f"{name} + {others} more" if others else name for name, others in zip(largest, counts, strict=True)]
 
 
 def _links(likeness: NDArray[np.float64], of: Sequence[int]) -> list[tuple[int, int, float]]:
