@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
 
 from modulekg_widgets.engine.errors import PredictionError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.knowledge.prediction.boosting import left_out_by_boosting
+from modulekg_widgets.engine.knowledge.prediction.boosting import BOOSTING_TITLE, Boosting, folds_of
 from modulekg_widgets.engine.knowledge.prediction.features import Array
-from modulekg_widgets.engine.knowledge.prediction.gnn import left_out_by_gnn
+from modulekg_widgets.engine.knowledge.prediction.gnn import GraphNetworks
 from modulekg_widgets.engine.knowledge.prediction.mixture import Told
 from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor
 from modulekg_widgets.engine.knowledge.prediction.regressions import KERNELS, left_out, nearest_structure
@@ -18,7 +18,7 @@ from modulekg_widgets.engine.knowledge.prediction.surface import Surface
 
 OWN, SHARED, NEAREST, BOOSTING, GNN, RIDGE = "own", "shared", "nearest", "boosting", "gnn", "ridge"
 PREDICTORS = (*KERNELS, NEAREST, BOOSTING, GNN, OWN, SHARED)
-SLOW = ("ridge-ops-size", "wl", "wl-rbf", BOOSTING, GNN)  # minutes on thousands of values
+SLOW = ("ridge-ops-size", "wl", "wl-rbf", GNN)  # minutes on thousands of values
 QUICK = 200  # values, up to which all are asked
 COLUMNS = ["predictor", "rho", "mae", "families", "models", "rho_std", "mae_std", "coverage", "relative", "n"]
 FEWEST = 3  # families
@@ -34,12 +34,14 @@ def evaluate_prediction(
 ) -> pd.DataFrame:
     """One row for each of `predictors`, some of `PREDICTORS`, over the values of `models`, by default all.
 
+    A network that was evaluated on all of them takes part from then on where the predictor chooses what tells a value.
     Raises `UnknownNameError`, and `PredictionError` for values of fewer than three families.
     """
     place = predictor.place(dataset, device)
     if place not in predictor.observed.places:
         raise PredictionError(f"no value of {shown(predictor.target)} is known on {place}")
-    surface = predictor.surface(place, True)
+    choice = predictor.choice(place, True)
+    surface = choice.surface
     if models is not None:
         surface = _of_models(surface, list(dict.fromkeys(models)), predictor.observed.unit)
     count = len(np.unique(surface.families))
@@ -48,12 +50,15 @@ def evaluate_prediction(
     chosen = _checked(predictors, len(surface.values))
     if not surface.sources:
         chosen = [name for name in chosen if name != SHARED]
-    return pd.DataFrame([_row(name, surface, list(seeds)) for name in chosen], columns=COLUMNS)
+    network = _network(surface, list(seeds)) if GNN in chosen else None
+    if network is not None and models is None:
+        choice.add(network)
+    return pd.DataFrame([_row(name, surface, network) for name in chosen], columns=COLUMNS)
 
 
 def _checked(predictors: Iterable[str] | None, count: int) -> list[str]:
     """The names of predictors in the order of the table."""
-    quick = {name for name in PREDICTORS if count <= QUICK or name not in SLOW} - {BOOSTING}
+    quick = {name for name in PREDICTORS if count <= QUICK or name not in SLOW}
     asked = quick if predictors is None else {predictors} if isinstance(predictors, str) else set(predictors)
     for name in asked:
         if name not in PREDICTORS and name != RIDGE:
@@ -71,9 +76,16 @@ def _of_models(surface: Surface, names: list[str], unit: str | None) -> Surface:
     return Surface(surface.name, samples, surface.values[chosen], unit, surface.costs, surface.sources)
 
 
-def _row(name: str, surface: Surface, seeds: list[int]) -> dict[str, object]:
+def _network(surface: Surface, seeds: list[int]) -> GraphNetworks:
+    """Without each family, or of many values without each fold of families: training takes minutes then."""
+    features = [sample.features if surface.costs else sample.features.without_cost() for sample in surface.samples]
+    groups = surface.families if len(surface.values) <= QUICK else folds_of(surface.families)
+    return GraphNetworks(features, surface.scales[0].of(surface.values), groups, seeds)
+
+
+def _row(name: str, surface: Surface, network: GraphNetworks | None) -> dict[str, object]:
     scale = surface.scales[0]
-    title, runs, told = _told(name, surface, seeds)
+    title, runs, told = _told(name, surface, network)
     truth = surface.values
     values = [scale.back(run) for run in runs]
     rhos = [_rank_correlation(run, scale.of(truth)) for run in runs]
@@ -86,7 +98,7 @@ def _row(name: str, surface: Surface, seeds: list[int]) -> dict[str, object]:
     return dict(zip(COLUMNS, found, strict=True))
 
 
-def _told(name: str, surface: Surface, seeds: list[int]) -> tuple[str, Sequence[Array], Told | None]:
+def _told(name: str, surface: Surface, network: GraphNetworks | None) -> tuple[str, Sequence[Array], Told | None]:
     """The title of a predictor, what it tells on the first scale of the values, and its intervals."""
     values, features = surface.scales[0].of(surface.values), [sample.features for sample in surface.samples]
     if not surface.costs:
@@ -96,17 +108,13 @@ def _told(name: str, surface: Surface, seeds: list[int]) -> tuple[str, Sequence[
         told = judged.left_out()
         beside = ", with the values of these models elsewhere" if name == SHARED else ""
         return f"{judged.title}{beside}", [surface.scales[0].of(told.values)], told
-    others: dict[str, tuple[str, Callable[[], Sequence[Array]]]] = {
-        GNN: ("GNN", lambda: list(left_out_by_gnn(features, values, surface.families, seeds))),
-        NEAREST: ("nearest structure", lambda: [nearest_structure(features, values, surface.families)]),
-        BOOSTING: (
-            "gradient boosting on sizes, operations and training",
-            lambda: [left_out_by_boosting(surface.samples, values, surface.families, surface.costs)],
-        ),
-    }
-    if name in others:
-        title, run = others[name]
-        return title, run(), None
+    if name == GNN and network is not None:
+        return network.title, list(network.runs), None
+    if name == BOOSTING:
+        every = np.arange(len(values))
+        return BOOSTING_TITLE, [Boosting(surface.design, every, values, folds_of(surface.families)).left_out], None
+    if name == NEAREST:
+        return "nearest structure", [nearest_structure(features, values, surface.families)], None
     kernel = KERNELS[name]
     return kernel.title, [left_out(kernel, features, values, surface.families)], None
 

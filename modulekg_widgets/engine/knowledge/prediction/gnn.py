@@ -1,7 +1,8 @@
-"""A small graph neural network on the modules of models, for leave-family-out comparison with the kernels.
+"""A small graph neural network on the modules of models.
 
 Messages run from children to parents. Modules that look alike to it, by kind and by the kinds below, are one node, so
-that all models are one small graph; all left-out families and seeds train at once, side by side in one batch.
+that all models are one small graph; networks that have not seen a family, and one that has seen all, train at once for
+all families and seeds, side by side in one batch.
 Its settings are fixed (two rounds, 16 wide); they were not searched beyond a handful of tries.
 """
 
@@ -18,6 +19,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from modulekg_widgets.engine.knowledge.contents import uses_in
+from modulekg_widgets.engine.knowledge.prediction.design import Sample
 from modulekg_widgets.engine.knowledge.prediction.features import Array, Features, children, label, sizes
 from modulekg_widgets.engine.torch_runtime.rng import seeded
 
@@ -30,6 +32,7 @@ class ModuleGraph:
     """The modules of all models as one graph; floats are float32 on the CPU."""
 
     kinds: Tensor  # (nodes, parts of labels)
+    parts: list[str]  # of the labels of kinds
     children: Tensor  # (edges,)
     parents: Tensor  # (edges,)
     counts: Tensor  # (edges,), log(1 + how often)
@@ -37,8 +40,13 @@ class ModuleGraph:
     sizes: Tensor  # (models, 1 or 2)
 
 
-def module_graph(features: Sequence[Features]) -> ModuleGraph:
-    """The modules of all models, those merged that no round of messages tells apart."""
+def module_graph(
+    features: Sequence[Features], parts: list[str] | None = None, costs: bool | None = None
+) -> ModuleGraph:
+    """The modules of all models, those merged that no round of messages tells apart.
+
+    `parts` of labels and whether it goes by `costs` are those of another graph, by default what these models have.
+    """
     ids: dict[object, int] = {}
     edges: dict[int, Counter[int]] = {}
     labels: dict[int, str] = {}
@@ -60,9 +68,10 @@ def module_graph(features: Sequence[Features]) -> ModuleGraph:
         for own, count in counts.items():
             row[column[own]] = math.log1p(count)
     readout /= np.linalg.norm(readout, axis=1, keepdims=True)
-    size = sizes(features, all(each.flops is not None for each in features))
+    size = sizes(features, all(each.flops is not None for each in features) if costs is None else costs)
+    kinds, parts = _kinds([labels[own] for own in column], parts)
     return ModuleGraph(
-        _kinds([labels[own] for own in column]), _indices([child for child, _, _ in triples]),
+        kinds, parts, _indices([child for child, _, _ in triples]),
         _indices([parent for _, parent, _ in triples]), _floats([count for _, _, count in triples]),
         _floats(readout), _floats(size),
     )  # fmt: skip
@@ -78,13 +87,15 @@ def _classes(features: Features, ids: dict[object, int]) -> dict[str, int]:
     return known
 
 
-def _kinds(labels: list[str]) -> Tensor:
+def _kinds(labels: list[str], known: list[str] | None) -> tuple[Tensor, list[str]]:
+    """Which parts labels have, and which parts these are."""
     parts = [dict.fromkeys(text.split("/")) for text in labels]
-    column = {part: index for index, part in enumerate(sorted({part for each in parts for part in each}))}
+    names = sorted({part for each in parts for part in each}) if known is None else known
+    column = {part: index for index, part in enumerate(names)}
     kinds = torch.zeros(len(labels), len(column), dtype=torch.float32, device="cpu")
     for row, each in enumerate(parts):
-        kinds[row, [column[part] for part in each]] = 1.0
-    return kinds
+        kinds[row, [column[part] for part in each if part in column]] = 1.0
+    return kinds, names
 
 
 def _floats(values: Array | list[float]) -> Tensor:
@@ -122,9 +133,9 @@ class Networks:
         layers = (self.first, *self.rounds, self.hidden, self.last)
         self.parameters = [tensor for layer in layers for tensor in layer]
 
-    def __call__(self, training: bool = False) -> Tensor:
-        """The output of each network for each model, shape (networks, models)."""
-        graph = self.graph
+    def __call__(self, training: bool = False, graph: ModuleGraph | None = None) -> Tensor:
+        """The output of each network for each model of its graph or another one, shape (networks, models)."""
+        graph = self.graph if graph is None else graph
         states = torch.relu(graph.kinds @ self.first[0] + self.first[1])
         for own, received, bias in self.rounds:
             sent = states[:, graph.children] * graph.counts[:, None]
@@ -138,23 +149,39 @@ class Networks:
         return (torch.bmm(hidden, self.last[0]) + self.last[1])[..., 0]
 
 
-def left_out_by_gnn(features: Sequence[Features], values: Array, families: np.ndarray, seeds: Sequence[int]) -> Array:
-    """Each family predicted by a network that was trained on the others, shape (seeds, models)."""
-    kinds = np.unique(families)
-    # whoever calls may have switched gradients off
-    with torch.inference_mode(False), torch.enable_grad():
-        graph = module_graph(features)
-        truth = _floats(values)
-        known = _floats(np.tile(families[None] != kinds[:, None], (len(seeds), 1)).astype(float))
-        known = known / known.sum(1, keepdim=True)
-        mean = (known * truth).sum(1, keepdim=True)
-        spread = (known * (truth - mean) ** 2).sum(1, keepdim=True).sqrt().clamp_min(1e-6)
-        networks = Networks(graph, seeds, len(kinds))
-        _train(networks, (truth - mean) / spread, known)
-        with torch.no_grad():
-            outputs = (networks() * spread + mean).numpy().astype(float)
-    place = np.searchsorted(kinds, families)
-    return np.stack([outputs[index * len(kinds) + place, np.arange(len(values))] for index in range(len(seeds))])
+class GraphNetworks:
+    """Values of models as told by networks of all seeds, which were trained without each group of them, or on all."""
+
+    def __init__(self, features: Sequence[Features], values: Array, groups: np.ndarray, seeds: Sequence[int]) -> None:
+        self.title = "GNN"
+        kinds = np.unique(groups)
+        fits = len(kinds) + 1  # the last on all
+        # whoever calls may have switched gradients off
+        with torch.inference_mode(False), torch.enable_grad():
+            graph = module_graph(features)
+            self._costs = graph.sizes.shape[1] > 1
+            truth = _floats(values)
+            known = _floats(
+                np.tile(np.concatenate([groups != kinds[:, None], np.ones((1, len(groups)))]), (len(seeds), 1))
+            )
+            known = known / known.sum(1, keepdim=True)
+            self._mean = (known * truth).sum(1, keepdim=True)
+            self._spread = (known * (truth - self._mean) ** 2).sum(1, keepdim=True).sqrt().clamp_min(1e-6)
+            self._networks = Networks(graph, seeds, fits)
+            _train(self._networks, (truth - self._mean) / self._spread, known)
+        outputs = self._outputs(graph).reshape(len(seeds), fits, -1)
+        self.runs = outputs[:, np.searchsorted(kinds, groups), np.arange(len(values))]  # without their groups, by seed
+        self.left_out: Array = self.runs.mean(0)
+
+    def told(self, samples: Sequence[Sample]) -> Array:
+        """The mean over the seeds."""
+        features = [sample.features for sample in samples]
+        outputs = self._outputs(module_graph(features, self._networks.graph.parts, self._costs))
+        return outputs.reshape(len(self.runs), -1, len(samples))[:, -1].mean(0)
+
+    def _outputs(self, graph: ModuleGraph) -> Array:
+        with torch.inference_mode(False), torch.no_grad():
+            return (self._networks(graph=graph) * self._spread + self._mean).numpy().astype(float)
 
 
 def _train(networks: Networks, truth: Tensor, known: Tensor) -> None:

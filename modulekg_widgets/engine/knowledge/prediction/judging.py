@@ -35,12 +35,31 @@ class Judge:
     scale: Scale  # on which errors count
     column: Callable[[KernelSetting], Array]
     _shared: dict[tuple[Weights, float], Process] = field(default_factory=dict, repr=False)
+    _known: dict[KernelSetting, Array] = field(default_factory=dict, repr=False)
+    _by_fold: dict[KernelSetting, Array] = field(default_factory=dict, repr=False)
 
-    def losses(self, settings: Sequence[KernelSetting]) -> list[float]:
-        """The mean square error of each setting for families left out."""
-        return [float((self.errors(setting, self.families) ** 2).mean()) for setting in settings]
+    def best(self, settings: Sequence[KernelSetting], among: np.ndarray | None = None) -> KernelSetting:
+        """The one with the least mean square error for families left out, of some values or all."""
+        chosen = slice(None) if among is None else among
+        losses = [float((self._by_family(setting)[chosen] ** 2).mean()) for setting in settings]
+        return settings[int(np.argmin(losses))]
 
-    def errors(self, setting: KernelSetting, groups: np.ndarray) -> Array:
+    def nested_errors(self, settings: Sequence[KernelSetting], folds: np.ndarray) -> Array:
+        """How far off each value is told without its fold, by the kernel that tells the families of others best."""
+        found = np.zeros(len(self.values))
+        for fold in range(folds.max() + 1):
+            setting = self.best(settings, folds != fold)
+            if setting not in self._by_fold:
+                self._by_fold[setting] = self._errors(setting, folds)
+            found[folds == fold] = self._by_fold[setting][folds == fold]
+        return found
+
+    def _by_family(self, setting: KernelSetting) -> Array:
+        if setting not in self._known:
+            self._known[setting] = self._errors(setting, self.families)
+        return self._known[setting]
+
+    def _errors(self, setting: KernelSetting, groups: np.ndarray) -> Array:
         """How far off each value is told without its group."""
         told = self.scale.of(setting.scale.back(self._told(setting, groups)))
         return told - self.scale.of(self.values)

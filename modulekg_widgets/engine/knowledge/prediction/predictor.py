@@ -10,6 +10,7 @@ import numpy as np
 
 from modulekg_widgets.engine.errors import PredictionError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode
+from modulekg_widgets.engine.knowledge.prediction.choice import PredictorChoice, Verdict
 from modulekg_widgets.engine.knowledge.prediction.datasets import is_imagenet, known_datasets, likeness
 from modulekg_widgets.engine.knowledge.prediction.design import Sample
 from modulekg_widgets.engine.knowledge.prediction.domain import Domain
@@ -48,6 +49,9 @@ class Prediction:
         Of the values, "%" for accuracies.
     predictor : str
         What told it.
+    errors : mapping of str to float
+        By how much it and others are off on families left out, the mean absolute error on the scale on which values are
+        compared: in points of percentages, of logarithms where all are above zero. Empty where few are known.
     training : int
         How many values it was learnt from.
     nearest : tuple of str
@@ -72,6 +76,7 @@ class Prediction:
     unit: str | None = None
     device: str | None = None
     reason: str = ""
+    errors: Mapping[str, float] = field(default_factory=dict)
 
     def __float__(self) -> float:
         if self.value is None:
@@ -87,13 +92,20 @@ class Prediction:
         where = ", ".join(shown(part) for part in (self.dataset, self.device) if part is not None)
         title = f"{shown(self.target)} of {shown(self.model)}" + (f" on {where}" if where else "")
         alike = "like " + ", ".join(map(shown, self.nearest))
-        known = f"{self.predictor}, {self.training} values"
+        known = f"{self.predictor}{_compared(self.predictor, self.errors)}, {self.training} values"
         if self.value is None:
             return f"<{title}: nothing is told, for {self.reason} · {known}>"
         unit = f" {shown(self.unit)}" if self.unit else ""
         reason = f" · outside of what is known: {self.reason}" if self.far else ""
         numbers = f"{_short(self.value)} ± {_short(self.std)}{unit}, 90 % in {_short(self.low)}…{_short(self.high)}"
         return f"<{title}: {numbers} · {alike} · {known}{reason}>"
+
+
+def _compared(title: str, errors: Mapping[str, float]) -> str:
+    if not errors:
+        return ""
+    others = "".join(f", {other} {_short(error)}" for other, error in errors.items() if other != title)
+    return f" (off by {_short(errors[title])} on families left out{others})"
 
 
 def _short(value: float | None) -> str:
@@ -106,7 +118,7 @@ class Predictor:
 
     observed: Observed = field(repr=False)
     datasets: dict[str, DataSetNode]
-    _surfaces: dict[tuple[Site, bool], Surface] = field(default_factory=dict, repr=False)
+    _choices: dict[tuple[Site, bool], PredictorChoice] = field(default_factory=dict, repr=False)
     _domains: dict[Site, Domain] = field(default_factory=dict, repr=False)
     _features: dict[int, Features] = field(default_factory=dict, repr=False)  # by the identity of a model's node
 
@@ -141,7 +153,7 @@ class Predictor:
             chosen = [at for at, sample in enumerate(samples) if sample.features.has_cost == costs]
             if not chosen:
                 continue
-            told, titles, count = self._told(place, [samples[at] for at in chosen], costs)
+            told, verdicts, count = self._told(place, [samples[at] for at in chosen], costs)
             for row, at in enumerate(chosen):
                 is_told = extrapolate or not reasons[at]
                 value, std, low, high = (
@@ -152,8 +164,9 @@ class Predictor:
                     value,
                     std,
                     low,
-                    high, self.target, place.dataset, records[at].model.name, titles[row],
+                    high, self.target, place.dataset, records[at].model.name, verdicts[row].title,
                     count, alike[at], bool(reasons[at]), self.observed.unit, place.device, reasons[at],
+                    verdicts[row].errors,
                 )  # fmt: skip
         return [each for each in found if each is not None]
 
@@ -200,12 +213,16 @@ class Predictor:
 
     def surface(self, place: Site, costs: bool) -> Surface:
         """What is known at a place, with that of others that may tell it."""
+        return self.choice(place, costs).surface
+
+    def choice(self, place: Site, costs: bool) -> PredictorChoice:
+        """What tells that."""
         own = self._samples(place, costs)
         costs = costs and all(sample.features.has_cost for sample, _ in own)
-        if (place, costs) not in self._surfaces:
+        if (place, costs) not in self._choices:
             sources = [self._alone(other, costs) for other in self._sources(place)]
-            self._surfaces[place, costs] = self._made(place, own, costs, sources)
-        return self._surfaces[place, costs]
+            self._choices[place, costs] = PredictorChoice(self._made(place, own, costs, sources))
+        return self._choices[place, costs]
 
     def _alone(self, place: Site, costs: bool) -> Surface:
         own = self._samples(place, costs)
@@ -245,11 +262,11 @@ class Predictor:
             self._domains[place] = Domain(list(first.values()))
         return self._domains[place]
 
-    def _told(self, place: Site, samples: Sequence[Sample], costs: bool) -> tuple[Told, list[str], int]:
+    def _told(self, place: Site, samples: Sequence[Sample], costs: bool) -> tuple[Told, list[Verdict], int]:
         if place in self.observed.places:
-            surface = self.surface(place, costs)
-            count = len(surface.values) + sum(len(source.values) for source in surface.sources)
-            return *surface.ask(samples), count
+            choice = self.choice(place, costs)
+            count = len(choice.surface.values) + sum(len(source.values) for source in choice.surface.sources)
+            return *choice.ask(samples), count
         if self.observed.unit != PERCENT:
             raise PredictionError(
                 f"no value of {shown(self.target)} is known on {place}: known are values on "
@@ -259,7 +276,7 @@ class Predictor:
         every = {other: self._alone(other, costs) for other in self.observed.places}
         told = carried_over(every[source].told(samples), every.values())
         title = f"order of {source}, where no value is known on {place}"
-        return told, [title] * len(samples), len(every[source].values)
+        return told, [Verdict(title, {})] * len(samples), len(every[source].values)
 
     def _count(self, place: Site) -> int:
         return len(self.observed.places[place])

@@ -82,22 +82,6 @@ class Surface:
         found.design = self.design
         return found
 
-    def ask(self, samples: Sequence[Sample]) -> tuple[Told, list[str]]:
-        """The values of other samples, and how each is told.
-
-        Of a sample that was not measured elsewhere other places tell only where few values are known here.
-        """
-        if not self.has_many or not self.sources:
-            return self.told(samples), [self.title] * len(samples)
-        known = np.array([any(source.measured(sample) for source in self.sources) for sample in samples], bool)
-        found = Told(*(np.zeros(len(samples)) for _ in range(3)))
-        titles = [""] * len(samples)
-        for surface, chosen in ((self, np.flatnonzero(known)), (self.alone, np.flatnonzero(~known))):
-            if len(chosen):
-                found.fill(chosen, surface.told([samples[int(at)] for at in chosen]))
-                titles = [surface.title if at in chosen else title for at, title in enumerate(titles)]
-        return found, titles
-
     def told(self, samples: Sequence[Sample]) -> Told:
         """The values of other samples, with all that is known elsewhere."""
         rows = self.design.rows(samples)
@@ -166,7 +150,7 @@ class Surface:
         """The kernels that count, their processes and shares."""
         settings = list(self._settings())
         if self.has_many:
-            best = settings[int(np.argmin(self._judge.losses(settings)))]
+            best = self._judge.best(settings)
             return [best], [self._process(best, self.design.known_parts())], np.ones(1)
         parts = self.design.known_parts()
         processes = [self._process(setting, parts) for setting in settings]
@@ -180,8 +164,8 @@ class Surface:
         return [settings[at] for at in kept], [processes[at] for at in kept], likely[kept] / likely[kept].sum()
 
     @cached_property
-    def _judged(self) -> np.ndarray:
-        """Some of the values: kernels that tell these best tell all best."""
+    def judged(self) -> np.ndarray:
+        """Some of the values: what tells these best tells all best."""
         every = np.arange(len(self.values))
         if len(every) <= JUDGED:
             return every
@@ -189,7 +173,9 @@ class Surface:
 
     @cached_property
     def _judge(self) -> Judge:
-        some = self._judged
+        return self._judge_of(self.judged)
+
+    def _judge_of(self, some: np.ndarray) -> Judge:
         return Judge(
             self.design.known_parts(some),
             self.values[some],
@@ -197,6 +183,14 @@ class Surface:
             self.scales[0],
             lambda setting: self._known_column(setting)[some],
         )
+
+    def nested_errors(self, some: np.ndarray, folds: np.ndarray) -> Array:
+        """How far off some values are told without their folds, on the first scale; kernels are chosen without these.
+
+        For `judged` it takes little beyond what the choice of the kernel has taken.
+        """
+        judge = self._judge if some is self.judged else self._judge_of(some)
+        return judge.nested_errors(list(self._settings()), folds)
 
     @property
     def _chosen(self) -> list[KernelSetting]:
