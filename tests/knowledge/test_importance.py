@@ -1,4 +1,4 @@
-"""Importance by two libraries, and what models have in common."""
+"""Importance with igraph and without, and what models have in common."""
 
 import random
 import sys
@@ -10,7 +10,7 @@ from torch import nn
 
 from knowledge.graphs import FEW, class_name, contents_of, key, made_up, zoo_contents
 from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError
-from modulekg_widgets.engine.knowledge.analysis.centrality import BY_IGRAPH, BY_NETWORKX
+from modulekg_widgets.engine.knowledge.analysis.centrality import BY_IGRAPH, WITHOUT_IGRAPH
 from modulekg_widgets.engine.knowledge.analysis.comparison import difference, overlap
 from modulekg_widgets.engine.knowledge.analysis.containment import Containment, containment
 from modulekg_widgets.engine.knowledge.analysis.importance import MEASURES, importance, importance_of
@@ -44,16 +44,16 @@ GRAPHS: dict[str, Slots] = {
 }
 
 
-@pytest.mark.parametrize("measure", BY_NETWORKX)
+@pytest.mark.parametrize("measure", WITHOUT_IGRAPH)
 @pytest.mark.parametrize("slots", GRAPHS.values(), ids=GRAPHS)
-def test_both_libraries_give_the_same(slots: Slots, measure: str) -> None:
+def test_both_ways_give_the_same(slots: Slots, measure: str) -> None:
     graph = containment(made_up(slots))
     if graph.keys:
-        assert [*BY_IGRAPH[measure](graph)] == pytest.approx([*BY_NETWORKX[measure](graph)], rel=1e-6, abs=1e-15)
+        assert [*BY_IGRAPH[measure](graph)] == pytest.approx([*WITHOUT_IGRAPH[measure](graph)], rel=1e-6, abs=1e-15)
 
 
 @pytest.mark.parametrize("measure", ["pagerank", "closeness"])
-def test_both_libraries_give_the_same_on_torchvision(measure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_ways_give_the_same_on_torchvision(measure: str, monkeypatch: pytest.MonkeyPatch) -> None:
     by_igraph = importance(zoo_contents(), measure)
     monkeypatch.setitem(sys.modules, "igraph", None)
     by_networkx = importance(zoo_contents(), measure)
@@ -62,7 +62,7 @@ def test_both_libraries_give_the_same_on_torchvision(measure: str, monkeypatch: 
 
 
 def test_the_two_tables_hold_the_same_measures() -> None:
-    assert set(BY_IGRAPH) == set(BY_NETWORKX) < set(MEASURES)
+    assert set(BY_IGRAPH) == set(WITHOUT_IGRAPH) < set(MEASURES)
 
 
 @pytest.mark.parametrize(
