@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from torch import nn
 
 import modulekg_widgets as mk
+from browser.large_zoo import large_zoo
 from knowledge.zoo_contents import zoo_record
 from modulekg_widgets.engine.errors import UnknownNameError
+from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.prediction.features import features_of, log_counts, record_in
+
+__all__ = ["large_zoo"]  # the fixture
 
 FAMILIES = {
     "resnet18": "resnet", "resnet34": "resnet", "resnet50": "resnet", "vgg11": "vgg", "vgg13": "vgg", "vgg16": "vgg",
@@ -27,8 +37,14 @@ def kg() -> mk.KnowledgeGraph:
 
 def precision(kg: mk.KnowledgeGraph, name: str) -> float:
     """The average precision of a model's family among its answers."""
-    hits = np.array([FAMILIES[other] == FAMILIES[name] for other in kg.similar(name, n=len(FAMILIES))["model"]])
-    return float((np.cumsum(hits) / np.arange(1, len(hits) + 1))[hits].mean())
+    return average_precision(
+        [FAMILIES[other] == FAMILIES[name] for other in kg.similar(name, n=len(FAMILIES))["model"]]
+    )
+
+
+def average_precision(hits: Sequence[bool]) -> float:
+    found = np.array(hits)
+    return float((np.cumsum(found) / np.arange(1, len(found) + 1))[found].mean())
 
 
 def test_families_come_first(kg: mk.KnowledgeGraph) -> None:
@@ -64,3 +80,37 @@ def test_answers_follow_the_graph() -> None:
     assert kg.similar("one")["model"].tolist() == ["two"]
     with pytest.raises(UnknownNameError, match="'one'"):
         kg.similar("on")
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+def test_families_of_timm_and_torchvision_are_told_better_than_by_labels_or_operations_alone(large_zoo: Path) -> None:
+    """The mean average precision of the figures that analysis/similarity.py names."""
+    zoo = mk.KnowledgeGraph(large_zoo).contents()
+    names = [name for name, model in zoo.models.items()
+             if zoo.modules[model.root].qualified_class.startswith(("timm.", "torchvision."))]  # fmt: skip
+    kg = mk.KnowledgeGraph()
+    kg.add_contents(Contents(zoo.scheme, zoo.modules, {name: zoo.models[name] for name in names}))
+    features = [features_of(record_in(zoo, name)) for name in names]
+    family = {each.name: each.family for each in features}
+    sizes = Counter(family.values())
+    asked = [name for name in names if sizes[family[name]] > 1]
+
+    def score(answers: dict[str, list[str]]) -> float:
+        hits = [[family[other] == family[name] for other in answers[name]] for name in asked]
+        return float(np.mean([average_precision(each) for each in hits]))
+
+    ours = score({name: kg.similar(name, n=len(names))["model"].tolist() for name in asked})
+    labels = score(by_cosine(names, log_counts([each.rounds[-1] for each in features])))
+    operations = score(by_cosine(names, log_counts([each.ops for each in features])))
+    print(f"\n{len(names)} models: {ours:.2f}, labels alone {labels:.2f}, counts of operations {operations:.2f}")
+    assert len(names) > 1400
+    assert ours > 0.88
+    assert ours > labels + 0.15 > operations + 0.2
+
+
+def by_cosine(names: list[str], rows: NDArray[np.float64]) -> dict[str, list[str]]:
+    """For each model the others, the likest first."""
+    rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    order = np.argsort(-(rows @ rows.T), axis=1, kind="stable").tolist()
+    return {name: [names[other] for other in order[at] if other != at] for at, name in enumerate(names)}
