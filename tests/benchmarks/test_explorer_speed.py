@@ -88,6 +88,7 @@ def test_the_whole_zoo(notebook: NotebookPage, zoo: Path, figures: dict[str, flo
         notebook.pause(300)
     figures["first paint after the cell ran"] = statistics.median(waits[1:])  # the first one loads the scripts
     explorer = ExplorerPage(notebook)
+    explorer.groups("communities")
     toggles = [[f'[data-mkg-item="c{i}"] .mkg-twisty', None] for i in range(20) for _ in range(2)]
     opened = notebook.page.evaluate(STEPS, [ROOT, toggles])[::2]
     figures["open a group, p95"] = p95(opened)

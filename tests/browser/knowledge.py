@@ -137,6 +137,10 @@ class ExplorerPage:
         self.find(f'[data-mkg-view="{name}"]').click()
         self.notebook.wait_for_value("explorer.view", name)
 
+    def groups(self, name: str) -> None:
+        """Choose what the circles of the graph stand for: "families" or "communities"."""
+        self.find(".mkg-kg-groups").select_option(name)
+
     def drawn(self) -> int:
         return int(self.page.locator(ROOT).get_attribute("data-mkg-drawn") or 0)
 
