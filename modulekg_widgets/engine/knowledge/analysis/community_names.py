@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from itertools import count as count_from
 
 from modulekg_widgets.engine.knowledge.contents import Contents
@@ -29,7 +30,7 @@ def community_names(contents: Contents, number_of: Mapping[str, int]) -> list[st
     for key, number in number_of.items():
         parts[number].append(key)
     of_family, of_model, of_class = _families(contents), contents.holders, _classes(contents)
-    totals = [Counter(term for key in number_of for term in terms[key]) for terms in (of_family, of_model, of_class)]
+    totals = [_counted(number_of, terms) for terms in (of_family, of_model, of_class)]
 
     def grain(terms: Terms, total: Counter[Term], most: int) -> Callable[[int], list[Term]]:
         return lambda number: _particular(parts[number], terms, total, len(number_of), most)
@@ -67,9 +68,9 @@ def _particular(part: list[str], terms: Terms, total: Counter[Term], size: int, 
     """The terms that tell a community from the rest best; each after the first for what those before it leave open."""
     left, found = part, []
     outside = max(1, size - len(part))
-    inside = Counter(term for key in part for term in terms[key])
+    inside = _counted(part, terms)
     while left and len(found) < most:
-        held = Counter(term for key in left for term in terms[key])
+        held = _counted(left, terms)
         shares = {
             term: count / len(part) - (total[term] - inside[term]) / outside for term, count in sorted(held.items())
         }
@@ -82,6 +83,10 @@ def _particular(part: list[str], terms: Terms, total: Counter[Term], size: int, 
         found.append(min(near, key=lambda term: (len(term), -shares[term], term)))
         left = [key for key in left if found[-1] not in terms[key]]
     return found
+
+
+def _counted(keys: Iterable[str], terms: Terms) -> Counter[Term]:
+    return Counter(chain.from_iterable(map(terms.__getitem__, keys)))
 
 
 def _joined(terms: list[Term]) -> str:

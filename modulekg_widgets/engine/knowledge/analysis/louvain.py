@@ -24,7 +24,7 @@ from modulekg_widgets.engine.knowledge.analysis.modularity import (
 )
 
 MOVING = 0.7  # the part of the nodes that want to move which do: two that want to each other's part would swap for ever
-WORK = 2_000_000  # links looked at in one level, so that large graphs take tenths of a second
+WORK = 1_000_000  # links looked at in one level, so that large graphs take tenths of a second
 LEAST, MOST = 5, 50  # passes of one level
 SAME = 1e-9  # a gain that is rounding
 
