@@ -1,10 +1,19 @@
 // "What do these two models share?" in the side panel: the button, the choice of the other model, and the answer.
 
+import { oneLine } from "../shared/canvas";
 import { button, el, nameSpan } from "../shared/dom";
 import { counted, exactNumber, shortNumber } from "../shared/format";
 import { hyperLine } from "../shared/hyper";
 import { folded, section, table } from "../panel/parts";
-import { type ComparedRow, compare, type Comparison, outermost, type Side, type SharedOf } from "./comparison";
+import {
+  type ComparedRow,
+  compare,
+  type Comparison,
+  innermost,
+  outermost,
+  type Side,
+  type SharedOf
+} from "./comparison";
 import type { Knowledge } from "./data";
 import { emptyNote } from "./empty";
 import { ModelPicker } from "./model_picker";
@@ -90,7 +99,7 @@ function sharedInWords(data: Knowledge, { sides, both, first, second }: Comparis
   const [one, other] = sides;
   if (first.length + second.length === 0) return ["They are built of the same structures."];
   const alone = (side: Side, rows: readonly ComparedRow[]) =>
-    rows.length > 0 ? [" Only in ", name(side), ": ", ...named(data, rows), "."] : [];
+    rows.length > 0 ? [" Only in ", name(side), ": ", ...named(data, innermost(data, rows)), "."] : [];
   if (both.length === 0) return ["Nothing in the one is in the other.", ...alone(one, first), ...alone(other, second)];
   const share = ({ params: { shared, all } }: Side) => (all > 0 ? `${((100 * shared) / all).toFixed(0)} %` : "none");
   const whole = [
@@ -100,7 +109,7 @@ function sharedInWords(data: Knowledge, { sides, both, first, second }: Comparis
   return [
     ...whole,
     "Shared are above all ",
-    ...named(data, both),
+    ...named(data, outermost(data, both)),
     `: ${share(one)} of the parameters of `,
     name(one),
     `, ${share(other)} of `,
@@ -111,10 +120,13 @@ function sharedInWords(data: Knowledge, { sides, both, first, second }: Comparis
   ];
 }
 
-/** "Bottleneck12, Conv2d7 and 5 more": the largest that lie in no other. */
-function named(data: Knowledge, rows: readonly ComparedRow[]): (string | HTMLElement)[] {
-  const found = outermost(data, rows, rows.length);
-  const names = found.slice(0, NAMED).map(entity => nameSpan("", data.payload.entities.name[entity]));
+/** "Bottleneck12, Conv2d7 (64 → 128 · k 3) and 5 more". */
+function named(data: Knowledge, found: readonly number[]): (string | HTMLElement)[] {
+  const names = found.slice(0, NAMED).map(entity => {
+    const settings = hyperLine(data.hyper(entity));
+    const end = settings ? ` (${settings})` : "";
+    return nameSpan("", oneLine(data.payload.entities.name[entity] + end));
+  });
   const rest = found.length - names.length;
   const parts: (string | HTMLElement)[] = names.flatMap((each, i) => (i === 0 ? [each] : [", ", each]));
   return rest > 0 ? [...parts, ` and ${exactNumber(rest)} more`] : parts;

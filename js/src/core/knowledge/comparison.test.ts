@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { goldenKnowledge } from "../../testing/knowledge";
-import { compare } from "./comparison";
+import { compare, innermost, outermost } from "./comparison";
 import { Knowledge } from "./data";
 
 const data = new Knowledge(goldenKnowledge());
@@ -29,6 +29,14 @@ describe("the comparison of two models", () => {
       [7, data.payload.models.modules[place("small")]],
       [6, data.payload.models.modules[place("wide")]]
     ]);
+  });
+
+  it("comes to the outermost of what is shared and the innermost of what differs", () => {
+    const { both, first, second } = compare(data, place("small"), place("wide"));
+    const names = (found: readonly number[]) => found.map(entity => data.className(entity));
+    expect(names(outermost(data, both))).toEqual(["Block"]); // its Conv2d and ReLU are in it
+    expect(names(innermost(data, first))).toEqual(["Linear"]); // not the Sequential around it
+    expect(names(innermost(data, second))).toEqual(["Conv2d", "Conv2d", "Linear"]);
   });
 
   it("of models that are built alike shares everything", () => {

@@ -48,8 +48,8 @@ export function compare(data: Knowledge, one: number, other: number): Comparison
   };
 }
 
-/** The largest structures of a list that lie in no other of these: what it comes to in a few names. */
-export function outermost(data: Knowledge, rows: readonly ComparedRow[], most: number): number[] {
+/** Those of a list that lie in no other of it, the largest first: what it comes to in a few names. */
+export function outermost(data: Knowledge, rows: readonly ComparedRow[]): number[] {
   const size = (entity: number) => data.params[entity] ?? 0;
   const inside = new Set<number>();
   const enter = (entity: number) => {
@@ -64,12 +64,19 @@ export function outermost(data: Knowledge, rows: readonly ComparedRow[], most: n
   };
   const found: number[] = [];
   for (const { entity } of [...rows].sort((a, b) => size(b.entity) - size(a.entity) || a.entity - b.entity)) {
-    if (found.length >= most) break;
     if (inside.has(entity)) continue;
     found.push(entity);
     enter(entity);
   }
   return found;
+}
+
+/** Those of a list that hold no other of it, the largest first: what really differs, not all that is around it. */
+export function innermost(data: Knowledge, rows: readonly ComparedRow[]): number[] {
+  const size = (entity: number) => data.params[entity] ?? 0;
+  const every = new Set(rows.map(({ entity }) => entity));
+  const own = [...every].filter(entity => !data.children(entity).some(({ index }) => every.has(index)));
+  return own.sort((a, b) => size(b) - size(a) || a - b);
 }
 
 function usesIn(data: Knowledge, model: number): Map<number, number> {
