@@ -62,9 +62,7 @@ def figures() -> Iterator[dict[str, float]]:
     yield from collected(GOALS, "explorer_at_scale")
 
 
-def test_the_way_from_the_whole_to_a_model(
-    notebook: NotebookPage, large_zoo: Path, figures: dict[str, float]
-) -> None:
+def test_the_way_from_the_whole_to_a_model(notebook: NotebookPage, large_zoo: Path, figures: dict[str, float]) -> None:
     notebook.open([OPEN.format(file=str(large_zoo)), SHOW])
     notebook.run(0)
     waits = []

@@ -15,6 +15,7 @@ from modulekg_widgets.engine.errors import UnknownPathError
 from modulekg_widgets.engine.knowledge.contents import Contents
 from modulekg_widgets.engine.views.knowledge_findings import Findings, findings_of
 from modulekg_widgets.widgets.knowledge_explorer import analysis, knowledge_explorer
+from modulekg_widgets.widgets.pages.pages import page_data
 from widgets.knowledge_samples import Graph, contents_of, payload_of, sample_contents, small, wide
 
 
@@ -90,10 +91,19 @@ def test_what_only_the_analysis_knows_is_waited_for(gate: Gate) -> None:
     at_once.close()
 
 
+def test_a_page_is_saved_with_the_structures(gate: Gate) -> None:
+    explorer = mk.KnowledgeExplorer(Graph(sample_contents()))
+    threading.Timer(0.2, gate.may.set).start()
+    (entry,) = [each for each in page_data(explorer)["widgets"] if each["kind"] == "KnowledgeExplorer"]
+    assert entry["state"]["payload"]["analysis"] == "done"
+    assert not explorer.finish()
+    explorer.close()
+
+
 def test_the_answer_of_an_older_graph_is_not_shown(gate: Gate) -> None:
     graph = Graph(contents_of({"small": small()}))
     explorer = mk.KnowledgeExplorer(graph)
-    older = explorer._analysis
+    older: Any = explorer._analysis
     graph.held = contents_of({"small": small(), "wide": wide()})
     explorer.refresh()
     assert explorer._analysis is not older
@@ -119,7 +129,8 @@ def test_a_failed_analysis_says_so_and_leaves_the_models(gate: Gate, caplog: pyt
 
 def test_a_closed_explorer_is_left_alone_by_its_analysis(gate: Gate) -> None:
     explorer = mk.KnowledgeExplorer(Graph(sample_contents()))
-    running, before = explorer._analysis, explorer.payload
+    running: Any = explorer._analysis
+    before = explorer.payload
     explorer.close()
     gate.may.set()
     running._thread.join(30)

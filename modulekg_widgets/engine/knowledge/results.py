@@ -13,7 +13,9 @@ PERCENT = "%"
 TOP_1 = "acc@1"
 CONVERGENCE = "convergence"
 STEPS = "steps"
-COSTS = frozenset({CONVERGENCE, "cer", "error", "fid", "latency", "loss", "mae", "memory", "mse", "perplexity", "rmse", "wer"})
+COSTS = frozenset(
+    {CONVERGENCE, "cer", "error", "fid", "latency", "loss", "mae", "memory", "mse", "perplexity", "rmse", "wer"}
+)
 
 
 class Result(NamedTuple):

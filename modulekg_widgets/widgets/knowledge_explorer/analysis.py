@@ -22,14 +22,15 @@ class BackgroundAnalysis:
     def __init__(self, contents: Contents, families: Superfamilies, done: Callable[[BackgroundAnalysis], None]) -> None:
         self._contents, self._families = contents, families
         self._done = weakref.WeakMethod(done)
-        self._payload: dict[str, Any] | None = None
+        self._payload: dict[str, Any] = {}
+        self._ready = threading.Event()
         self._starting = threading.Lock()
         # a daemon: it must not keep a kernel that is to end
         self._thread = threading.Thread(target=self._run, name="modulekg-analysis", daemon=True)
 
     @property
     def is_done(self) -> bool:
-        return self._payload is not None
+        return self._ready.is_set()
 
     def start(self) -> None:
         """Start the thread, unless it was started before."""
@@ -40,9 +41,8 @@ class BackgroundAnalysis:
     def payload(self) -> dict[str, Any]:
         """The whole payload, or where the analysis failed that of the models alone; waits for it."""
         self.start()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
-        return self._payload or {}
+        self._ready.wait()
+        return self._payload
 
     def _run(self) -> None:
         try:
@@ -50,6 +50,7 @@ class BackgroundAnalysis:
         except Exception:  # the models stay to be looked at, and the page says that the rest is missing
             log.exception("the structures of the graph could not be analysed")
             self._payload = knowledge_payload(self._contents, self._families, None, FAILED)
+        self._ready.set()
         done = self._done()
         if done is not None:
             done(self)

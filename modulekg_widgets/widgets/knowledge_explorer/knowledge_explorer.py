@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from ipywidgets import widget_serialization
@@ -96,6 +97,7 @@ class KnowledgeExplorer(ModuleKGWidget):
         self._kg: Any = kg
         self._analysis: BackgroundAnalysis | None = None
         self._is_made = False
+        self._taking = threading.RLock()  # a refresh and the thread of an analysis set the payload
         super().__init__(
             payload=self._read(),
             selected=selected,
@@ -139,18 +141,28 @@ class KnowledgeExplorer(ModuleKGWidget):
 
     def _analysed(self, analysis: BackgroundAnalysis) -> None:
         """Take the whole payload, but for one of contents that are no longer shown."""
-        if analysis is not self._analysis or not self._is_made:
-            return
-        self._analysis = None
         payload = analysis.payload()
-        self._keys |= selectable(payload)
-        if self.comm is not None:  # it was not closed meanwhile
-            self.payload = payload
+        with self._taking:
+            if analysis is not self._analysis or not self._is_made:
+                return
+            self._keys |= selectable(payload)
+            if self.comm is not None:  # it was not closed meanwhile
+                self.payload = payload
+            self._analysis = None  # last: whoever finds none has the payload
+
+    def finish(self) -> bool:
+        """Wait for the analysis of structures; whether there was one to wait for."""
+        analysis = self._analysis
+        if analysis is None:
+            return False
+        analysis.payload()
+        self._analysed(analysis)
+        return True
 
     def refresh(self) -> None:
         """Show what the graph holds now; the selection stays where it still exists."""
-        payload = self._read()
-        with self.hold_sync():
+        with self._taking, self.hold_sync():
+            payload = self._read()
             self.payload = payload
             if self.selected is not None and not self._is_known(self.selected):
                 self.selected = None

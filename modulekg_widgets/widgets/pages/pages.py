@@ -97,6 +97,9 @@ def page_data(widget: DOMWidget) -> dict[str, Any]:
     _check(widget, "")
     saved = dependency_state(widget, drop_defaults=False)
     every = _open_widgets()
+    waited = [one.finish() for one in map(every.__getitem__, saved) if isinstance(one, ModuleKGWidget)]
+    if any(waited):
+        saved = dependency_state(widget, drop_defaults=False)
     widgets = {id: every[id] for id in saved}
     for one in widgets.values():
         _check(one, f" in a {type(widget).__name__}")

@@ -85,6 +85,10 @@ class ModuleKGWidget(DOMWidget):
         if layout is not None:
             layout.close()
 
+    def finish(self) -> bool:
+        """Wait for what is still being made in the background; whether there was anything."""
+        return False
+
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs) or {}
         _displayed(self)
