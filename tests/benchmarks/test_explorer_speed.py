@@ -14,7 +14,7 @@ import pytest
 from benchmarks.figures import collected, p95
 from browser.knowledge import MOST_CIRCLES, READY, ROOT, STAGE, ExplorerPage
 from browser.page import NotebookPage
-from browser.test_knowledge_explorer import ZOO, zoo
+from browser.test_explorer_zoo import ZOO, zoo
 
 __all__ = ["zoo"]  # the fixture
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]

@@ -77,7 +77,7 @@ def _clusters(likeness: NDArray[np.float64], most: int) -> list[int]:
 
 
 def _names(families: dict[str, list[str]], of: Sequence[int]) -> list[str]:
-    """ "ResNet + 21 more": the family of most models, and how many others there are."""
+    """The family of most models and how many others there are: "ResNet + 21 more"."""
     inside: dict[int, list[str]] = {}
     for family, cluster in zip(families, of, strict=True):
         inside.setdefault(cluster, []).append(family)
