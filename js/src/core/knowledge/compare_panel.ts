@@ -98,10 +98,18 @@ function sharedInWords(data: Knowledge, { sides, both, first, second }: Comparis
   const name = ({ model }: Side) => nameSpan("", data.payload.models.name[model]);
   const [one, other] = sides;
   if (first.length + second.length === 0) return ["They are built of the same structures."];
+  const roots = sides.map(({ model }) => data.payload.models.root[model]);
+  const isInside = ({ entity }: ComparedRow) => !roots.includes(entity);
+  if (![...first, ...second].some(isInside)) return numbersInWords(data, both);
   const alone = (side: Side, rows: readonly ComparedRow[]) =>
     rows.length > 0 ? [" Only in ", name(side), ": ", ...named(data, innermost(data, rows)), "."] : [];
   if (both.length === 0) return ["Nothing in the one is in the other.", ...alone(one, first), ...alone(other, second)];
-  const share = ({ params: { shared, all } }: Side) => (all > 0 ? `${((100 * shared) / all).toFixed(0)} %` : "none");
+  const part = ({ params: { shared, all } }: Side) => (all > 0 ? shared / all : 0);
+  const share = (side: Side) => `${(100 * part(side)).toFixed(0)} %`;
+  if (sides.every(side => part(side) < 0.005)) {
+    const little = ["Shared is only what has next to no parameters: ", ...named(data, outermost(data, both)), "."];
+    return [...little, ...alone(one, first), ...alone(other, second)];
+  }
   const whole = [
     ...(first.length === 0 ? ["All of ", name(one), " is in ", name(other), ". "] : []),
     ...(second.length === 0 ? ["All of ", name(other), " is in ", name(one), ". "] : [])
@@ -118,6 +126,18 @@ function sharedInWords(data: Knowledge, { sides, both, first, second }: Comparis
     ...alone(one, first),
     ...alone(other, second)
   ];
+}
+
+/** Of two models that are built of the same structures but for the whole: of which there are more in the one. */
+function numbersInWords(data: Knowledge, both: readonly ComparedRow[]): (string | HTMLElement)[] {
+  const every = new Set(outermost(data, both));
+  const others = both.filter(({ entity, uses: [a, b] }) => every.has(entity) && a !== b).slice(0, NAMED);
+  const said = others.flatMap(({ entity, uses: [a, b] }, i) => [
+    i === 0 ? ": " : ", ",
+    nameSpan("", data.payload.entities.name[entity]),
+    ` ×${exactNumber(a)} and ×${exactNumber(b)}`
+  ]);
+  return ["They are built of the same structures, in other numbers or order", ...said, "."];
 }
 
 /** "Bottleneck12, Conv2d7 (64 → 128 · k 3) and 5 more". */

@@ -24,7 +24,6 @@ export class Knowledge {
   readonly uses: Float64Array;
   readonly levelUses: readonly Float64Array[]; // by level
   readonly modelsOf: readonly (readonly Count[])[]; // of each structure, models and its uses there
-  readonly parents: readonly (readonly Count[])[];
   readonly params: readonly (number | null)[];
   readonly bytes: readonly (number | null)[];
   private readonly keys = new Map<string, Thing>();
@@ -34,6 +33,7 @@ export class Knowledge {
   private readonly sharedRows = new Map<number, Uint32Array>();
   private readonly dominant = new Map<number, string[]>();
   private reached?: ReadonlySet<number>;
+  private around?: readonly (readonly Count[])[];
   private readonly inFamily: readonly number[][]; // models
   private readonly inSuperfamily: readonly number[][]; // families
 
@@ -48,13 +48,18 @@ export class Knowledge {
     this.inFamily = grouped(models.family, payload.families.length);
     this.inSuperfamily = grouped(payload.superfamilies.of, payload.superfamilies.name.length);
     this.modelsOf = this.countUses();
-    this.parents = this.findParents();
     this.nameThings();
   }
 
   /** Whether anything is known of structures: of a large graph that comes after its models. */
   get isAnalysed(): boolean {
     return this.payload.analysis === "done";
+  }
+
+  /** The structures that hold each directly. */
+  get parents(): readonly (readonly Count[])[] {
+    this.around ??= this.findParents();
+    return this.around;
   }
 
   /** The jobs of which a result is told. */

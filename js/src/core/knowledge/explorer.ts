@@ -16,7 +16,7 @@ import { Knowledge } from "./data";
 import { FrequencyChart } from "./frequency";
 import { emptyNote, waitingNote } from "./empty";
 import { ExplorerLegend } from "./legend";
-import { KnowledgeMap } from "./knowledge_map";
+import { KnowledgeMap, type Settled } from "./knowledge_map";
 import { OverlapMatrix } from "./matrix";
 import { readKnowledge } from "./payload";
 import { mostItems } from "./picture";
@@ -40,6 +40,7 @@ export interface KnowledgeExplorer {
 
 export interface Kept {
   readonly look?: Look; // of the camera
+  readonly settled?: Settled; // groups of the map
   readonly focus?: Focus;
 }
 
@@ -93,7 +94,7 @@ class Explorer implements KnowledgeExplorer {
     private readonly host: HTMLElement,
     private readonly data: Knowledge,
     private readonly store: ExplorerStore,
-    { look, focus }: Kept
+    kept: Kept
   ) {
     const slot = (name: string) => el("div", `mkg-slot mkg-slot-${name}`);
     const [toolbar, tree, results, legend, panel, status] = [
@@ -113,22 +114,22 @@ class Explorer implements KnowledgeExplorer {
     this.legend = new ExplorerLegend(legend, data, store);
     this.status = new ExplorerStatus(status, store);
     const bar = new ExplorerToolbar(toolbar, data, store, {
-      fit: () => this.map?.fit(),
+      fit: () => (this.map ?? this.view)?.fit?.(),
       zoom: () => this.map?.zoomToSelection(),
       first: () => this.results.step()
     });
     const parts = [this.tree, this.results, this.legend, this.status, bar, new ExplorerPanel(panel, data, store)];
     parts.forEach(part => this.disposers.add(() => part.dispose()));
     this.listen();
-    this.showView(look);
+    this.showView(kept);
     this.followKernel();
     host.dataset.mkgAnalysis = data.payload.analysis;
-    if (focus) giveFocus(host, focus);
+    if (kept.focus) giveFocus(host, kept.focus);
   }
 
   keep(raw: unknown): Kept | undefined {
     if (!hasModels(raw, this.data.payload.models.name)) return undefined;
-    return { look: (this.map ?? this.view)?.moved, focus: focusIn(this.host) };
+    return { look: (this.map ?? this.view)?.moved, settled: this.map?.places, focus: focusIn(this.host) };
   }
 
   dispose(): void {
@@ -161,14 +162,14 @@ class Explorer implements KnowledgeExplorer {
     this.stage.replaceChildren();
   }
 
-  private showView(look?: Look): void {
+  private showView(kept: Kept = {}): void {
     const { data, store } = this;
     const view = store.get("view");
     this.closeView();
     const place = el("div", "mkg-kg-view-place");
     this.stage.append(place);
     this.host.dataset.mkgView = view;
-    this.legend.draw(readTheme(this.host).dark);
+    this.legend.draw(readTheme(this.host).dark, view === "graph");
     this.showLeft();
     if (view === "graph") {
       this.stage.append(this.offer);
@@ -178,11 +179,11 @@ class Explorer implements KnowledgeExplorer {
         narrow: (item: MapItem) => this.narrow(item),
         drawn: (picture: MapPicture) => this.drawn(picture)
       };
-      this.map = new KnowledgeMap(place, data, store, events, this.dock, look);
+      this.map = new KnowledgeMap(place, data, store, events, this.dock, kept);
     } else {
       this.status.count(this.summary());
       delete this.host.dataset.mkgDrawn;
-      if (view === "scatter") this.view = new Scatter(place, data, store, look);
+      if (view === "scatter") this.view = new Scatter(place, data, store, kept.look);
       else if (!data.isAnalysed) place.append(waitingNote(data));
       else if (view === "overlap") this.view = new OverlapMatrix(place, data, store);
       else if (view === "frequency") this.view = new FrequencyChart(place, data, store);
@@ -216,7 +217,7 @@ class Explorer implements KnowledgeExplorer {
 
   private retheme(): void {
     const { dark } = readTheme(this.host);
-    this.legend.draw(dark);
+    this.legend.draw(dark, this.map !== undefined);
     if (this.map) this.tree.draw(this.map.picture, dark);
   }
 

@@ -8,7 +8,7 @@ import { chartColumns, decades, laws, rankedUses } from "./frequency_data";
 import { homesOf, layoutCircles } from "./circle_layout";
 import { matrixOrder } from "./matrix_order";
 import { type KnowledgePayload, readKnowledge } from "./payload";
-import { buildPicture, type Choice, MOST_ITEMS } from "./picture";
+import { buildPicture, type Choice, choiceOf, MOST_ITEMS } from "./picture";
 import { itemOf, openAlone, revealSelected, toggle } from "./reveal";
 import { search } from "./search";
 import { ExplorerStore } from "./state";
@@ -178,6 +178,20 @@ describe("the picture", () => {
     expect(ids({})).not.toContain("c0/t1.0/e119");
     expect(ids({ selected: last })).toContain("c0/t1.0/e119");
     expect(ids({ query: "params=119" })).toContain("c0/t1.0/e119");
+  });
+
+  it("keeps a model of a large family where it was while something in it is selected", () => {
+    const many = new Knowledge(largeKnowledge(400, 3)); // 80 models in each of five families
+    const store = new ExplorerStore({ selected: "Model:net399" });
+    revealSelected(many, store);
+    const id = itemOf(many, buildPicture(many, choiceOf(store)).items, "Model:net399", null)?.id ?? "";
+    expect(toggle(many, store, id)).toBe("done");
+    const [inside] = buildPicture(many, choiceOf(store)).items.filter(item => item.id.startsWith(`${id}/`));
+    const before = store.get("expanded");
+    store.set("selected", inside.thing && many.key(inside.thing));
+    revealSelected(many, store);
+    expect(store.get("expanded")).toEqual(before);
+    expect(buildPicture(many, choiceOf(store)).items.some(item => item.id === inside.id)).toBe(true);
   });
 
   it("never has more than 500 circles, whatever is asked for", () => {

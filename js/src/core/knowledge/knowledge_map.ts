@@ -17,7 +17,7 @@ import { relatedTo } from "./links";
 import { CirclePainter, type Painted } from "./paint_circles";
 import { buildPicture, choiceOf } from "./picture";
 import { itemOf, revealSelected } from "./reveal";
-import type { ExplorerStore } from "./state";
+import type { ExplorerStore, Groups } from "./state";
 import { tipOf } from "./words";
 
 export interface MapEvents {
@@ -34,14 +34,22 @@ export interface MapStagePicture extends StagePicture {
 const RESHAPED = 0.12; // logarithm of how much wider or higher a canvas is, from which groups get other places
 const HOVER = 60; // ms until the box beside the pointer comes
 
+/** Places of the groups, for a canvas of an aspect. */
+export interface Settled {
+  readonly homes: readonly Home[];
+  readonly aspect: number; // width to height; 0: it had none
+  readonly groups: Groups;
+}
+
+const isReshaped = (aspect: number, before: number): boolean => Math.abs(Math.log(aspect / before)) > RESHAPED;
+
 export class KnowledgeMap {
   private readonly disposers = new Disposers();
   private readonly measure = measurer();
   private readonly stage: Stage;
   private readonly tip: Tip;
   private readonly painter = new CirclePainter(this.measure);
-  private homes: readonly Home[] = [];
-  private settledAt = 0; // the aspect of the canvas then
+  private settled: Settled = { homes: [], aspect: 0, groups: "families" };
   private readonly hovering = new Debounced(() => this.showTip(), HOVER);
   private theme: Theme;
   private inks: Inks;
@@ -59,8 +67,9 @@ export class KnowledgeMap {
     private readonly store: ExplorerStore,
     private readonly events: MapEvents,
     private readonly dock?: HTMLElement,
-    look?: Look
+    { look, settled }: { readonly look?: Look; readonly settled?: Settled } = {}
   ) {
+    if (settled) this.settled = settled;
     this.theme = readTheme(wrap);
     this.inks = inksOf(data, store, this.theme.dark);
     this.stage = this.makeStage();
@@ -80,16 +89,18 @@ export class KnowledgeMap {
     return movedLook(this.stage);
   }
 
-  /** Gives the groups their places; the picture while none is open. */
+  /** Where the groups stand, to be given to a map of the same models. */
+  get places(): Settled {
+    return this.settled;
+  }
+
+  /** Gives the groups their places, unless they have them; the picture while none is open. */
   private settle(): MapPicture {
-    const closed = buildPicture(this.data, {
-      groups: this.store.get("groups"),
-      expanded: [],
-      query: "",
-      selected: null
-    });
-    this.settledAt = this.aspect;
-    this.homes = homesOf(closed.items, closed.links, this.aspect);
+    const groups = this.store.get("groups");
+    const closed = buildPicture(this.data, { groups, expanded: [], query: "", selected: null });
+    const { homes, aspect } = this.settled;
+    if (homes.length > 0 && this.settled.groups === groups && !isReshaped(this.aspect, aspect)) return closed;
+    this.settled = { homes: homesOf(closed.items, closed.links, this.aspect), aspect: this.aspect, groups };
     return closed;
   }
 
@@ -211,7 +222,7 @@ export class KnowledgeMap {
     const before = new Set(this.shown.items.flatMap(({ id, isOpen }) => (isOpen ? [id] : [])));
     const isFirst = this.circles.length === 0;
     this.shown = buildPicture(this.data, choiceOf(this.store));
-    this.circles = layoutCircles(this.shown.items, this.homes);
+    this.circles = layoutCircles(this.shown.items, this.settled.homes);
     this.redecorate();
     this.moveCamera(isFirst, before);
     this.events.drawn(this.shown);
@@ -283,7 +294,7 @@ export class KnowledgeMap {
     const isFirst = !this.isOpened;
     this.isOpened = true;
     if (this.circles.length === 0 || (!isFirst && this.stage.camera.isTouched)) return;
-    if (Math.abs(Math.log(this.aspect / this.settledAt)) > RESHAPED) this.regroup();
+    if (isReshaped(this.aspect, this.settled.aspect)) this.regroup();
     else this.fit();
   }
 

@@ -18,6 +18,7 @@ const SHAPES: readonly [string, string][] = [
 export class ExplorerLegend {
   private readonly disposers = new Disposers();
   private dark = false;
+  private hasShapes = true;
 
   constructor(
     private readonly host: HTMLElement,
@@ -35,8 +36,9 @@ export class ExplorerLegend {
     this.host.replaceChildren();
   }
 
-  draw(dark: boolean): void {
-    this.dark = dark;
+  /** `hasShapes`: also what shapes mean. */
+  draw(dark: boolean, hasShapes = this.hasShapes): void {
+    [this.dark, this.hasShapes] = [dark, hasShapes];
     const { title, entries, ramp } = inksOf(this.data, this.store, dark);
     const shapes = el("div", "mkg-kg-shapes");
     for (const [shape, text] of SHAPES) shapes.append(key(text, `mkg-kg-shape mkg-is-${shape}`));
@@ -49,7 +51,7 @@ export class ExplorerLegend {
       const note = el("span", "mkg-legend-note", "logarithmic; a group has that of its highest member");
       parts.push(el("span", "mkg-legend-end", ramp.low), picture, el("span", "mkg-legend-end", ramp.high), note);
     }
-    this.host.replaceChildren(...parts, shapes);
+    this.host.replaceChildren(...parts, ...(hasShapes ? [shapes] : []));
   }
 }
 

@@ -42,6 +42,7 @@ export const EDGE: readonly [number, number] = [14, 16]; // pixels that names ma
 const OUTSIDE = 16; // places of a name around its circle
 const TAGS = [1, -1, 0]; // where nothing else is free: over the rim or the middle of the circle itself
 const TAGGED = 11; // radius from which a circle may bear its name so
+const TAGGED_SQUARE = 22; // a square has a number, which its name must not hide
 const HEADERS = 1e6; // rank of names of open groups: before all others
 const HITS = 1e4;
 const BREAK = " + "; // between the terms of a name
@@ -140,8 +141,7 @@ export class MapLabels {
     const lines = [
       line(fitted(`${item.title} · ${shortNumber(item.count)}`, width, NAME, true, this.measure), NAME, true)
     ];
-    const isSquare = isOfModels(item.kind);
-    const top = y - r + (isSquare ? 15 : Math.min(24, r * 0.14) + 4);
+    const top = y - r + Math.min(24, r * 0.14) + 4;
     const places = [top, y - r - 10].map(middle => this.rect(lines, x, middle));
     return [{ item: at, kind: "header", forms: [lines], wish: { key: item.id, rank: HEADERS - item.depth, places } }];
   }
@@ -194,7 +194,7 @@ export class MapLabels {
         -aside
       ];
       const down = [far, -far, 0, 0, dy, dy, -dy, -dy, far, far, -far, -far, high, high, -high, -high];
-      if (r >= TAGGED) {
+      if (r >= (isOfModels(item.kind) ? TAGGED_SQUARE : TAGGED)) {
         across.push(...TAGS.map(() => 0));
         down.push(...TAGS.map(share => share * r));
       }

@@ -63,7 +63,12 @@ export class ModelPicker {
     const { name } = this.data.payload.models;
     const needles = this.input.value.toLowerCase().split(/\s+/).filter(Boolean);
     const found = this.others.filter(model => needles.every(needle => name[model].toLowerCase().includes(needle)));
-    this.shown = found.slice(0, MOST);
+    const typed = this.input.value.trim().toLowerCase();
+    const nearness = (model: number) => {
+      const own = name[model].toLowerCase();
+      return typed === "" ? 0 : own === typed ? 2 : Number(own.startsWith(typed));
+    };
+    this.shown = found.sort((a, b) => nearness(b) - nearness(a)).slice(0, MOST); // else those with most in common
     this.at = 0;
     this.list.replaceChildren(...this.shown.map((model, i) => this.row(name[model], i, needles)));
     this.list.hidden = this.shown.length === 0;

@@ -159,12 +159,12 @@ export class CirclePainter {
     context.stroke();
   }
 
-  /** Models and families are rounded squares, all else are circles. */
-  private outline({ kind }: MapItem, { x, y, r }: Circle, wider: number): void {
+  /** Models and families are rounded squares; all else are circles, and what is open, for so its members are packed. */
+  private outline({ kind, isOpen }: MapItem, { x, y, r }: Circle, wider: number): void {
     const { context } = this;
     const size = r + wider;
     context.beginPath();
-    if (isOfModels(kind)) context.roundRect(x - size, y - size, 2 * size, 2 * size, size * 0.34);
+    if (isOfModels(kind) && !isOpen) context.roundRect(x - size, y - size, 2 * size, 2 * size, size * 0.34);
     else context.arc(x, y, size, 0, 2 * Math.PI);
   }
 

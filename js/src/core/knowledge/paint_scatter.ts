@@ -36,6 +36,7 @@ const NAME = 11.5;
 const LINE = 14;
 const WIDEST = 170;
 const DIM = 0.22;
+const FEW = 60; // dots in sight that may all have their names
 
 export class ScatterPainter {
   private before: Placement = new Map();
@@ -172,6 +173,8 @@ export class ScatterPainter {
     theme: ChartTheme
   ): void {
     const rank = new Map<number, number>();
+    const seen = scene.dots.flatMap(({ isDim }, at) => (!isDim && isInside(places[at], plot) ? [at] : []));
+    if (seen.length <= FEW) for (const at of seen) rank.set(at, 0.5);
     scene.front.forEach(at => !scene.dots[at].isDim && rank.set(at, 1));
     for (const at of scene.selected.slice(0, 1)) rank.set(at, 2);
     if (scene.pointed !== null) rank.set(scene.pointed, 3);

@@ -58,5 +58,7 @@ export function percent(value: Value): string {
 
 export function day(seconds: Value): string {
   const time = toNumber(seconds);
-  return time === null || !(Math.abs(time) < 8.64e12) ? "" : new Date(1000 * time).toISOString().slice(0, 10);
+  return time === null || time === 0 || !(Math.abs(time) < 8.64e12)
+    ? ""
+    : new Date(1000 * time).toISOString().slice(0, 10);
 }

@@ -2,7 +2,7 @@
 
 import { oneLine } from "../shared/canvas";
 import { el, nameSpan } from "../shared/dom";
-import { exactNumber } from "../shared/format";
+import { counted, exactNumber } from "../shared/format";
 import { folded, section } from "../panel/parts";
 import { toNumber } from "../shared/payload";
 import { valueText } from "../metrics/value_axis";
@@ -60,14 +60,12 @@ export function nearestSection(data: Knowledge, model: number, link: Link): HTML
   if (nearest.length === 0) return [];
   const list = el("ul", "mkg-kg-list");
   for (const { index, count: likeness } of nearest) {
-    const line = el("li");
+    const line = el("li", "mkg-kg-near");
     const shared = data.shared(model, index);
-    const common = shared > 0 ? ` · ${exactNumber(shared)} in common` : "";
-    line.append(
-      link({ kind: "model", index, level: 0 }),
-      el("span", "mkg-kg-count", ` ${likeness.toFixed(2)}${common}`)
-    );
+    line.append(link({ kind: "model", index, level: 0 }), el("span", "mkg-kg-count", ` ${likeness.toFixed(2)}`));
+    if (shared > 0) line.append(el("span", "mkg-dim", `${counted(shared, "structure")} in common`));
     list.append(line);
   }
-  return [section("Most alike", list)];
+  const note = el("p", "mkg-dim", "By the plan of their operations, whatever the widths; 1 is the same plan.");
+  return [section("Most alike", note, list)];
 }

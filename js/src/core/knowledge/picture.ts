@@ -79,11 +79,15 @@ function memberOrder(data: Knowledge, choice: Choice, found: Found): Order {
   const first = (kind: ThingKind, hits: ReadonlySet<number>) => (index: number) =>
     (selected?.kind === kind && selected.index === index ? 2 : 0) + (hits.has(index) ? 1 : 0);
   const [structure, model] = [first("module", found.modules), first("model", found.models)];
+  const open = new Set(choice.expanded.map(openModel));
   return {
     structures: every => [...every].sort((a, b) => structure(b) - structure(a) || data.uses[b] - data.uses[a] || a - b),
-    isFirst: index => model(index) > 0
+    isFirst: index => model(index) > 0 || open.has(index)
   };
 }
+
+/** The model that an id of an open group is of; -1: it is of none. */
+export const openModel = (id: string): number => Number(/(?:^|\/)m(\d+)$/.exec(id)?.[1] ?? -1);
 
 /** How what the graph has is shared out over the groups at the start. */
 interface Start {

@@ -18,6 +18,7 @@ export class Results {
   private readonly list = el("div", "mkg-kg-results-list");
   private readonly note = el("p", "mkg-kg-results-note");
   private things: readonly Thing[] = [];
+  private stepped: string | null = null; // the search in which a step was made
   private rows: HTMLElement[] = [];
   private at = 0;
 
@@ -44,11 +45,13 @@ export class Results {
     this.host.replaceChildren();
   }
 
-  /** The best answer becomes the selection; after it the next one. */
+  /** The best answer becomes the selection; after it the next one, as long as the search is the same. */
   step(): void {
     if (this.things.length === 0) return;
     const selected = this.things.findIndex(thing => this.data.key(thing) === this.store.get("selected"));
-    this.choose((selected + 1) % this.things.length);
+    const isNew = this.stepped !== this.store.get("query");
+    this.stepped = this.store.get("query");
+    this.choose(isNew ? 0 : (selected + 1) % this.things.length);
   }
 
   private draw(): void {

@@ -1,7 +1,7 @@
 // Opening and closing groups, and bringing what is selected into the picture.
 
 import type { Knowledge, Thing } from "./data";
-import { buildPicture, choiceOf, groupId, idIn, mostItems } from "./picture";
+import { buildPicture, choiceOf, groupId, idIn, mostItems, openModel } from "./picture";
 import type { ExplorerStore, Groups } from "./state";
 import type { MapItem } from "./items";
 
@@ -65,7 +65,7 @@ export function revealSelected(data: Knowledge, store: ExplorerStore): void {
   const groups = thing && GROUPS_OF[thing.kind];
   if (groups) store.set("groups", groups);
   if (!thing || itemOf(data, buildPicture(data, choiceOf(store)).items, key, store.get("item"))) return;
-  for (const path of pathsTo(data, thing, store.get("groups"))) {
+  for (const path of pathsTo(data, thing, store.get("groups"), modelsAtHand(data, store))) {
     const needed = [...around(path), path];
     const open = store.get("expanded");
     const more = needed.filter(id => !open.includes(id));
@@ -75,8 +75,14 @@ export function revealSelected(data: Knowledge, store: ExplorerStore): void {
   }
 }
 
-/** Groups to open, the best first. */
-function pathsTo(data: Knowledge, thing: Thing, choice: Groups): string[] {
+/** Models that are open, or are being compared: where a structure is looked for first. */
+function modelsAtHand(data: Knowledge, store: ExplorerStore): ReadonlySet<number> {
+  const compared = [store.get("comparing"), store.get("other")].map(key => data.find(key)?.index ?? -1);
+  return new Set([...store.get("expanded").map(openModel), ...compared]);
+}
+
+/** Groups to open, the best first; in models that are `near` before others. */
+function pathsTo(data: Knowledge, thing: Thing, choice: Groups, near: ReadonlySet<number>): string[] {
   const group = (kind: Thing["kind"], index: number, level = 0) => ({ kind, index, level }) as Thing;
   const { models, entities } = data.payload;
   const family = (model: number) => groupId(data, group("family", models.family[model]), choice);
@@ -84,8 +90,12 @@ function pathsTo(data: Knowledge, thing: Thing, choice: Groups): string[] {
     const index = entities.community[entity];
     return choice === "families" || index < 0 ? [] : [groupId(data, group("community", index), choice)];
   };
-  const inModels = (entity: number) =>
-    data.modelsOf[entity].slice(0, 3).map(({ index }) => idIn(family(index), group("model", index)));
+  const inModels = (entity: number) => {
+    const isNear = (model: number) => near.has(model);
+    const every = data.modelsOf[entity].map(({ index }) => index);
+    const best = [...every.filter(isNear), ...every.filter(model => !isNear(model))].slice(0, 3);
+    return best.map(index => idIn(family(index), group("model", index)));
+  };
   if (thing.kind === "model") return [family(thing.index)];
   if (thing.kind === "family") {
     const own = groupId(data, thing, choice);

@@ -90,7 +90,7 @@ describe("the numbers of models", () => {
     const { x, y } = firstPair(quantities(data)) ?? {};
     expect([x?.label, y?.label]).toEqual(["latency, CPU", "acc@1, digits"]);
     const plain = new Knowledge(largeKnowledge(3, 4));
-    expect(firstPair(quantities(plain))?.x.label).toBe("parameters");
+    expect(firstPair(quantities(plain))?.x.label).toBe("modules"); // all have the same parameters;
   });
 
   it("belong together by the size of the image where both know it", () => {
@@ -164,7 +164,9 @@ describe("the scatter", () => {
     const host = mount(measured(), store);
     const best = () => Array.from(host.querySelectorAll(".mkg-kg-front .mkg-kg-row-name"), row => row.textContent);
     expect(best()).toEqual(["net0", "net1", "net1"]);
-    expect(host.querySelector(".mkg-kg-note")?.textContent).toBe("3 models, 2 on the front · 2 without both numbers");
+    expect(host.querySelector(".mkg-kg-note")?.textContent).toBe(
+      "4 points of 3 models, 2 on the front · 2 without both numbers"
+    );
     host.querySelector<HTMLElement>(".mkg-kg-front button")?.click();
     expect(store.get("selected")).toBe("Model:net0");
     const panel = host.querySelector(".mkg-side-panel")?.textContent ?? "";
@@ -176,6 +178,17 @@ describe("the scatter", () => {
     if (across) across.value = "params";
     across?.dispatchEvent(new Event("change"));
     expect(store.get("scatter").x).toBe("params");
+  });
+
+  it("has the best of what a search found, which may ask for any of the numbers", () => {
+    const store = new ExplorerStore({ view: "scatter", query: "latency<3 acc@1>=80" });
+    const host = mount(measured(), store);
+    const best = () => Array.from(host.querySelectorAll(".mkg-kg-front .mkg-kg-row-name"), row => row.textContent);
+    expect(best()).toEqual(["net1", "net1"]);
+    store.set("query", "structures>100");
+    expect(host.querySelector(".mkg-kg-nothing")?.textContent).toContain("structures>100");
+    store.set("query", "speed>1");
+    expect(host.querySelector(".mkg-search")?.textContent).toContain("known are params, bytes");
   });
 
   it("walks from model to model by keys", () => {

@@ -100,7 +100,8 @@ export class Scatter {
     const { store } = this;
     this.disposers.add(
       store.on(["scatter", "less", "powers"], () => this.rebuild()),
-      store.on(["query", "colorBy"], () => this.recolor()),
+      store.on("query", () => this.refind()),
+      store.on("colorBy", () => this.recolor()),
       store.on("selected", () => this.stage.schedule()),
       listen(this.stage.host, "keydown", event => this.key(event)),
       listen(this.stage.host, "blur", () => this.point(null)),
@@ -116,13 +117,23 @@ export class Scatter {
   private rebuild(): void {
     const [x, y] = [this.axes.quantity("x"), this.axes.quantity("y")];
     this.points = x && y ? scatterPoints(x, y) : [];
-    this.front = x && y ? paretoFront(this.points, this.axes.isLess(x), this.axes.isLess(y)) : [];
     this.pointed = null;
     this.tip.hide();
     this.layout();
-    this.recolor();
+    this.refind();
     this.fit();
     this.axes.follow(this.scales);
+  }
+
+  /** The best are those of what a search has found. */
+  private refind(): void {
+    const { isActive, models } = foundBy(this.data, this.store.get("query"));
+    const [x, y] = [this.axes.quantity("x"), this.axes.quantity("y")];
+    const places = this.points.flatMap(({ model }, place) => (!isActive || models.has(model) ? [place] : []));
+    const found = places.map(place => this.points[place]);
+    const front = x && y ? paretoFront(found, this.axes.isLess(x), this.axes.isLess(y)) : [];
+    this.front = front.map(at => places[at]);
+    this.recolor();
     this.listBest(x, y);
     this.showNothing();
   }
@@ -175,7 +186,8 @@ export class Scatter {
   private scene(): ScatterScene {
     const [x, y] = [this.axes.quantity("x"), this.axes.quantity("y")];
     const thing = this.data.find(this.store.get("selected"));
-    const isSelected = ({ model }: ScatterPoint) => thing?.kind === "model" && thing.index === model;
+    const own = new Set((thing && this.data.modelsFor(thing)) ?? []);
+    const isSelected = ({ model }: ScatterPoint) => own.has(model);
     return {
       dots: this.dots,
       front: this.front,
@@ -188,7 +200,7 @@ export class Scatter {
     };
   }
 
-  private fit(): void {
+  fit(): void {
     this.stage.camera.moveTo({ x: GUTTER.left, y: GUTTER.top, zoom: 1 });
     this.stage.schedule();
   }
@@ -203,12 +215,13 @@ export class Scatter {
   // ------------------------------------------------------------ words
 
   private showNothing(): void {
-    const { isActive, isEmpty } = foundBy(this.data, this.store.get("query"));
-    const isNothing = this.points.length === 0;
+    const { isActive, isEmpty, models } = foundBy(this.data, this.store.get("query"));
+    const shown = new Set(this.points.map(({ model }) => model));
+    const isNothing = this.points.length === 0 || (isActive && ![...shown].some(model => models.has(model)));
     this.place.hidden = isNothing;
     const instead = () => {
       if (this.data.modelCount === 0) return emptyNote("models", this.store);
-      if (isActive && isEmpty) return nothingNote(this.store, isEmpty);
+      if (isActive && this.points.length > 0) return nothingNote(this.store, isEmpty);
       return emptyNote("results", this.store);
     };
     this.nothing.replaceChildren(...(isNothing ? [instead()] : []));
@@ -219,7 +232,8 @@ export class Scatter {
     const shown = new Set(this.points.map(({ model }) => model));
     const best = new Set(this.front.map(place => this.points[place].model)).size;
     const without = this.data.modelCount - shown.size;
-    const parts = [`${counted(shown.size, "model")}, ${exactNumber(best)} on the front`];
+    const points = this.points.length > shown.size ? `${exactNumber(this.points.length)} points of ` : "";
+    const parts = [`${points}${counted(shown.size, "model")}, ${exactNumber(best)} on the front`];
     if (without > 0) parts.push(`${exactNumber(without)} without both numbers`);
     if (isActive) parts.push(`${exactNumber([...shown].filter(model => models.has(model)).length)} found`);
     this.said.textContent = parts.join(" · ");
@@ -274,15 +288,17 @@ export class Scatter {
     const rows = [y, x].flatMap((quantity, i) =>
       quantity ? [{ name: quantity.label, value: amount(quantity, i === 0 ? point.y : point.x) }] : []
     );
-    if (point.size !== null) rows.push({ name: "image size", value: exactNumber(point.size) });
     const trainings = point.jobs.map(job => jobs.training[job] ?? "").filter(Boolean);
+    const isSaid = trainings.some(training => training.includes("image_size"));
+    if (point.size !== null && !isSaid) rows.push({ name: "image size", value: exactNumber(point.size) });
+    rows.push({ name: "family", value: oneLine(this.data.payload.families[models.family[point.model]]) });
     const dot = this.dots[place];
     this.tip.show(
       dot.x * zoom + pan.x,
       dot.y * zoom + pan.y,
       oneLine(models.name[point.model]),
       rows,
-      [...new Set(trainings)].map(oneLine)
+      longest(trainings).map(oneLine)
     );
   }
 
@@ -348,6 +364,12 @@ export class Scatter {
     };
   }
 }
+
+/** Each once, and none that another one says as well. */
+const longest = (texts: readonly string[]): string[] => {
+  const every = [...new Set(texts)];
+  return every.filter(text => !every.some(other => other !== text && other.includes(text)));
+};
 
 const titleOf = ({ label, unit }: Quantity): string => oneLine(unit ? `${label} (${unit})` : label);
 

@@ -22,6 +22,20 @@ export interface Quantity {
   readonly measured: readonly Measured[];
 }
 
+/** What a search may call it: "flops", "latency", "acc@1". */
+export const wordOf = ({ key, label, isResult }: Quantity): string =>
+  (isResult ? label.split(", ")[0] : key).toLowerCase();
+
+/** The best value of each model. */
+export function bestByModel({ measured: every, isCost }: Quantity): Map<number, number> {
+  const best = new Map<number, number>();
+  for (const { model, value } of every) {
+    const known = best.get(model);
+    if (known === undefined || isBetter(isCost, value, known)) best.set(model, value);
+  }
+  return best;
+}
+
 export interface ScatterPoint {
   readonly model: number;
   readonly size: number | null;
@@ -70,12 +84,20 @@ function measured(model: number, size: number | null, value: Value, job: number 
   return number !== null && Number.isFinite(number) ? [{ model, size, value: number, job }] : [];
 }
 
-/** What is looked at first: what models reached against what they cost. */
+/** What is looked at first: what models reached against what they cost, latency before size; of what varies. */
 export function firstPair(every: readonly Quantity[]): { x: Quantity; y: Quantity } | undefined {
-  const reached = every.find(({ isResult, isCost }) => isResult && !isCost);
-  const cost = every.find(({ isCost, key }) => isCost && key !== reached?.key);
-  const y = reached ?? every.find(({ key }) => key !== cost?.key);
-  return cost && y ? { x: cost, y } : undefined;
+  const varied = every.filter(({ measured: [first, ...rest] }) => rest.some(({ value }) => value !== first.value));
+  const reached = varied.find(({ isResult, isCost }) => isResult && !isCost);
+  const cost = COSTS.map(name => varied.find(({ key, label }) => key === name || label.startsWith(name))).find(Boolean);
+  const x = cost ?? varied.find(({ isCost, key }) => isCost && key !== reached?.key);
+  const y = reached ?? varied.find(({ key }) => key !== x?.key);
+  return x && y ? { x, y } : firstTwo(every);
+}
+
+const COSTS = ["latency", "flops", "params"];
+
+function firstTwo([x, y]: readonly Quantity[]): { x: Quantity; y: Quantity } | undefined {
+  return (x as Quantity | undefined) && (y as Quantity | undefined) ? { x, y } : undefined;
 }
 
 /**

@@ -3,6 +3,7 @@
 import { toNumber } from "../shared/payload";
 import { COMPARISONS, CONDITION, readNumber, shortened, split, type Term } from "../shared/query";
 import type { Knowledge, Thing } from "./data";
+import { bestByModel, quantities, type Quantity, wordOf } from "./scatter_data";
 
 export interface Answer {
   readonly things: readonly Thing[]; // best first: models, then structures
@@ -22,7 +23,7 @@ interface Tests {
 }
 
 const NOTHING: Answer = { things: [], modules: new Set(), models: new Set(), needles: [], notice: "" };
-const COLUMNS = "params, bytes, uses, models";
+const COLUMNS = ["params", "bytes", "uses", "models"];
 const latest = new WeakMap<Knowledge, { query: string; answer: Answer }>();
 
 /** The latest answer is remembered. */
@@ -109,9 +110,11 @@ function addNumber(data: Knowledge, text: string, tests: Tests): boolean {
   const value = readNumber(bound);
   const column = data.column(name.toLowerCase());
   const holds = COMPARISONS.get(sign);
-  if (!column) {
+  const quantities = quantitiesCalled(data, name.toLowerCase());
+  if (!column && quantities.length === 0) {
     if (value === null || sign.startsWith("=")) return false;
-    const known = [COLUMNS, ...data.measures].join(", ");
+    const words = new Set(quantitiesOf(data).map(wordOf));
+    const known = [...new Set([...COLUMNS, ...data.measures, ...words])].join(", ");
     tests.notice ||= `There is no number called “${shortened(name)}”: known are ${known}.`;
     return true;
   }
@@ -120,12 +123,27 @@ function addNumber(data: Knowledge, text: string, tests: Tests): boolean {
     return true;
   }
   tests.module.push(entity => {
-    const own = column[entity];
+    const own = column?.[entity] ?? null;
     return own !== null && holds(own, value);
   });
-  tests.model.push(modelNumber(data, name.toLowerCase(), own => holds(own, value)));
+  const best = quantities.map(bestByModel);
+  const own = modelNumber(data, name.toLowerCase(), number => holds(number, value));
+  const reaches = (number: number | undefined) => number !== undefined && holds(number, value);
+  tests.model.push(best.length > 0 ? model => best.some(values => reaches(values.get(model))) : own);
   return true;
 }
+
+const numbersOf = new WeakMap<Knowledge, readonly Quantity[]>();
+
+function quantitiesOf(data: Knowledge): readonly Quantity[] {
+  const found = numbersOf.get(data) ?? quantities(data);
+  numbersOf.set(data, found);
+  return found;
+}
+
+/** What models have a number of by that name: of a target the values on every data set and device. */
+const quantitiesCalled = (data: Knowledge, name: string): Quantity[] =>
+  quantitiesOf(data).filter(quantity => wordOf(quantity) === name);
 
 /** A model has parameters and bytes; it counts itself as one of one model. */
 function modelNumber(data: Knowledge, name: string, accepts: (own: number) => boolean): Test {

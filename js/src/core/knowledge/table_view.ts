@@ -25,6 +25,7 @@ import { type Column, SortedTable } from "./table";
 export interface ExplorerView {
   dispose(): void;
   readonly moved?: Look; // where somebody has moved its camera
+  fit?(): void;
 }
 
 const FIRST: Readonly<Record<TableKind, Sorting>> = {

@@ -1,7 +1,7 @@
 // Which view, which colors, and the search.
 
 import { button, Disposers, el, listen, option, setAttribute, widgetRoot } from "../shared/dom";
-import { exactNumber } from "../shared/format";
+import { counted, exactNumber } from "../shared/format";
 import { icon } from "../shared/icons";
 import { SearchBox, type SearchTexts } from "../shared/search_box";
 import { addWindowButtons } from "../shared/window_buttons";
@@ -108,9 +108,13 @@ export class ExplorerToolbar {
     for (const tab of this.tabs.querySelectorAll<HTMLElement>("button")) {
       setAttribute(tab, "aria-pressed", String(tab.dataset.mkgView === view));
     }
-    this.fit.hidden = this.zoom.hidden = view !== "graph";
+    this.fit.hidden = view !== "graph" && view !== "scatter";
+    this.zoom.hidden = view !== "graph";
     this.colorLabel.hidden = view !== "graph" && view !== "scatter";
-    this.groupsLabel.hidden = view !== "graph" || this.data.payload.communities.count === 0;
+    // it has its place before communities are known: nothing moves when they come
+    const { analysis, communities } = this.data.payload;
+    this.groupsLabel.hidden = view !== "graph" || (analysis !== "running" && communities.count === 0);
+    this.groups.disabled = communities.count === 0;
   }
 
   private followQuery(): void {
@@ -120,8 +124,10 @@ export class ExplorerToolbar {
 
   private showCount(): void {
     const query = this.store.get("query");
-    const { things, notice } = search(this.data, query);
-    const found = things.length === 1 ? "1 match" : `${exactNumber(things.length)} matches`;
+    const { things, models, modules, notice } = search(this.data, query);
+    const both = `${counted(models.size, "model")}, ${counted(modules.size, "structure")}`;
+    const one = things.length === 1 ? "1 match" : `${exactNumber(things.length)} matches`;
+    const found = models.size > 0 && modules.size > 0 ? both : one;
     this.search.say(query.trim() ? notice || found : "", notice !== "");
   }
 }

@@ -19,7 +19,7 @@ const FACTORS = new Map([
   ["t", 1e12]
 ]);
 const NUMBER = /^([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)([kmgt]?)$/i;
-export const CONDITION = /^([a-z_][\w.-]*?)(>=|<=|!=|==|=|>|<)(.*)$/is;
+export const CONDITION = /^([a-z_][\w.@-]*?)(>=|<=|!=|==|=|>|<)(.*)$/is;
 
 export interface Term {
   text: string;
