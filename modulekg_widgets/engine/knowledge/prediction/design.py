@@ -135,9 +135,8 @@ class Design:
         self._labels = self._label_rows(self.known.models)
 
     def rows(self, samples: Sequence[Sample]) -> Rows:
-        worded = [[word in sample.words for word in self._words] for sample in samples]
         scaled = (self._sizes(samples) - self._middle) / self._spread
-        return Rows(samples, scaled, np.array(worded, float).reshape(len(samples), len(self._words)))
+        return Rows(samples, scaled, self._worded(samples))
 
     def parts(self, rows: Rows) -> Parts:
         """Between samples and the known ones."""
@@ -156,6 +155,13 @@ class Design:
         """Between the models of samples and the known models, by their labels."""
         own = self._labels if rows is self.known else self._label_rows(rows.models)
         return (own @ self._labels.T).toarray() / LABELS
+
+    def _worded(self, samples: Sequence[Sample]) -> Array:
+        """Which of the words samples have, as 0 and 1; many were trained in the same way."""
+        kinds = list(dict.fromkeys(sample.words for sample in samples))
+        rows = np.array([[word in kind for word in self._words] for kind in kinds], float)
+        place = {kind: row for row, kind in enumerate(kinds)}
+        return rows.reshape(len(kinds), len(self._words))[[place[sample.words] for sample in samples]]
 
     def _label_rows(self, models: Sequence[Features]) -> Any:
         """The weights of the labels that known models have, a row for each model."""

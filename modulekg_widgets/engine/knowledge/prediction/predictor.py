@@ -312,4 +312,7 @@ def predict(
 
 def fitted_predictor(contents: Contents, target: str = TOP_1) -> Predictor:
     """All that is known of `target`; good for as long as the contents stay the same. Raises `UnknownNameError`."""
-    return Predictor(observations(contents, target), known_datasets(contents))
+    observed = observations(contents, target)
+    samples = (sample for values in observed.places.values() for sample, _ in values)
+    features = {id(sample.features.record.model): sample.features for sample in samples}
+    return Predictor(observed, known_datasets(contents), _features=features)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -108,23 +108,32 @@ def suggest(
     return Ranking(rows[:n], f"Suggestions {required.title}")
 
 
+Ranked = tuple[ModelRecord, Prediction]
+
+
 class KnownModels:
-    """One search: the known models with their predictions, the best first."""
+    """One search: the known models, told of as far as they are asked for."""
 
     def __init__(
         self, contents: Contents, predictor: Predictor, required: Requirements, builders: Mapping[str, Builder]
     ) -> None:
         self.contents, self.predictor, self.required, self.builders = contents, predictor, required, builders
         mine = {name: record_in(contents, name) for name, model in contents.models.items() if not model.cyclic}
-        records = {**published_records(records=mine), **mine}
-        fitting = [
-            record
-            for record in records.values()
-            if task_fits(record, self.predictor.features(record), required.dataset)
-        ]
-        predictions = self._predictions(fitting)
-        self.ranked = sorted(zip(fitting, predictions, strict=True), key=lambda pair: _order(*pair))
+        self._records = {**published_records(records=mine), **mine}
+        self._told: dict[str, Prediction] = {}
         self._ready: dict[str, Ready | str] = {}
+
+    @cached_property
+    def ranked(self) -> list[Ranked]:
+        """Those that fit the task with their predictions, the best first."""
+        return self._ranked(self._records.values())
+
+    def _ranked(self, records: Iterable[ModelRecord]) -> list[Ranked]:
+        dataset = self.required.dataset
+        fitting = [record for record in records if task_fits(record, self.predictor.features(record), dataset)]
+        unknown = [record for record in fitting if record.model.name not in self._told]
+        self._told |= {prediction.model: prediction for prediction in self._predictions(unknown)}
+        return sorted([(record, self._told[record.model.name]) for record in fitting], key=lambda pair: _order(*pair))
 
     def _predictions(self, records: Sequence[ModelRecord]) -> list[Prediction]:
         """Of models of another kind than those of which values are known there is no value."""
@@ -139,23 +148,38 @@ class KnownModels:
     def models(self, count: int) -> list[Candidate]:
         """The best within the budget; behind those that were built the ones that nobody can build."""
         found: list[Candidate] = []
-        unbuilt: list[Candidate] = []
-        bar = tqdm(self.ranked, "trying models", unit="model", delay=2, leave=False)
+        bar = tqdm(self._ranked(self._of_budget(buildable=True)), "trying models", unit="model", delay=2, leave=False)
         for record, prediction in bar:
             if len(found) == count:
                 bar.total = bar.n  # a notebook shows a bar that ends early in red, as after an error
                 break
-            flops = self.predictor.features(record).flops
-            if not self.required.allows(record.model.parameters, None if self.required.side else flops):
-                continue
             ready = self.ready(record)
-            if ready is not None:
-                if flops is None:
-                    (prediction,) = self._predictions([with_flops(record, ready.run.usual_flops, ready.run.inputs)])
-                flops = ready.run.flops if flops is None or self.required.side else flops
-            if self.required.allows(record.model.parameters, flops):
-                (unbuilt if ready is None else found).append(self._model(record, prediction, flops, ready))
-        return [*found, *unbuilt][:count]
+            candidate = None if ready is None else self._built_model(record, prediction, ready)
+            if candidate is not None:
+                found.append(candidate)
+        return found if len(found) == count else [*found, *self._unbuilt()][:count]
+
+    def _built_model(self, record: ModelRecord, prediction: Prediction, ready: Ready) -> Candidate | None:
+        flops = self.predictor.features(record).flops
+        if flops is None:
+            (prediction,) = self._predictions([with_flops(record, ready.run.usual_flops, ready.run.inputs)])
+        flops = ready.run.flops if flops is None or self.required.side else flops
+        within = self.required.allows(record.model.parameters, flops)
+        return self._model(record, prediction, flops, ready) if within else None
+
+    def _unbuilt(self) -> list[Candidate]:
+        """Those within the budget that cannot be built, of which nobody asks where enough can."""
+        found: list[Candidate] = []
+        for record, prediction in self._ranked(self._of_budget(buildable=False)):
+            flops = self.predictor.features(record).flops
+            if self.required.allows(record.model.parameters, flops) and self.ready(record) is None:
+                found.append(self._model(record, prediction, flops, None))
+        return found
+
+    def _of_budget(self, buildable: bool, within: bool = True) -> list[ModelRecord]:
+        """The known models that the budget allows, or does not; with `buildable` those that have a builder."""
+        every = [record for name, record in self._records.items() if not buildable or name in self.builders]
+        return [record for record in every if self._fits(record) == within]
 
     def ready(self, record: ModelRecord) -> Ready | None:
         """How to build the model, if that was seen to give this very structure and to run."""
@@ -222,18 +246,24 @@ class KnownModels:
     def blocks(self, count: int) -> list[Candidate]:
         """The best blocks within the budget, one of each class and one of each model."""
         found: dict[str, Candidate] = {}
-        for record, prediction in sorted(self.ranked, key=lambda pair: not self._fits(pair[0])):
-            if len(found) >= count:
-                break
-            for block in _blocks(record):
-                kind, ready = record.nodes[block].qualified_class, None
-                if kind not in found and self.required.allows(record.nodes[block].parameters, None):
-                    ready = self.ready(record)
-                candidate = self._block(record, block, prediction, ready) if ready is not None else None
-                if candidate is not None:
-                    found[kind] = candidate
+        for within in (True, False):
+            # what is beyond the budget is told of only where that is needed
+            for record, prediction in self._ranked(self._of_budget(True, within)) if len(found) < count else ():
+                if len(found) == count:
                     break
+                self._add_block(found, record, prediction)
         return list(found.values())
+
+    def _add_block(self, found: dict[str, Candidate], record: ModelRecord, prediction: Prediction) -> None:
+        """The largest block of a model within the budget whose class is not among those found."""
+        for block in _blocks(record):
+            kind, ready = record.nodes[block].qualified_class, None
+            if kind not in found and self.required.allows(record.nodes[block].parameters, None):
+                ready = self.ready(record)
+            candidate = self._block(record, block, prediction, ready) if ready is not None else None
+            if candidate is not None:
+                found[kind] = candidate
+                break
 
     def within(self, required: Requirements) -> list[ModelRecord]:
         """The known models that another budget allows, the best first."""
@@ -241,9 +271,9 @@ class KnownModels:
         return [record for record, flops in allowed if required.allows(record.model.parameters, flops)]
 
     def _fits(self, record: ModelRecord) -> bool:
-        return self.required.allows(
-            record.model.parameters, None if self.required.side else self.predictor.features(record).flops
-        )
+        """Whether the budget allows the model; its cost, which takes a look at it all, counts where one is set."""
+        costs = self.required.max_flops is not None and self.required.side is None
+        return self.required.allows(record.model.parameters, self.predictor.features(record).flops if costs else None)
 
     def _block(self, record: ModelRecord, block: str, prediction: Prediction, ready: Ready) -> Candidate | None:
         path, node = places_in(record)[block], record.nodes[block]
