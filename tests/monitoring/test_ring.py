@@ -267,6 +267,33 @@ def test_nothing_waits_for_the_device(slow: tuple[Ring, Device]) -> None:
     assert device.waits == 0
 
 
+def test_values_of_a_type_leave_a_device_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `cat` would bring to one type it copies piece by piece, however many there are."""
+    ring, joined, plain = Ring(), [], torch.cat
+
+    def cat(parts: list[torch.Tensor], **where: Any) -> torch.Tensor:
+        joined.append({part.dtype for part in parts} | {each.dtype for each in where.values()})
+        return plain(parts, **where)
+
+    monkeypatch.setattr(torch, "cat", cat)
+    types = [torch.float64, torch.float32, torch.bfloat16]
+    for slot in range(30):
+        ring.put(slot, torch.tensor([slot, 0.5], dtype=types[slot % 3]), float(slot))
+    ring.put(30, 7.0, 30.0)
+    values, weights = zip(*ring._held.values(), strict=True)
+    order = ring._ordered(tuple(ring._held))
+    monkeypatch.setattr(ring, "_pack", lambda where, own: (
+        (torch.tensor(own, dtype=torch.float64), len(own), None) if where is None
+        else module._DeviceRing(torch.device("cpu")).pack([each.reshape(-1) for each in own], 2 * len(own))
+    ))  # fmt: skip
+    leaving = ring._scattered(0, order, values, weights)
+    assert ring._arrived(leaving, wait=True)
+    assert by_slot(leaving.row) == {**{slot: [float(slot), 0.5] for slot in range(30)}, 30: [7.0]}
+    assert dict(zip(leaving.row.slots, leaving.row.weights, strict=True)) == {slot: float(slot) for slot in range(31)}
+    assert len(joined) == 3
+    assert all(len(each) == 1 for each in joined)
+
+
 def test_who_asks_for_the_values_waits_for_them(slow: tuple[Ring, Device]) -> None:
     ring, _ = slow
     for number in range(5):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -56,15 +57,26 @@ class _DeviceRing:
     rows: list[tuple[torch.Tensor, torch.Tensor, Any]] = field(default_factory=list)
 
     def pack(self, parts: list[torch.Tensor], count: int) -> tuple[torch.Tensor, int, Any]:
+        """Send some vectors to the host; those of one type should stand together."""
         if count > self.capacity:
             self.capacity = 2 * count
             self.rows = [self._row() for _ in range(ROWS)]
         on_device, on_host, event = self.rows[self.at]
         self.at = (self.at + 1) % ROWS
-        torch.cat(parts, out=on_device[:count])
+        start = 0
+        for _, alike in itertools.groupby(parts, key=_dtype):
+            own = list(alike)  # of several types torch would copy one after the other
+            stop = start + sum(part.numel() for part in own)
+            place = on_device[start:stop]
+            if own[0].dtype is place.dtype:
+                torch.cat(own, out=place)
+            else:
+                place.copy_(torch.cat(own))
+            start = stop
         on_host[:count].copy_(on_device[:count], non_blocking=True)
         if event is not None:
-            event.record()
+            # without a word it would be the stream of another device, where that one is the present one
+            event.record(*([torch.cuda.current_stream(self.device)] if self.device.type == "cuda" else []))
         return on_host, count, event
 
     def _row(self) -> tuple[torch.Tensor, torch.Tensor, Any]:
@@ -125,10 +137,12 @@ class Ring:
         self, step: int, order: _Order, values: tuple[Packable, ...], weights: tuple[float, ...]
     ) -> _Leaving:
         """A row whose values lie here and on devices: device by device."""
-        by_device: dict[torch.device | None, list[int]] = {}
+        by_device: dict[torch.device | None, dict[torch.dtype | None, list[int]]] = {}
         for at, value in enumerate(values):
-            by_device.setdefault(value.device if isinstance(value, torch.Tensor) else None, []).append(at)
-        places = [at for own in by_device.values() for at in own]
+            device, dtype = (value.device, value.dtype) if isinstance(value, torch.Tensor) else (None, None)
+            by_device.setdefault(device, {}).setdefault(dtype, []).append(at)
+        devices = {device: [at for own in by_type.values() for at in own] for device, by_type in by_device.items()}
+        places = [at for own in devices.values() for at in own]
         row = PackedRow(
             step,
             [order.slots[at] for at in places],
@@ -137,7 +151,7 @@ class Ring:
             [weights[at] for at in places],
             np.empty(0),
         )
-        return _Leaving(row, [self._pack(device, [values[at] for at in own]) for device, own in by_device.items()])
+        return _Leaving(row, [self._pack(device, [values[at] for at in own]) for device, own in devices.items()])
 
     def _ordered(self, slots: tuple[int, ...]) -> _Order:
         """The slots in the order of the modules; mostly as in the step before."""
@@ -177,6 +191,10 @@ class Ring:
             leaving.row.numbers = np.concatenate([host[:count].double().numpy() for host, count, _ in leaving.buffers])
             leaving.buffers = []  # the memory of the ring is free for another step
         return True
+
+
+def _dtype(part: torch.Tensor) -> torch.dtype:
+    return part.dtype
 
 
 def _joined(values: Sequence[float | np.ndarray], count: int) -> np.ndarray:

@@ -7,7 +7,7 @@ Constants hold the names of attributes, as they stand in a module's `__dict__`; 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from types import ModuleType
 from typing import Any
@@ -81,6 +81,8 @@ has_storage: Callable[[torch.Tensor], bool] = torch._C._has_storage  # whether i
 as_class: Callable[..., torch.Tensor] = torch.Tensor._make_subclass  # a tensor's memory under another class
 # whether a tensor may be given the memory and type of another one
 can_take_data: Callable[..., bool] = torch._has_compatible_shallow_copy_type  # type: ignore[attr-defined]
+# the norms of many tensors in a given precision, on a GPU by few kernels and without copies
+norms_at_once: Callable[[list[torch.Tensor], float, torch.dtype], Sequence[torch.Tensor]] = vars(torch)["_foreach_norm"]
 PRINT_OPTIONS = _tensor_str.PRINT_OPTS  # of the process
 
 # -------------------------------------------------------------------------------------------------------- operators

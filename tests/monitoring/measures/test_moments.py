@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from modulekg_widgets.engine.monitoring.measures.moments import Moments
+from modulekg_widgets.engine.monitoring.measures.moments import COPIED, Moments
 from modulekg_widgets.engine.monitoring.metric import NoValueError
 from monitoring.metrics.metric_samples import array, rows
 
@@ -251,6 +251,23 @@ def test_without_looking_the_values_are_the_same(layout: str, dtype: torch.dtype
         atol = 1e-6 * size * (found.count if name == "total" else 1)
         np.testing.assert_allclose(array(getattr(found, name)), expected[name], rtol=1e-5, atol=atol, err_msg=name)
     assert bool(found.finite)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("scale", [1.0, 1e25, 1e-30])
+def test_a_long_norm_on_a_device_is_added_up_in_float64_and_copies_nothing(dtype: torch.dtype, scale: float) -> None:
+    if dtype is torch.float16 and scale != 1.0:
+        scale = 1e3 if scale > 1 else 1e-4
+    tensor = (torch.rand(3, COPIED, generator=torch.Generator().manual_seed(0)) * scale).to(dtype).t()
+    found = Moments(tensor, 0)
+    found._is_on_host = False
+    assert found.norm.dtype is torch.float64
+    expected = float(torch.linalg.vector_norm(tensor.double()))
+    assert abs(float(found.norm) / expected - 1) < 1e-12
+    empty = Moments(torch.empty(3, COPIED, dtype=dtype, device="meta"), 1)
+    with Operators() as seen:
+        assert empty.norm.dtype is torch.float64
+    assert "aten._to_copy.default" not in seen.seen
 
 
 @pytest.mark.parametrize("first", ["measures.moments", "metrics.norms"])

@@ -177,6 +177,24 @@ def test_what_a_device_computes_is_the_same(bad: list[float], dtype: torch.dtype
     assert (float(low), float(high), found.tolist()) == (-32.0, 32.0, counts)
 
 
+def test_a_device_counts_whole_numbers_where_algorithms_are_deterministic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of floating ones torch has no such algorithm for a GPU, and raises."""
+    plain = torch.histc
+
+    def histc(x: torch.Tensor, *args: int) -> torch.Tensor:
+        assert x.dtype is torch.int32
+        return plain(x.float(), *args).to(x.dtype)
+
+    counts = [(7 * at) % 13 for at in range(64)]
+    bad = torch.tensor([float("nan"), float("inf"), -float("inf")], dtype=torch.float64)
+    own = Moments(torch.cat([centres(counts, -32.0, 1.0), bad]), 0)
+    expected = histograms._on_device(own, own.flat)
+    monkeypatch.setattr(torch, "histc", histc)
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
+    found = histograms._on_device(own, own.flat)
+    assert [each.tolist() for each in found] == [each.tolist() for each in expected]
+
+
 def test_a_device_is_not_waited_for() -> None:
     found = METRICS["OutputHistogram"]().instance().compute(Moments(torch.empty(8, 5, device="meta"), 1))
     assert found["counts"].shape == (64,)

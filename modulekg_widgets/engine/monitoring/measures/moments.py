@@ -13,12 +13,14 @@ from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.monitoring.measures.channels import flat, planes, rows
 from modulekg_widgets.engine.monitoring.measures.spectra import covariance_spectrum, singular_values
 from modulekg_widgets.engine.monitoring.metric import NoValueError
+from modulekg_widgets.engine.torch_runtime.private import norms_at_once
 
 PIECE = 1 << 17  # elements that are read at once: they stay in the processor's cache
 LONG = 1 << 22  # elements from which a pass over memory costs more than the arithmetic
 SINGLE = 1 << 13  # squares that torch may add up one after the other: of equal ones the rounding errors add up too
 ROW = 1 << 11  # longer vectors are added up in rows of so many
 FEW, SMALL = 128, 1 << 20  # channels and elements whose spectrum is found in float64
+COPIED = 1 << 20  # elements that a device copies in another precision sooner than it starts one more kernel
 SAFE = (1e-15, 1e18)  # norms whose squares are normal numbers in float32
 CANCELLING = 16.0  # mean² / variance beyond which the mean is taken out before squaring
 
@@ -70,7 +72,7 @@ class Moments:
         if not self.tensor.is_floating_point():
             raise NoValueError(f"the tensor holds {shown(str(self.tensor.dtype))}, not floating numbers")
         if not self._is_on_host:
-            return torch.linalg.vector_norm(self.flat, dtype=self.widest)
+            return _norm_on_device(self.flat, self.widest)
         if self.count == 0:
             return torch.zeros((), dtype=self.wide, device="cpu")
         quick = _norm(self.flat) if self._is_wide else _joined([_norm(piece) for piece in self.pieces()])
@@ -334,6 +336,13 @@ def _norm(vector: torch.Tensor) -> torch.Tensor:
     whole = count - count % ROW
     found = torch.linalg.vector_norm((vector if whole == count else vector[:whole]).view(-1, ROW), dim=1)
     return _norm(found if whole == count else torch.cat([found, vector[whole:]]))
+
+
+def _norm_on_device(vector: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The norm, added up in `dtype`; of a long vector without a copy in it."""
+    if vector.numel() < COPIED or vector.device.type == "mps":
+        return torch.linalg.vector_norm(vector, dtype=dtype)
+    return norms_at_once([vector], 2, dtype)[0]
 
 
 def _joined(norms: list[torch.Tensor]) -> torch.Tensor:

@@ -108,9 +108,10 @@ def _counted(bins: torch.Tensor) -> torch.Tensor:
 def _on_device(own: moments.Moments, sample: torch.Tensor) -> Found:
     """The same without waiting for the device."""
     everything = own.flat.to(own.wide)
-    is_finite = torch.isfinite(everything)
-    low = torch.where(is_finite, everything, math.inf).amin()
-    high = torch.where(is_finite, everything, -math.inf).amax()
+    low = torch.nan_to_num(everything, math.inf, math.inf, math.inf).amin()
+    high = torch.nan_to_num(everything, -math.inf, -math.inf, -math.inf).amax()
     width = torch.where(high > low, high - low, 1.0)
     places = (sample.to(low.dtype) - low) / width * BINS
+    if torch.are_deterministic_algorithms_enabled():  # then torch counts whole numbers alone
+        places = torch.where(torch.isfinite(sample), places, -1.0).to(torch.int32)
     return low, high, torch.histc(places, BINS, 0, BINS)
