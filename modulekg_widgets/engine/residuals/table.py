@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import weakref
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING
 
@@ -16,16 +15,14 @@ from modulekg_widgets.engine.tracing.dataflow import Dataflow
 if TYPE_CHECKING:
     import pandas as pd
 
-Blocks = weakref.WeakKeyDictionary[Dataflow, list[ResidualBlock]]
-_known: Blocks = weakref.WeakKeyDictionary()
-_known_layers: Blocks = weakref.WeakKeyDictionary()
+BLOCKS, LAYERS = "blocks", "layers"  # under which a graph keeps what was found
 
 
 def residual_blocks(graph: Dataflow) -> list[ResidualBlock]:
     """The blocks without which the model runs, in the order of the pass; one of each kind is tried."""
-    if graph not in _known:
-        _known[graph] = _that_can_go(graph, candidates(graph))
-    return _known[graph]
+    if BLOCKS not in graph.residuals:
+        graph.residuals[BLOCKS] = _that_can_go(graph, candidates(graph))
+    return graph.residuals[BLOCKS]
 
 
 def residual_layers(graph: Dataflow) -> list[ResidualBlock]:
@@ -33,10 +30,10 @@ def residual_layers(graph: Dataflow) -> list[ResidualBlock]:
 
     Where none does, all blocks.
     """
-    if graph not in _known_layers:
+    if LAYERS not in graph.residuals:
         inside = [block for block in layers(graph) if leaves_its_container(graph, block)]
-        _known_layers[graph] = _that_can_go(graph, inside) or residual_blocks(graph)
-    return _known_layers[graph]
+        graph.residuals[LAYERS] = _that_can_go(graph, inside) or residual_blocks(graph)
+    return graph.residuals[LAYERS]
 
 
 def _that_can_go(graph: Dataflow, blocks: Iterable[ResidualBlock]) -> list[ResidualBlock]:

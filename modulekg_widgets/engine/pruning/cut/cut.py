@@ -62,7 +62,8 @@ def cut(
     found, computed, changed = _parts(walked, edits, values or {})
     if optimizer is not None:
         of_model = [held.tensor for held in held_tensors(walked, walked.places())]
-        changed.append(OptimizerState(optimizer, {place.tensor: place.edit for place in found}, of_model))
+        edited = {place.tensor: place.edit for place in found}
+        changed.append(OptimizerState(optimizer, edited, of_model, _gone(walked, edits)))
     modules = list(walked.modules)
     for at, each in enumerate(copies):
         with naming(at):
@@ -138,6 +139,16 @@ def _whole(walked: Walk, edits: Edits, values: Values) -> Iterable[TensorEdit]:
     for key, every in names.items():
         if not others.isdisjoint(every):
             yield TensorEdit(tuple(every), tuple(tensors[key].shape), {})
+
+
+def _gone(walked: Walk, edits: Edits) -> list[torch.Tensor]:
+    """The tensors that only modules hold which a cut takes out."""
+    names: dict[int, list[str]] = {}
+    tensors: dict[int, torch.Tensor] = {}
+    for held in held_tensors(walked, walked.places()) if edits.removal else ():
+        names.setdefault(id(held.tensor), []).append(held.name)
+        tensors[id(held.tensor)] = held.tensor
+    return [tensors[key] for key, every in names.items() if edits.removal.takes_all(every)]
 
 
 def _title(found: Sequence[Place], edits: Edits, copies: int) -> str:

@@ -11,7 +11,7 @@ from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.pruning.cut.edits import TensorEdit
 from modulekg_widgets.engine.pruning.cut.snapshot import Snapshot
-from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute, entry
+from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute, contents, entry
 from modulekg_widgets.engine.torch_runtime.structure import tensors
 
 
@@ -31,7 +31,8 @@ class Follower(NamedTuple):
 class OptimizerState:
     """The state of one optimizer around a cut; groups, learning rates and step counts are left alone.
 
-    `of_model` are the tensors of the model, of which it has to train one.
+    `of_model` are the tensors of the model, of which it has to train one. It lets go of those that are `gone` with the
+    modules that a cut removes, so that a checkpoint of it is one of the model that is left.
     """
 
     def __init__(
@@ -39,10 +40,14 @@ class OptimizerState:
         optimizer: torch.optim.Optimizer,
         edits: Mapping[torch.Tensor, TensorEdit],
         of_model: Iterable[torch.Tensor],
+        gone: Iterable[torch.Tensor] = (),
     ) -> None:
         self._optimizer, self._edits = optimizer, edits
+        self._gone = {id(tensor) for tensor in gone}
         self._check_kind(of_model)
         self._state, self._groups = optimizer.state, optimizer.param_groups
+        self._parameters = [list(group["params"]) for group in self._groups]
+        self._let_go = {key: own for key, own in self._state.items() if id(key) in self._gone}
         self._cut: dict[tuple[int, Any], Follower] = {}  # by the id of the parameter, and the key
         self._kept: dict[tuple[int, Any], list[torch.Size]] = {}  # what does not follow, and its sizes
         followers = list(self._followers({parameter: edit.shape for parameter, edit in edits.items()}))
@@ -86,6 +91,10 @@ class OptimizerState:
     def cut(self) -> Iterator[Write]:
         for each in self._cut.values():
             yield entry(self._state[each.parameter], each.key, each.edit.of(each.tensor))
+        for group in self._groups if self._gone else ():
+            yield entry(group, "params", [each for each in group["params"] if id(each) not in self._gone])
+        if self._gone:
+            yield contents(self._state, {key: own for key, own in self._state.items() if id(key) not in self._gone})
 
     def undo(self, walked: Walk) -> Iterator[Write]:
         """The same tensors with the same bytes; entries that came since go."""
@@ -101,6 +110,19 @@ class OptimizerState:
             cut = self._cut.get(now.place)
             before = cut.tensor if cut is not None and cut.edit is now.edit else None
             yield entry(self._optimizer.state[now.parameter], now.key, now.edit.whole(now.tensor, before))
+        yield from self._trained_again()
+
+    def _trained_again(self) -> Iterator[Write]:
+        """What was let go of comes back into its group and at its place, with the state that it had."""
+        groups, state = self._optimizer.param_groups, self._optimizer.state
+        for group, before in zip(groups, self._parameters, strict=False):
+            back = [each for each in before if id(each) in self._gone]
+            if back:
+                new = [each for each in group["params"] if all(each is not other for other in before)]
+                kept = {id(each) for each in (*group["params"], *back)}
+                yield entry(group, "params", [each for each in before if id(each) in kept] + new)
+        if self._let_go:
+            yield contents(state, {**state, **self._let_go})
 
 
 def _sizes(value: Any) -> list[torch.Size]:
