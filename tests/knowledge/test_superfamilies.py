@@ -64,5 +64,15 @@ def test_links_join_each_with_what_is_most_like_it(contents: Contents) -> None:
     assert set(strongest) == set(range(6))
 
 
+def test_no_two_are_called_alike(contents: Contents) -> None:
+    kg = mk.KnowledgeGraph()
+    kg.add_contents(contents)
+    odd = family("ConvNet0 + 2 more", lambda width: nn.LSTM(width, width, num_layers=2))
+    kg.add_model(odd(8), name="odd")
+    names = superfamilies(kg.contents(), most=3).names
+    assert len(set(names)) == len(names) == 3
+    assert sum(name.startswith("ConvNet0 + 2 more") for name in names) == 2
+
+
 def test_a_graph_of_nothing_has_none() -> None:
     assert superfamilies(Contents()) == Superfamilies({}, [], [], [])

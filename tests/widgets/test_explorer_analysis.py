@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import UnknownPathError
@@ -27,12 +28,12 @@ class Gate:
         self.began = threading.Event()
         self.error: Exception | None = None
 
-    def findings(self, contents: Contents) -> Findings:
+    def findings(self, contents: Contents, go_on: Callable[[], None]) -> Findings:
         self.began.set()
         assert self.may.wait(30)
         if self.error is not None:
             raise self.error
-        return findings_of(contents)
+        return findings_of(contents, go_on)
 
 
 @pytest.fixture
@@ -111,6 +112,49 @@ def test_the_answer_of_an_older_graph_is_not_shown(gate: Gate) -> None:
     older._thread.join(30)
     assert when_analysed(explorer)["models"]["name"] == ["small", "wide"]
     assert explorer.payload["analysis"] == "done"
+    explorer.close()
+
+
+def test_a_refresh_of_an_unchanged_graph_changes_nothing(gate: Gate) -> None:
+    gate.may.set()
+    explorer = mk.KnowledgeExplorer(Graph(sample_contents()), selected="Community:0")
+    whole = when_analysed(explorer)
+    before = threading.active_count()
+    for _ in range(5):
+        explorer.refresh()
+    assert explorer.payload is whole
+    assert threading.active_count() == before
+    assert explorer.selected == "Community:0"
+    explorer.close()
+
+
+def test_an_analysis_that_nobody_asks_for_ends_after_its_step(gate: Gate) -> None:
+    graph = Graph(contents_of({"small": small()}))
+    explorer = mk.KnowledgeExplorer(graph, selected="Model:small")
+    older: Any = explorer._analysis
+    assert gate.began.wait(30)
+    graph.held = contents_of({"wide": wide()})
+    explorer.refresh()
+    assert explorer.selected is None
+    gate.may.set()
+    assert older.payload()["analysis"] == "failed"  # of which nobody hears
+    assert when_analysed(explorer)["analysis"] == "done"
+    assert explorer.payload["models"]["name"] == ["wide"]
+    explorer.close()
+
+
+def test_a_community_that_a_refreshed_graph_has_not_is_let_go(gate: Gate) -> None:
+    gate.may.set()
+    graph = Graph(sample_contents())
+    explorer = mk.KnowledgeExplorer(graph)
+    when_analysed(explorer)
+    last = explorer.payload["communities"]["count"] - 1
+    explorer.selected = f"Community:{last}"
+    chain = nn.Sequential(nn.Sequential(nn.Sequential(nn.Linear(1, 1))))
+    graph.held = contents_of({"chain": chain})
+    explorer.refresh()
+    assert when_analysed(explorer)["communities"]["count"] <= last
+    assert explorer.selected is None
     explorer.close()
 
 

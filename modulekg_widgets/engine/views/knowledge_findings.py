@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from modulekg_widgets.engine.errors import MissingPackageError
 from modulekg_widgets.engine.knowledge.analysis.communities import communities
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 MEASURES = ("pagerank", "in_degree", "closeness")
 LAWS = ("power law", "log-normal")  # drawn over the ranks
 NEAREST = 8  # models beside one
+LEVELS = (1, 2)  # of types
 
 
 @dataclass(frozen=True)
@@ -57,18 +57,44 @@ class Findings:
     fit: RankFit
 
 
-def findings_of(contents: Contents) -> Findings:
-    """All analyses that the explorer shows."""
+_known: dict[int, tuple[weakref.ref[Contents], Findings]] = {}
+
+
+def findings_of(contents: Contents, go_on: Callable[[], None] = lambda: None) -> Findings:
+    """All analyses that the explorer shows; of the same contents they are made once, as long as these live.
+
+    `go_on` is called before each step, and ends all by raising.
+    """
+    known = _known.get(id(contents))
+    if known is not None and known[0]() is contents:
+        return known[1]
+    found = _analysed(contents, go_on)
+    _known[id(contents)] = weakref.ref(contents, lambda _, key=id(contents): _known.pop(key, None)), found
+    return found
+
+
+def _analysed(contents: Contents, go_on: Callable[[], None]) -> Findings:
     keys = {name: key for key, name in contents.names.items()}
-    parts = communities(contents)
+    steps: dict[str, Callable[[], Any]] = {
+        "parts": lambda: communities(contents),
+        **{name: lambda name=name: _by_key(importance(contents, name), name, keys) for name in MEASURES},
+        **{f"level {level}": lambda level=level: _types(contents, level, keys) for level in LEVELS},
+        "nearest": lambda: SimilarModels(contents).nearest(NEAREST),
+        "fit": lambda: _fit(rank_frequency(contents)),
+    }
+    found: dict[str, Any] = {}
+    for step, make in steps.items():
+        go_on()
+        found[step] = make()
+    parts = found["parts"]
     return Findings(
         communities={keys[name]: int(part) for name, part in zip(parts["name"], parts["community"], strict=True)},
         community_names=parts.attrs["names"],
         modularity=float(parts.attrs["modularity"]),
-        importance={measure: _by_key(importance(contents, measure), measure, keys) for measure in MEASURES},
-        types=[_types(contents, level, keys) for level in (1, 2)],
-        nearest=_nearest(contents),
-        fit=_fit(rank_frequency(contents)),
+        importance={measure: found[measure] for measure in MEASURES},
+        types=[found[f"level {level}"] for level in LEVELS],
+        nearest=found["nearest"],
+        fit=found["fit"],
     )
 
 
@@ -81,19 +107,6 @@ def _types(contents: Contents, level: int, keys: Mapping[str, str]) -> TypeLevel
     nodes = [keys[name] for name in edges["node"]]
     differs = {key: ", ".join(map(str, values)) for key, values in zip(nodes, edges["differs"], strict=True)}
     return TypeLevel(level, dict(zip(nodes, edges["type"], strict=True)), differs)
-
-
-def _nearest(contents: Contents) -> dict[str, list[tuple[str, float]]]:
-    if not contents.models:
-        return {}
-    models = SimilarModels(contents)
-    likeness = models.matrix()
-    np.fill_diagonal(likeness, -1)
-    order = np.argsort(-likeness, axis=1, kind="stable")[:, : min(NEAREST, len(models.names) - 1)]
-    return {
-        name: [(models.names[other], float(likeness[at, other])) for other in order[at].tolist()]
-        for at, name in enumerate(models.names)
-    }
 
 
 def _fit(ranks: RankFrequency) -> RankFit:

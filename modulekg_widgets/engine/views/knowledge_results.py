@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from modulekg_widgets.engine.knowledge.contents import Contents, JobNode
-from modulekg_widgets.engine.knowledge.results import PERCENT, RESULTS, is_cost, results_of
+from modulekg_widgets.engine.knowledge.results import RESULTS, comparable, results_of
+from modulekg_widgets.engine.knowledge.units import described, is_cost
 from modulekg_widgets.engine.views.payload import number, text
 
-FRACTION = "fraction"
 DEVICE, IMAGE_SIZE = "device", "image_size"
 _LONGEST = 120  # characters of what is said of a training
 
 
 def result_columns(contents: Contents) -> list[dict[str, Any]]:
-    """One entry per target, unit, data set and device, those of most models first; fractions are percents.
+    """One entry per target, unit, data set and device, those of most models first; fractions are percents,
+    latencies ms.
 
     The values of one are parallel lists: place of the model, value, image size or None, and place of the job.
     """
@@ -24,12 +25,14 @@ def result_columns(contents: Contents) -> list[dict[str, Any]]:
     for job_place, job in enumerate(contents.jobs.values()):
         if job.model not in places:
             continue
-        for target, (value, unit) in results_of(job).items():
-            is_share = unit == FRACTION
-            key = (target, PERCENT if is_share else unit, job.dataset, _device(job))
+        for target, result in results_of(job).items():
+            own = comparable(target, result)
+            if own is None:
+                continue
+            key = (target, own.unit, job.dataset, _device(job))
             column = found.setdefault(key, _column(*key))
             column["model"].append(places[job.model])
-            column["value"].append(number(float(f"{value * (100 if is_share else 1):.6g}")))
+            column["value"].append(number(float(f"{own.value:.6g}")))
             column["size"].append(_image_size(job))
             column["job"].append(job_place)
     return sorted(found.values(), key=lambda column: -len(set(column["model"])))
@@ -45,7 +48,9 @@ def training_text(job: JobNode) -> str:
 def _said(name: str, value: Any) -> str:
     if name == "tag" and isinstance(value, str):
         return value
-    return f"{name} {value}" if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+    if isinstance(value, str):
+        return f"{name} {value}"
+    return f"{name} {described(value)}" if isinstance(value, int | float) and not isinstance(value, bool) else ""
 
 
 def _column(target: str, unit: str | None, dataset: str | None, device: str | None) -> dict[str, Any]:

@@ -16,6 +16,10 @@ from modulekg_widgets.engine.views.knowledge_payload import FAILED, knowledge_pa
 log = logging.getLogger("modulekg_widgets")
 
 
+class _CancelledError(Exception):
+    """Raised between two steps of an analysis that nobody asks for."""
+
+
 class BackgroundAnalysis:
     """Makes the whole payload of `contents`; `done` is told once, a bound method that is held weakly."""
 
@@ -24,6 +28,7 @@ class BackgroundAnalysis:
         self._done = weakref.WeakMethod(done)
         self._payload: dict[str, Any] = {}
         self._ready = threading.Event()
+        self._is_cancelled = False
         self._starting = threading.Lock()
         # a daemon: it must not keep a kernel that is to end
         self._thread = threading.Thread(target=self._run, name="modulekg-analysis", daemon=True)
@@ -38,6 +43,14 @@ class BackgroundAnalysis:
             if self._thread.ident is None:
                 self._thread.start()
 
+    def cancel(self) -> None:
+        """Nobody asks for it any more: it ends after its present step."""
+        self._is_cancelled = True
+
+    def _go_on(self) -> None:
+        if self._is_cancelled:
+            raise _CancelledError
+
     def payload(self) -> dict[str, Any]:
         """The whole payload, or where the analysis failed that of the models alone; waits for it."""
         self.start()
@@ -46,7 +59,10 @@ class BackgroundAnalysis:
 
     def _run(self) -> None:
         try:
-            self._payload = knowledge_payload(self._contents, self._families, findings_of(self._contents))
+            findings = findings_of(self._contents, self._go_on)
+            self._payload = knowledge_payload(self._contents, self._families, findings)
+        except _CancelledError:
+            self._payload = knowledge_payload(self._contents, self._families, None, FAILED)
         except Exception:  # the models stay to be looked at, and the page says that the rest is missing
             log.exception("the structures of the graph could not be analysed")
             self._payload = knowledge_payload(self._contents, self._families, None, FAILED)

@@ -82,6 +82,9 @@ class KnowledgeExplorer(ModuleKGWidget):
     query = Unicode("").tag(sync=True, to_json=lambda v, w: text(v))
     graphs = List().tag(sync=True, **widget_serialization)  # linked ones, see linking.py
 
+    _analysis: BackgroundAnalysis | None = None  # that runs, or waits to
+    _contents: Contents | None = None  # that are shown
+
     def __init__(
         self,
         kg: Any,
@@ -95,7 +98,6 @@ class KnowledgeExplorer(ModuleKGWidget):
     ) -> None:
         check_keywords("KnowledgeExplorer", unknown, KEYWORDS)
         self._kg: Any = kg
-        self._analysis: BackgroundAnalysis | None = None
         self._is_made = False
         self._taking = threading.RLock()  # a refresh and the thread of an analysis set the payload
         super().__init__(
@@ -113,7 +115,10 @@ class KnowledgeExplorer(ModuleKGWidget):
         if not callable(getattr(self._kg, "contents", None)):
             kind = shown(type(self._kg).__name__)
             raise WidgetValueError(f"KnowledgeExplorer shows a KnowledgeGraph: a {kind} was passed")
-        contents: Contents = self._kg.contents()
+        return self._show(self._kg.contents())
+
+    def _show(self, contents: Contents) -> dict[str, Any]:
+        """The payload of what is there at once, the analysis made ready, and the keys that there are."""
         if len(contents.modules) > MOST_STRUCTURES:
             raise TooLargeError(
                 f"the graph has {len(contents.modules):,} structures, and a page holds {MOST_STRUCTURES:,} at most: "
@@ -123,6 +128,8 @@ class KnowledgeExplorer(ModuleKGWidget):
         is_large = len(contents.modules) > AT_ONCE
         findings = None if is_large else findings_of(contents)
         payload = knowledge_payload(contents, families, findings, RUNNING)
+        self._drop_analysis()
+        self._contents = contents
         self._analysis = BackgroundAnalysis(contents, families, self._analysed) if is_large else None
         # a name with a lone surrogate comes back from the browser as its escape
         named = [*contents.modules, *(f"Model:{name}" for name in contents.models)]
@@ -147,7 +154,10 @@ class KnowledgeExplorer(ModuleKGWidget):
                 return
             self._keys |= selectable(payload)
             if self.comm is not None:  # it was not closed meanwhile
-                self.payload = payload
+                with self.hold_sync():
+                    self.payload = payload
+                    if self.selected is not None and text(self.selected) not in self._keys:
+                        self.selected = None
             self._analysis = None  # last: whoever finds none has the payload
 
     def finish(self) -> bool:
@@ -161,12 +171,21 @@ class KnowledgeExplorer(ModuleKGWidget):
 
     def refresh(self) -> None:
         """Show what the graph holds now; the selection stays where it still exists."""
+        contents = self._kg.contents()
+        if contents is self._contents:  # nothing was written since
+            return
         with self._taking, self.hold_sync():
-            payload = self._read()
-            self.payload = payload
-            if self.selected is not None and not self._is_known(self.selected):
+            self.payload = self._show(contents)
+            selected = self.selected
+            waits = self._analysis is not None and selected is not None and selected.startswith(ANALYSED)
+            if selected is not None and not waits and text(selected) not in self._keys:
                 self.selected = None
         self._start()
+
+    def _drop_analysis(self) -> None:
+        if self._analysis is not None:
+            self._analysis.cancel()
+        self._analysis = None
 
     def _root_of(self, key: str | None) -> str | None:
         """The fingerprint of the model that a key as "Model:resnet18" names; None for any other key."""
@@ -179,7 +198,8 @@ class KnowledgeExplorer(ModuleKGWidget):
 
     def close(self) -> None:
         """Remove the explorer from the kernel and from every page; the graph stays."""
-        self._kg = self._analysis = None
+        self._drop_analysis()
+        self._kg = None
         super().close()
 
     # -------------------------------------------------------------- checks

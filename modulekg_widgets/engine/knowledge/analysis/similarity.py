@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from modulekg_widgets.engine.knowledge.contents import Contents, uses_in
 from modulekg_widgets.engine.knowledge.prediction.features import features_of, record_in
-from modulekg_widgets.engine.knowledge.records import ModelRecord
+from modulekg_widgets.engine.knowledge.records import ModelNode, ModelRecord
 from modulekg_widgets.engine.knowledge.tables import table
 
 COLUMNS = ["model", "similarity", "shared"]
 CLASSES = 0.5  # the part of the likeness that is of classes
+SAME = 1e-6  # two likenesses that differ by less are the same: of one plan at several widths
 Array = NDArray[np.float64]
 
 
@@ -34,17 +35,35 @@ class SimilarModels:
         records = [record_in(contents, name) for name in self.names]
         self._labels = _Rows([_labels(record) for record in records], weighted=False)
         self._classes = _Rows([_classes(record) for record in records], weighted=True)
-        self._uses = [uses_in([record.model]) for record in records]
+        self._models = [record.model for record in records]
+        self._uses = [uses_in([model]) for model in self._models]
 
     def like(self, record: ModelRecord, n: int, without: str | None = None) -> pd.DataFrame:
         """The `n` models most like a record, the likest first, but for the one of a name."""
         likeness = (1 - CLASSES) * self._labels.cosines(_labels(record)) + CLASSES * self._classes.cosines(
             _classes(record)
         )
-        order = [at for at in np.argsort(-likeness, kind="stable") if self.names[at] != without][:n]
-        uses = uses_in([record.model])
-        rows = [(self.names[at], float(likeness[at]), _shared(uses, self._uses[at])) for at in order]
+        left_out = self.names.index(without) if without in self.names else -1
+        rows = [(self.names[at], *figures) for at, *figures in self._nearest(likeness, record.model, n, left_out)]
         return table(rows, COLUMNS)
+
+    def nearest(self, n: int) -> dict[str, list[tuple[str, float]]]:
+        """For each model those most like it, as `like` has them, with how much."""
+        matrix = self.matrix()
+        found: dict[str, list[tuple[str, float]]] = {}
+        for at, (name, model) in enumerate(zip(self.names, self._models, strict=True)):
+            ranked = self._nearest(matrix[at], model, n, at)
+            found[name] = [(self.names[other], likeness) for other, likeness, _ in ranked]
+        return found
+
+    def _nearest(self, likeness: Array, model: ModelNode, n: int, left_out: int) -> list[tuple[int, float, float]]:
+        """Place, likeness and shared part of the `n` likest; of those that are as like, of which more is shared."""
+        order = [at for at in np.argsort(-likeness, kind="stable").tolist() if at != left_out]
+        least = likeness[order[min(n, len(order)) - 1]] - SAME if order and n > 0 else np.inf
+        uses = uses_in([model])
+        near = [(at, float(likeness[at]), _shared(uses, self._uses[at])) for at in order if likeness[at] >= least]
+        near.sort(key=lambda each: (-round(each[1] / SAME), -each[2]))
+        return near[:n]
 
     def matrix(self) -> Array:
         """The likeness of each model with each, in the order of `names`."""

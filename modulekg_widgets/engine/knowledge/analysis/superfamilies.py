@@ -83,7 +83,15 @@ def _names(families: dict[str, list[str]], of: Sequence[int]) -> list[str]:
         inside.setdefault(cluster, []).append(family)
     largest = (max(inside[cluster], key=lambda name: len(families[name])) for cluster in sorted(inside))
     counts = (len(inside[cluster]) - 1 for cluster in sorted(inside))
-    return [f"{name} + {others} more" if others else name for name, others in zip(largest, counts, strict=True)]
+    taken: set[str] = set()
+    names: list[str] = []
+    for name, others in zip(largest, counts, strict=True):
+        own = f"{name} + {others} more" if others else name
+        while own in taken:  # a class may be called so
+            own += "′"
+        taken.add(own)
+        names.append(own)
+    return names
 
 
 def _links(likeness: NDArray[np.float64], of: Sequence[int]) -> list[tuple[int, int, float]]:
