@@ -69,7 +69,8 @@ def findings_of(contents: Contents, go_on: Callable[[], None] = lambda: None) ->
     if known is not None and known[0]() is contents:
         return known[1]
     found = _analysed(contents, go_on)
-    _known[id(contents)] = weakref.ref(contents, lambda _, key=id(contents): _known.pop(key, None)), found
+    key = id(contents)
+    _known[key] = weakref.ref(contents, lambda _: _known.pop(key, None)), found
     return found
 
 
