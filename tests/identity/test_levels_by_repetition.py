@@ -263,3 +263,31 @@ def test_other_levels_are_refused(levels: str) -> None:
     ):
         with pytest.raises(UnknownNameError, match="there are no levels by"):
             asked()
+
+
+class Twice(nn.Module):
+    """Two convolutions, as a U-Net has them at each resolution."""
+
+    def __init__(self, inside: int, outside: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(inside, outside, 3, padding=1), nn.Conv2d(outside, outside, 3, padding=1)
+        self.act = nn.ReLU()
+
+
+class UNet(nn.Module):
+    def __init__(self, *widths: int) -> None:
+        super().__init__()
+        pairs = list(zip(widths, widths[1:], strict=False))
+        self.down = nn.ModuleList(Twice(*pair) for pair in pairs)
+        self.middle = Twice(widths[-1], widths[-1])
+        self.up = nn.ModuleList(Twice(b, a) for a, b in reversed(pairs))
+        self.head = nn.Conv2d(widths[0], 1, 1)
+
+
+def test_the_middle_of_a_u_net_is_a_block_as_those_around_it() -> None:
+    levels = mk.levels(UNet(4, 8, 16, 32))
+    assert {path for path, level in zip(levels["path"], levels["repetition"], strict=True) if level == "block"} == {
+        *(f"down.{i}" for i in range(3)),
+        "middle",
+        *(f"up.{i}" for i in range(3)),
+    }

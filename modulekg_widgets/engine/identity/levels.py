@@ -25,7 +25,8 @@ stage
 block
     Each large module in a stage; and of every other run each member, as GoogLeNet's inceptions, for which there is no
     stage, but for mere lists, which compute nothing: those that are rows are stages. A large module between two blocks
-    that is made of the same classes as they are is a block, too, as those of Inception v3 that halve the picture.
+    that is made of the same classes as they are is a block, too, as those of Inception v3 that halve the picture; and
+    one beside stages that is alike with the blocks in them, as the middle of a U-Net.
 model
     The root, and whatever contains stages and blocks: a wrapper, a backbone, an encoder. Beside stages and blocks that
     is only what contains stages, not a stem with two branches that are alike. Also each of a run of whole networks,
@@ -165,9 +166,11 @@ class Repetition:
         """The level of each module."""
         levels = [OP] * len(self._kinds.kinds)
         trunk = [0]
+        passed: list[int] = []
         while trunk:
             index = trunk.pop()
             levels[index] = MODEL
+            passed.append(index)
             stages, blocks = self.stages.get(index, []), self.blocks.get(index, [])
             for stage in stages:
                 levels[stage] = STAGE
@@ -176,7 +179,17 @@ class Repetition:
             trunk.extend(
                 child for child in self.large.get(index, ()) if levels[child] == OP and self._leads_on(index, child)
             )
+        self._add_single(levels, passed)
         return levels
+
+    def _add_single(self, levels: list[str], trunk: Iterable[int]) -> None:
+        """A module on the trunk that is alike with blocks in stages is a block, as the middle of a U-Net."""
+        kinds = self._kinds.kinds
+        known = {kinds[index] for index, level in enumerate(levels) if level == BLOCK}
+        for index in trunk:
+            for child in self.large.get(index, ()):
+                if levels[child] == OP and child not in self._containers and kinds[child] in known:
+                    levels[child] = BLOCK
 
     def _leads_on(self, index: int, child: int) -> bool:
         """Whether the trunk goes on from a module to a child that is neither a stage nor a block."""
