@@ -1,4 +1,4 @@
-"""The whole knowledge graph as one networkx graph: every node and edge type, with plain values as attributes.
+"""The whole knowledge graph as one property graph: every node and edge type, with plain values as attributes.
 
 A node's key is the fingerprint of a module, and `<type>:<name>` for everything else. What a node's attributes say is
 enough to get its record back (`graph_reading.py`); `name` and `count` of a module are there for people.
@@ -9,17 +9,38 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from copy import deepcopy
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import networkx as nx
 
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.knowledge.contents import Contents, positions
+from modulekg_widgets.engine.knowledge.exchange.collecting import collector_paused
 from modulekg_widgets.engine.knowledge.records import ModelNode
 
 STORED = ("Module", "Model", "DataSet", "User", "Job")
 GRAPH_TYPES = (*STORED, "Operator", "ModuleType")
 Types = Iterable[str] | str | None
+Attributes = dict[str, Any]
+_UNCHANGEABLE = frozenset((str, int, float, bool, complex, bytes, type(None)))
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyGraph:
+    """What a format writes; its attributes are called as those of `networkx.DiGraph`, and read in the same way."""
+
+    graph: Attributes
+    nodes: dict[str, Attributes] = field(default_factory=dict)
+    adj: dict[str, dict[str, Attributes]] = field(default_factory=dict)  # start -> end -> what is known of the edge
+
+
+Writable: TypeAlias = PropertyGraph | nx.DiGraph
+
+
+def property_graph(contents: Contents, types: Types = None) -> PropertyGraph:
+    """What `to_networkx` gives, to be read only: it shares values with `contents`."""
+    return _Builder(contents, chosen_types(contents, types), own=False).built()
 
 
 def to_networkx(contents: Contents, types: Types = None) -> nx.DiGraph:
@@ -28,12 +49,15 @@ def to_networkx(contents: Contents, types: Types = None) -> nx.DiGraph:
     `types` are some of Module, Model, DataSet, User, Job, Operator and ModuleType, or "all" of them. By default a
     graph that knows models alone gives its modules, and any other all but ModuleType. What traces tell, `feeds` and
     `calls`, comes with the models. Where two nodes have a second relation, the edge has an attribute of that name with
-    what is known of it. It may be changed: nothing of it is shared with `contents`.
+    what is known of it. It may be changed: nothing of it is shared with `contents`. Raises `UnknownNameError` for
+    another type.
     """
-    builder = _Builder(contents, _chosen(contents, types))
-    builder.add_nodes()
-    builder.add_edges()
-    return builder.graph
+    with collector_paused():
+        made = _Builder(contents, chosen_types(contents, types), own=True).built()
+        graph = nx.DiGraph(**made.graph)
+        graph.add_nodes_from(made.nodes.items())
+        graph.add_edges_from((start, end, data) for start, ends in made.adj.items() for end, data in ends.items())
+        return graph
 
 
 def node_key(kind: str, name: str) -> str:
@@ -41,7 +65,8 @@ def node_key(kind: str, name: str) -> str:
     return name if kind == "Module" else f"{kind}:{name}"
 
 
-def _chosen(contents: Contents, types: Types) -> frozenset[str]:
+def chosen_types(contents: Contents, types: Types) -> frozenset[str]:
+    """The types of nodes that `to_networkx` gives; raises `UnknownNameError`."""
     if types is None:
         alone = not (contents.datasets or contents.users or contents.jobs)
         return frozenset(("Module",) if alone else (*STORED, "Operator"))
@@ -58,23 +83,40 @@ def _chosen(contents: Contents, types: Types) -> frozenset[str]:
 
 
 class _Builder:
-    def __init__(self, contents: Contents, types: frozenset[str]) -> None:
+    def __init__(self, contents: Contents, types: frozenset[str], own: bool) -> None:
         self.contents = contents
         self.types = types
-        self.graph = nx.DiGraph(scheme=contents.scheme)
+        self.own = own  # whether the graph shares nothing that can be changed
+        self.graph = PropertyGraph({"scheme": contents.scheme})
+        self.nodes, self.adj = self.graph.nodes, self.graph.adj
+
+    def built(self) -> PropertyGraph:
+        self.add_nodes()
+        self.add_edges()
+        return self.graph
 
     def _add(self, kind: str, name: str, /, **attributes: Any) -> None:
         if kind in self.types:
-            self.graph.add_node(node_key(kind, name), type=kind, **attributes)
+            self._put(node_key(kind, name), {"type": kind, **attributes})
+
+    def _put(self, key: str, attributes: Attributes) -> None:
+        known = self.nodes.setdefault(key, attributes)
+        if known is attributes:
+            self.adj[key] = {}
+        else:
+            known.update(attributes)
 
     def _relate(self, start: str, end: str, relation: str, /, **attributes: Any) -> None:
-        if start not in self.graph or end not in self.graph:
+        if start not in self.nodes or end not in self.nodes:
             return
-        edge = self.graph.get_edge_data(start, end)
+        edge = self.adj[start].get(end)
         if edge is None:
-            self.graph.add_edge(start, end, type=relation, **attributes)
+            self.adj[start][end] = {"type": relation, **attributes}
         else:
             edge[relation] = attributes
+
+    def _values(self, values: dict[Any, Any]) -> dict[Any, Any]:
+        return copied(values) if self.own else values
 
     # -------------------------------------------------------------- nodes
 
@@ -85,15 +127,15 @@ class _Builder:
         for model in contents.models.values():
             self._add("Model", model.name, **_model_attributes(model))
         for dataset in contents.datasets.values():
-            self._add("DataSet", dataset.name, name=dataset.name, properties=deepcopy(dataset.properties))
+            self._add("DataSet", dataset.name, name=dataset.name, properties=self._values(dataset.properties))
         for user in contents.users.values():
-            self._add("User", user.name, name=user.name, properties=deepcopy(user.properties))
+            self._add("User", user.name, name=user.name, properties=self._values(user.properties))
         for job in contents.jobs.values():
             self._add(
                 "Job", job.name, name=job.name, user=job.user, dataset=job.dataset, model=job.model,
                 accuracy=job.accuracy, convergence=job.convergence, started=job.started, ended=job.ended,
                 history={metric: [list(point) for point in points] for metric, points in job.history.items()},
-                properties=deepcopy(job.properties),
+                properties=self._values(job.properties),
             )  # fmt: skip
         if "Operator" in self.types:
             for operator, count in _operators(contents).items():
@@ -102,21 +144,20 @@ class _Builder:
     def _add_modules(self) -> None:
         names, uses, holders = self.contents.names, self.contents.uses, self.contents.holders
         for key, node in self.contents.modules.items():
-            self.graph.add_node(
-                key, type="Module", name=names[key], count=uses[key], models=list(holders[key]),
-                **{"class": node.class_name}, qualified_class=node.qualified_class, bases=list(node.bases),
-                hyperparameters=deepcopy(node.hyperparameters), slots=[list(slot) for slot in node.slots],
-                tensors={name: None if shape is None else list(shape) for name, shape in node.tensors.items()},
-                parameters=node.parameters, bytes=node.bytes,
-            )  # fmt: skip
+            self._put(key, {
+                "type": "Module", "name": names[key], "count": uses[key], "models": list(holders[key]),
+                "class": node.class_name, "qualified_class": node.qualified_class, "bases": list(node.bases),
+                "hyperparameters": self._values(node.hyperparameters), "slots": [list(slot) for slot in node.slots],
+                "tensors": {name: None if shape is None else list(shape) for name, shape in node.tensors.items()},
+                "parameters": node.parameters, "bytes": node.bytes,
+            })  # fmt: skip
 
     # -------------------------------------------------------------- edges
 
     def add_edges(self) -> None:
         contents = self.contents
-        for key, node in contents.modules.items():
-            for child, order in positions(node).items():
-                self._relate(key, child, "contains", count=len(order), order=order)
+        if "Module" in self.types:
+            self._add_contains()
         for model in contents.models.values():
             self._relate(node_key("Model", model.name), model.root, "contains", count=1, order=(0,))
         for job in contents.jobs.values():
@@ -125,6 +166,15 @@ class _Builder:
             self._add_dataflow()
         if "ModuleType" in self.types:
             self._add_module_types()
+
+    def _add_contains(self) -> None:
+        """The first of all edges, so that no two nodes have another."""
+        nodes = self.nodes
+        for key, node in self.contents.modules.items():
+            ends = self.adj[key]
+            for child, order in positions(node).items():
+                if child in nodes:
+                    ends[child] = {"type": "contains", "count": len(order), "order": order}
 
     def _add_run(self, job: str, user: str | None, dataset: str | None, model: str | None) -> None:
         if user is not None:
@@ -167,6 +217,18 @@ class _Builder:
                 self._relate(node_key("ModuleType", kind.key), end, "subclassOf", distance=1)
             for edge in is_a_edges(self.contents, types):
                 self._relate(edge.fingerprint, node_key("ModuleType", edge.type), "isA", differs=edge.differs)
+
+
+def copied(values: dict[Any, Any]) -> dict[Any, Any]:
+    """The same values, and nothing that can be changed among them is shared; most are numbers and texts."""
+    if _UNCHANGEABLE.issuperset(map(type, values.values())):
+        return values.copy()
+    return {key: value if _cannot_change(value) else deepcopy(value) for key, value in values.items()}
+
+
+def _cannot_change(value: Any) -> bool:
+    kind = type(value)
+    return kind in _UNCHANGEABLE or (kind is tuple and _UNCHANGEABLE.issuperset(map(type, value)))
 
 
 def _class_key(name: str) -> str:

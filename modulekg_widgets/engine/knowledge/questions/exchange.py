@@ -51,11 +51,15 @@ class ExchangeQuestions(Questions):
 
     def number_of_nodes(self) -> int:
         """The number of nodes of `to_networkx()`."""
-        return self.to_networkx().number_of_nodes()
+        from modulekg_widgets.engine.knowledge.exchange.counting import node_count
+
+        return node_count(self.contents())
 
     def number_of_edges(self) -> int:
         """The number of edges of `to_networkx()`."""
-        return self.to_networkx().number_of_edges()
+        from modulekg_widgets.engine.knowledge.exchange.counting import edge_count
+
+        return edge_count(self.contents())
 
     def export(self, path: str | Path) -> Path:
         """Write the graph in the format of the file's extension; the file appears whole or not at all.
