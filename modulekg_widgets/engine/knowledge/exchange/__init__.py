@@ -1,9 +1,9 @@
 """The knowledge graph as files: for other tools by the extension of the file, and back without loss.
 
-Read property_graph.py first (the contents as a networkx graph, which every format writes), then graphml.py,
-cytoscape.py and jsonld.py (the formats that are read back, over what they share in flat.py and json_text.py) and
-graph_reading.py (from such a graph to records). csv_table.py and structures.py are only written. files.py reads within
-limits, and mlflow_runs.py takes the runs of MLflow.
+Read property_graph.py first (the contents as one graph, which every format writes), then xml_writing.py, graphml.py,
+cytoscape.py and jsonld.py (the formats that are read back, over what they share in flat.py, json_text.py and
+quick_json.py) and graph_reading.py (from such a graph to records). csv_table.py and structures.py are only written.
+files.py reads within limits, and mlflow_runs.py takes the runs of MLflow.
 """
 
 from __future__ import annotations
@@ -12,20 +12,22 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import networkx as nx
 
 from modulekg_widgets.engine.errors import GraphFileError, ModuleKGError, UnknownNameError, UnwritableFileError, shown
 from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.exchange.collecting import collector_paused
 from modulekg_widgets.engine.knowledge.exchange.csv_table import csv_table
 from modulekg_widgets.engine.knowledge.exchange.cytoscape import cytoscape, read_cytoscape
 from modulekg_widgets.engine.knowledge.exchange.files import checked_path, read_whole
 from modulekg_widgets.engine.knowledge.exchange.graph_reading import from_networkx
-from modulekg_widgets.engine.knowledge.exchange.graphml import gexf, graphml, read_graphml
+from modulekg_widgets.engine.knowledge.exchange.graphml import read_graphml
 from modulekg_widgets.engine.knowledge.exchange.jsonld import jsonld, read_jsonld
-from modulekg_widgets.engine.knowledge.exchange.property_graph import STORED, to_networkx
+from modulekg_widgets.engine.knowledge.exchange.property_graph import STORED, Writable, property_graph, to_networkx
 from modulekg_widgets.engine.knowledge.exchange.structures import csacademy, dot
+from modulekg_widgets.engine.knowledge.exchange.xml_writing import gexf, graphml
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.safe_files import write_whole
 
@@ -109,12 +111,16 @@ def export_contents(contents: Contents, path: str | os.PathLike[str]) -> Path:
     folder, and `UnwritableFileError` for what cannot be written for another reason.
     """
     path = checked_path(path)
-    return export_graph(to_networkx(contents, _TYPES.get(exporters[_extension(path)])), path)
+    types = _TYPES.get(exporters[_extension(path)])
+    if types is None:
+        return export_graph(to_networkx(contents), path)
+    with collector_paused():
+        return export_graph(property_graph(contents, types), path)
 
 
-def export_graph(graph: nx.DiGraph, path: Path) -> Path:
-    """Write a graph that `to_networkx` made, or a part of one."""
-    write = exporters[_extension(path)]
+def export_graph(graph: Writable, path: Path) -> Path:
+    """Write a graph that `to_networkx` made, or a part of one; a format of ours takes a `PropertyGraph`, too."""
+    write: Callable[[Any], Iterable[str]] = exporters[_extension(path)]
     try:
         text = "".join(line + "\n" for line in write(graph))
     except ModuleKGError:
@@ -140,7 +146,8 @@ def read_contents(path: str | os.PathLike[str]) -> Contents:
         endings = ", ".join(f".{ending}" for ending in READERS)
         raise GraphFileError(f"{shown(str(file))!r} cannot be read: a graph is read from {endings}")
     try:
-        return from_networkx(reader(read_whole(file)))
+        with collector_paused():
+            return from_networkx(reader(read_whole(file)))
     except GraphFileError as error:
         raise GraphFileError(f"{shown(str(file))!r} is no graph that can be read: {error}") from error
 

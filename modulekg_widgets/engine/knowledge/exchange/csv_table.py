@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import networkx as nx
-
-from modulekg_widgets.engine.knowledge.property_values import encode
+from modulekg_widgets.engine.knowledge.exchange.property_graph import Writable
+from modulekg_widgets.engine.knowledge.exchange.quick_json import value_text
+from modulekg_widgets.engine.knowledge.property_values import MOST_ITEMS
 
 NODE_COLUMNS = (
     "type", "name", "class", "qualified_class", "count", "models", "parameters", "bytes", "flops", "accuracy",
@@ -19,26 +19,37 @@ NODE_COLUMNS = (
 COLUMNS = ("kind", "id", *NODE_COLUMNS, "source", "target")
 # a cell that begins so is a formula, after blanks too; a semicolon or tab begins a cell where a list is cut by those
 _FORMULA = re.compile("(^[\\s\0]*|[;|\t\r\n]\\s*)(?=[=+\\-@\uff1d\uff0b\uff0d\uff20])")
+_FIRST = frozenset(" =+-@\uff1d\uff0b\uff0d\uff20")  # of a printable text that may be one
 _UNREADABLE = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
-def csv_table(graph: nx.DiGraph) -> Iterator[str]:
+def csv_table(graph: Writable) -> Iterator[str]:
     """A row per node, then a row per edge, told apart by `kind`; cells that do not apply are empty.
 
     `=`, `+`, `-`, `@`, TAB and CR at the beginning of a text stand behind an apostrophe.
     """
-    yield _line(COLUMNS)
-    for key, data in graph.nodes(data=True):
-        yield _line(["node", cell(key), *(_value(data.get(column), column) for column in NODE_COLUMNS), "", ""])
-    for start, end, data in graph.edges(data=True):
-        known = {"type": data.get("type"), "count": data.get("count")}
-        yield _line(
-            ["edge", "", *(_value(known.get(column), column) for column in NODE_COLUMNS), cell(start), cell(end)]
-        )
+    written = io.StringIO()
+    csv.writer(written, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n").writerows(_rows(graph))
+    yield written.getvalue().removesuffix("\n")
+
+
+def _rows(graph: Writable) -> Iterator[Sequence[str | int | float]]:
+    yield COLUMNS
+    keys = {key: cell(key) for key in graph.nodes}
+    for key, data in graph.nodes.items():
+        yield ["node", keys[key], *[_value(data.get(column), column) for column in NODE_COLUMNS], "", ""]
+    before = [""] * NODE_COLUMNS[1:].index("count")  # an edge has a type and a count alone
+    behind = [""] * NODE_COLUMNS[::-1].index("count")
+    for start, ends in graph.adj.items():
+        for end, data in ends.items():
+            kind, count = _value(data.get("type"), "type"), _value(data.get("count"), "count")
+            yield ["edge", "", kind, *before, count, *behind, keys[start], keys[end]]
 
 
 def cell(text: str) -> str:
     """`text` so that a spreadsheet shows it and runs nothing."""
+    if text.isprintable() and text[:1] not in _FIRST and ";" not in text and "|" not in text:
+        return text
     readable = _UNREADABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     if readable[:1] in ("\t", "\r"):
         readable = "'" + readable
@@ -52,10 +63,4 @@ def _value(value: Any, column: str) -> str | int | float:
         return value
     if type(value) is str:
         return cell(value)
-    return len(value) if column == "models" else cell(encode(value, column))
-
-
-def _line(row: Any) -> str:
-    written = io.StringIO()
-    csv.writer(written, quoting=csv.QUOTE_NONNUMERIC, lineterminator="").writerow(row)
-    return written.getvalue()
+    return len(value) if column == "models" else cell(value_text(value, column, MOST_ITEMS))

@@ -7,31 +7,41 @@ from typing import Any
 
 import networkx as nx
 
-from modulekg_widgets.engine.knowledge.exchange.flat import Assembly, header, xml_escaped, xml_unescaped
+from modulekg_widgets.engine.knowledge.exchange.flat import Assembly, header, said_once, xml_escaped, xml_unescaped
 from modulekg_widgets.engine.knowledge.exchange.json_text import (
-    json_fields,
+    comma_separated,
     json_line,
-    json_lines,
     list_of,
     object_of,
     parsed_object,
     read_fields,
 )
+from modulekg_widgets.engine.knowledge.exchange.property_graph import Writable
+from modulekg_widgets.engine.knowledge.exchange.quick_json import object_text
 
 
-def cytoscape(graph: nx.DiGraph) -> Iterator[str]:
+def cytoscape(graph: Writable) -> Iterator[str]:
     """Cytoscape JSON with every node's attributes in its `data`."""
     yield f'{{"format_version": "1.0", "generated_by": "modulekg-widgets", "data": {json_line(header(graph))},'
     yield '"elements": {"nodes": ['
-    yield from json_lines(
-        {"data": {"id": xml_escaped(key), **json_fields(data)}} for key, data in graph.nodes(data=True)
-    )
+    yield from comma_separated(_element({"id": xml_escaped(key)}, data) for key, data in graph.nodes.items())
     yield '], "edges": ['
-    yield from json_lines(
-        {"data": {"id": f"e{number}", "source": xml_escaped(start), "target": xml_escaped(end), **json_fields(data)}}
-        for number, (start, end, data) in enumerate(graph.edges(data=True))
-    )
+    yield from comma_separated(_edges(graph))
     yield "]}}"
+
+
+def _element(identity: dict[str, str], data: dict[str, Any]) -> str:
+    return f'{{"data": {object_text(identity, data)}}}'
+
+
+def _edges(graph: Writable) -> Iterator[str]:
+    keys = {key: json_line(xml_escaped(key)) for key in graph.nodes}
+    known = said_once(lambda data: object_text({}, data)[1:])
+    number = 0
+    for start, ends in graph.adj.items():
+        for end, data in ends.items():
+            yield f'{{"data": {{"id": "e{number}", "source": {keys[start]}, "target": {keys[end]}, {known(data)}}}'
+            number += 1
 
 
 def read_cytoscape(content: bytes) -> nx.DiGraph:

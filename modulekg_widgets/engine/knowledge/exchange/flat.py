@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import networkx as nx
 
 from modulekg_widgets.engine.errors import GraphFileError, shown
+from modulekg_widgets.engine.knowledge.exchange.property_graph import Attributes, Writable
 
 FORMAT = "modulekg"
 VERSION = 1  # of the meaning of what is written
 MOST_PARTS = 10_000_000  # lists and objects of one file, which take more memory than room
 MOST_VALUES = MOST_PARTS  # of one attribute of a node
+# attributes that are no text and no number are JSON text in an XML file, and terms of their own in JSON-LD
+STRUCTURED = frozenset({
+    "bases", "calls", "contains", "dataflow", "feeds", "history", "hyperparameters", "inputs", "models", "module_flops",
+    "occurrences", "operators", "order", "properties", "runs", "slots", "tensors", "trains", "uses",
+})  # fmt: skip
 # what XML forbids or changes, what ends a line in some reader, and the backslash that marks what was replaced
 _UNSAFE = re.compile("[\\\\\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-f]{4}))?")
@@ -20,6 +27,8 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-f]{4}))?")
 
 def xml_escaped(text: str) -> str:
     """`text` with `\\uXXXX` for a backslash and for what XML cannot hold; `xml_unescaped` gives it back."""
+    if text.isprintable() and "\\" not in text:  # which all of those are not
+        return text
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -39,7 +48,22 @@ def found_instead(value: Any) -> str:
     return repr(shown(value)) if type(value) is str else f"a {type(value).__name__}"
 
 
-def header(graph: nx.DiGraph) -> dict[str, Any]:
+def said_once(write: Callable[[Attributes], str]) -> Callable[[Attributes], str]:
+    """`write` for what is known of edges, with one text for all containers that have something at the same places."""
+    known: dict[tuple[int, ...], str] = {}
+
+    def text(data: Attributes) -> str:
+        order = data.get("order")
+        if type(order) is not tuple or data != {"type": "contains", "count": len(order), "order": order}:
+            return write(data)
+        if order not in known:
+            known[order] = write(data)
+        return known[order]
+
+    return text
+
+
+def header(graph: Writable) -> dict[str, Any]:
     return {"format": FORMAT, "version": VERSION, "scheme": graph.graph.get("scheme", "structure")}
 
 
@@ -63,8 +87,7 @@ class Assembly:
             raise GraphFileError(f"a node's id is {found_instead(key)}, not a text")
         if key in self.graph:
             raise GraphFileError(f"the node {shown(key)!r} is there twice")
-        self.graph.add_node(key)
-        self.graph.nodes[key].update(attributes)
+        self.graph.add_nodes_from([(key, attributes)])
 
     def add_edge(self, start: Any, end: Any) -> None:
         """An edge without what is known of it, for the nodes tell that."""

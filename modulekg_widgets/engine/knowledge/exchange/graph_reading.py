@@ -12,7 +12,7 @@ import networkx as nx
 from modulekg_widgets.engine.errors import GraphFileError, PropertyError, shown
 from modulekg_widgets.engine.identity.levels import LEVELS
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode, UserNode
-from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, STORED, node_key, to_networkx
+from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, STORED, node_key, property_graph
 from modulekg_widgets.engine.knowledge.jobs import checked_seconds
 from modulekg_widgets.engine.knowledge.records import FINGERPRINTS, SCHEMES, ModelNode, StructureNode
 
@@ -274,10 +274,10 @@ def _within_cycles(modules: Mapping[str, StructureNode]) -> set[str]:
 
 def _check_edges(graph: nx.DiGraph, contents: Contents) -> None:
     """The edges are told by the nodes; a graph whose edges were changed alone has lost its sense."""
-    expected = to_networkx(contents, STORED)
-    found = {(a, b) for a, b in graph.edges if a in expected and b in expected}
-    missing = set(expected.edges) - found
-    extra = found - set(expected.edges)
+    nodes = property_graph(contents, STORED)
+    expected = {(start, end) for start, ends in nodes.adj.items() for end in ends}
+    found = {(start, end) for start, end in graph.edges if start in nodes.adj and end in nodes.adj}
+    missing, extra = expected - found, found - expected
     if missing or extra:
         start, end = min(missing or extra)
         reason = "is missing" if missing else "fits to nothing that its nodes say"

@@ -1,9 +1,7 @@
-"""GraphML, written by networkx and read by expat without any DTD, and GEXF for Gephi."""
+"""GraphML, read by expat without any DTD."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
 from typing import Any
 from xml.parsers import expat
 
@@ -13,62 +11,13 @@ from modulekg_widgets.engine.errors import GraphFileError, shown
 from modulekg_widgets.engine.knowledge.exchange.flat import (
     MOST_PARTS,
     MOST_VALUES,
+    STRUCTURED,
     Assembly,
-    header,
-    xml_escaped,
     xml_unescaped,
 )
-from modulekg_widgets.engine.knowledge.property_values import decode, encode
+from modulekg_widgets.engine.knowledge.property_values import decode
 
 NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
-# attributes that are no text and no number are JSON text in an XML file
-STRUCTURED = frozenset({
-    "bases", "calls", "contains", "dataflow", "feeds", "history", "hyperparameters", "inputs", "models", "module_flops",
-    "occurrences", "operators", "order", "properties", "runs", "slots", "tensors", "trains", "uses",
-})  # fmt: skip
-_DATE = re.compile(' lastmodifieddate="[^"]*"')
-
-
-def graphml(graph: nx.DiGraph) -> Iterator[str]:
-    """GraphML with every node's attributes; dictionaries and lists are JSON text."""
-    flat = nx.DiGraph()
-    flat.graph.update(header(graph))
-    _add_flat(flat, graph, dict)
-    yield from nx.generate_graphml(flat)
-
-
-def gexf(graph: nx.DiGraph) -> Iterator[str]:
-    """GEXF 1.2 for Gephi; an edge's `type` is called `relation`, since GEXF means another thing by it."""
-    flat = nx.DiGraph()
-    _add_flat(flat, graph, lambda data: {"relation" if name == "type" else name: value for name, value in data.items()})
-    for key, data in graph.nodes(data=True):
-        flat.nodes[xml_escaped(key)]["label"] = xml_escaped(str(data.get("name", key)))
-    for line in nx.generate_gexf(flat):
-        yield _DATE.sub("", line)  # the same graph is the same file on every day
-
-
-def _add_flat(flat: nx.DiGraph, graph: nx.DiGraph, renamed: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    for key, data in graph.nodes(data=True):
-        flat.add_node(xml_escaped(key))
-        flat.nodes[xml_escaped(key)].update(_scalars(data))
-    for start, end, data in graph.edges(data=True):
-        flat.add_edge(xml_escaped(start), xml_escaped(end))
-        flat.edges[xml_escaped(start), xml_escaped(end)].update(renamed(_scalars(data)))
-
-
-def _scalars(data: dict[str, Any]) -> dict[str, Any]:
-    return {name: _scalar(value, name) for name, value in data.items() if value is not None}
-
-
-def _scalar(value: Any, name: str) -> bool | int | float | str:
-    if type(value) is str:
-        return xml_escaped(value)
-    if type(value) in (bool, int, float):
-        return value
-    return encode(list(value) if type(value) is tuple else value, name, MOST_VALUES)
-
-
-# ------------------------------------------------------------------ reading
 
 
 def read_graphml(content: bytes) -> nx.DiGraph:

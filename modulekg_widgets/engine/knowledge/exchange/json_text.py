@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from modulekg_widgets.engine.errors import GraphFileError, shown
-from modulekg_widgets.engine.knowledge.exchange.flat import MOST_PARTS, MOST_VALUES
-from modulekg_widgets.engine.knowledge.property_values import as_json, from_json
+from modulekg_widgets.engine.knowledge.exchange.flat import MOST_PARTS
+from modulekg_widgets.engine.knowledge.property_values import from_json
 from modulekg_widgets.engine.safe_files import parse_json
 
 _write = json.JSONEncoder(ensure_ascii=True, allow_nan=False).encode
@@ -18,28 +18,19 @@ def json_line(value: Any) -> str:
     return _write(value)
 
 
-def json_lines(values: Iterable[Any]) -> Iterator[str]:
+def comma_separated(texts: Iterable[str]) -> Iterator[str]:
     """The elements of a list, a line each, with commas between them."""
     last: str | None = None
-    for value in values:
+    for text in texts:
         if last is not None:
             yield last + ","
-        last = _write(value)
+        last = text
     if last is not None:
         yield last
 
 
-def json_fields(data: dict[str, Any]) -> dict[str, Any]:
-    """The attributes of a node or edge as JSON has them, without those that are not known."""
-    return {
-        name: as_json(list(value) if type(value) is tuple else value, name, MOST_VALUES)
-        for name, value in data.items()
-        if value is not None
-    }
-
-
 def read_fields(data: dict[str, Any], left_out: Iterable[str]) -> dict[str, Any]:
-    """The attributes that `json_fields` wrote; raises `GraphFileError`."""
+    """The attributes that `object_text` wrote; raises `GraphFileError`."""
     without = set(left_out)
     try:
         return {name: from_json(value) for name, value in data.items() if name not in without}

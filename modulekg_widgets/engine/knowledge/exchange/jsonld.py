@@ -10,17 +10,16 @@ from urllib.parse import quote, unquote_to_bytes
 import networkx as nx
 
 from modulekg_widgets.engine.errors import GraphFileError, shown
-from modulekg_widgets.engine.knowledge.exchange.flat import Assembly, found_instead, header
-from modulekg_widgets.engine.knowledge.exchange.graphml import STRUCTURED
+from modulekg_widgets.engine.knowledge.exchange.flat import STRUCTURED, Assembly, found_instead, header
 from modulekg_widgets.engine.knowledge.exchange.json_text import (
-    json_fields,
+    comma_separated,
     json_line,
-    json_lines,
     list_of,
     parsed_object,
     read_fields,
 )
-from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, node_key
+from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, Writable, node_key
+from modulekg_widgets.engine.knowledge.exchange.quick_json import object_text
 
 BASE = "urn:modulekg:"
 RELATIONS = ("contains", "feeds", "calls", "runs", "uses", "trains", "isA", "subclassOf")
@@ -39,29 +38,35 @@ CONTEXT: dict[str, Any] = {
 }
 
 
-def jsonld(graph: nx.DiGraph) -> Iterator[str]:
+def jsonld(graph: Writable) -> Iterator[str]:
     """JSON-LD: a node object per node, whose relations are lists of the ids of other nodes."""
     yield f'{{"@context": {json_line(CONTEXT)},'
     yield json_line(header(graph))[1:-1] + ", " + '"@graph": ['
-    yield from json_lines(_node(graph, key, data) for key, data in graph.nodes(data=True))
+    iris = {key: _iri(key, data.get("type", "Module")) for key, data in graph.nodes.items()}
+    yield from comma_separated(_node(graph, iris, key, data) for key, data in graph.nodes.items())
     yield "]}"
 
 
-def _node(graph: nx.DiGraph, key: str, data: dict[str, Any]) -> dict[str, Any]:
+def _node(graph: Writable, iris: dict[str, str], key: str, data: dict[str, Any]) -> str:
     kind = data.get("type", "Module")
     links: dict[str, list[str]] = defaultdict(list)
-    for _, end, edge in graph.out_edges(key, data=True):
-        for relation in RELATIONS:
-            if edge.get("type") == relation or relation in edge:
-                links[relation].append(_iri(end, graph.nodes[end].get("type", "Module")))
+    for end, edge in graph.adj[key].items():
+        for relation in _relations(edge):
+            links[relation].append(iris[end])
     types = [kind, TYPES[kind]] if kind in TYPES else [kind]
-    fields = {name: value for name, value in data.items() if name != "type"}
-    return {"@id": _iri(key, kind), "@type": types, **json_fields(fields), **links}
+    return object_text({"@id": iris[key], "@type": types}, {**data, "type": None}, links)
+
+
+def _relations(edge: dict[str, Any]) -> list[str]:
+    found = {edge.get("type"), *edge}
+    return [relation for relation in RELATIONS if relation in found]
 
 
 def _iri(key: str, kind: str) -> str:
     name = key.removeprefix(f"{kind}:")
-    return f"{BASE}{kind}:{quote(name.encode('utf-8', 'surrogatepass'), safe='')}"
+    if not (name.isascii() and name.isalnum()):
+        name = quote(name.encode("utf-8", "surrogatepass"), safe="")
+    return f"{BASE}{kind}:{name}"
 
 
 # ------------------------------------------------------------------ reading
