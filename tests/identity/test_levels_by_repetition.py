@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 import torch
@@ -277,7 +278,7 @@ class Twice(nn.Module):
 class UNet(nn.Module):
     def __init__(self, *widths: int) -> None:
         super().__init__()
-        pairs = list(zip(widths, widths[1:], strict=False))
+        pairs = list(pairwise(widths))
         self.down = nn.ModuleList(Twice(*pair) for pair in pairs)
         self.middle = Twice(widths[-1], widths[-1])
         self.up = nn.ModuleList(Twice(b, a) for a, b in reversed(pairs))
