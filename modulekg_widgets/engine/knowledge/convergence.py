@@ -12,8 +12,9 @@ from typing import NamedTuple
 from modulekg_widgets.engine.errors import PropertyError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.knowledge.contents import Contents, JobNode
 from modulekg_widgets.engine.knowledge.jobs import ACCURACIES, ACCURACY, ROUNDING, Point, checked_name
-from modulekg_widgets.engine.knowledge.result_tables import SHARES, AddedResults
+from modulekg_widgets.engine.knowledge.result_tables import AddedResults
 from modulekg_widgets.engine.knowledge.results import RESULTS, STEPS, Result, as_property
+from modulekg_widgets.engine.knowledge.units import described, finite, is_share
 
 # metrics that get better by falling, whatever else their names say
 _FALLING = re.compile(r"(?i)loss|error|perplexity|(?:^|[\W_])(?:ppl|mse|mae|rmse|nll|wer|cer|fid|bpc)(?:$|[\W_])")
@@ -53,16 +54,16 @@ class Goal(NamedTuple):
 def goal_of(metric: object, reach: object, falls: bool | None) -> Goal:
     """The goal; raises `PropertyError` for what is none, and where nobody says whether the metric falls."""
     name = checked_name(metric, "metric")
-    value = math.nan if isinstance(reach, bool) or not isinstance(reach, Real) else float(reach)
-    if not math.isfinite(value):
-        raise PropertyError(f"reach is {shown(repr(reach))}: give a finite number")
+    value = finite(reach) if isinstance(reach, Real) else None
+    if value is None:
+        raise PropertyError(f"reach is {shown(described(reach))}: give a finite number")
     is_falling = _FALLING.search(name) is not None
-    is_share = not is_falling and (name in ACCURACIES or SHARES.search(name) is not None)
-    if falls is None and not (is_falling or is_share):
+    of_share = not is_falling and (name in ACCURACIES or is_share(name))
+    if falls is None and not (is_falling or of_share):
         raise PropertyError(f"whether {shown(name)!r} falls or rises is not known: pass falls=True or falls=False")
-    if is_share and value > 1 + ROUNDING:
+    if of_share and value > 1 + ROUNDING:
         value /= 100
-    return Goal(name, value, is_falling if falls is None else bool(falls), is_share)
+    return Goal(name, value, is_falling if falls is None else bool(falls), of_share)
 
 
 def steps_to_goal(goal: Goal, known: Contents) -> tuple[Contents, AddedResults]:

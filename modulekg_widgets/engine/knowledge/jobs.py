@@ -18,6 +18,7 @@ import torch
 from modulekg_widgets.engine.errors import PropertyError, UnknownNameError, shown
 from modulekg_widgets.engine.knowledge.contents import JobNode
 from modulekg_widgets.engine.knowledge.property_values import encode
+from modulekg_widgets.engine.knowledge.results import check_results
 
 PORTION = 0.95  # of the way to the final value: where a run counts as converged
 ACCURACY = "accuracy"  # the metric that a history without names is of
@@ -60,10 +61,11 @@ def job_node(
         if end_name is not None:
             checked_name(end_name, kind)
     name = uuid.uuid4().hex if name is None else checked_name(name, "job")
+    kept = checked_properties(properties or {})
+    check_results(kept)
     return JobNode(
         name, user, dataset, model, accuracy_of(metrics) if accuracy is None else fraction(accuracy),
-        convergence_of(metrics), metrics, began, end,
-        checked_properties(properties or {}),
+        convergence_of(metrics), metrics, began, end, kept,
     )  # fmt: skip
 
 

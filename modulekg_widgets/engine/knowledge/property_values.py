@@ -96,7 +96,17 @@ def _points(columns: object) -> list[tuple[float, float]]:
     steps, values = columns
     if len(steps) != len(values) or not all(type(x) in (int, float) for column in columns for x in column):
         raise ValueError("a metric has a number for each step")
+    if any(type(x) is int and abs(x) > SAFE for column in columns for x in column):
+        steps, values = ([_as_float(x) for x in column] for column in columns)
     return list(zip(steps, values, strict=True))
+
+
+def _as_float(number: float) -> float:
+    """Infinite where it is beyond what a float holds."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 # ------------------------------------------------------------------ writing

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
-import math
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,17 +14,33 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from modulekg_widgets.engine.errors import PropertyError, nearest, shown
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode
 from modulekg_widgets.engine.knowledge.exchange.files import checked_path, read_whole
-from modulekg_widgets.engine.knowledge.jobs import checked_properties
-from modulekg_widgets.engine.knowledge.results import PERCENT, RESULTS, TOP_1, Result, as_property, results_of
+from modulekg_widgets.engine.knowledge.jobs import checked_name, checked_properties
+from modulekg_widgets.engine.knowledge.results import (
+    RESULTS,
+    Result,
+    as_property,
+    comparable,
+    notes_on_units,
+    results_of,
+)
+from modulekg_widgets.engine.knowledge.units import (
+    FRACTION,
+    PERCENT,
+    TOP_1,
+    described,
+    fault_of_share,
+    finite,
+    is_share,
+    target_named,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MODEL, VALUE, DATASET, TARGET, DEVICE, UNIT = "model", "value", "dataset", "target", "device", "unit"
-SHARES = re.compile(r"(?i)acc|top.?\d|^map|precision|recall|f1|iou|auc")  # targets that are given in % or as fractions
-FRACTION = "fraction"
 MOST_OF_A_FRACTION = 1.0
 MOST_SHOWN = 8
+LARGEST_WHOLE = 2**63  # of what tells how a model was trained
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
@@ -74,7 +89,54 @@ class ResultTable(NamedTuple):
     training: Sequence[str]
     unit: str | Mapping[str, str] | None
     device: str | None
-    columns: Mapping[str, str]
+    columns: Mapping[Any, str]
+
+
+def result_table(
+    dataset: Any, target: Any, model: Any, value: Any, training: Any, unit: Any, device: Any, columns: Any
+) -> ResultTable:
+    """Where the columns are, if it can be so; raises `PropertyError` or `UnknownNameError`."""
+    for name, what in ((dataset, "data set"), (target, "target"), (device, "device")):
+        if name is not None:
+            checked_name(name, what)
+    checked_name(model, "column of models")
+    checked_name(value, "column of values")
+    return ResultTable(
+        dataset, target, model, value, columns_of(training, "training"), checked_unit(unit), device,
+        names_by_column(columns, "columns"),
+    )  # fmt: skip
+
+
+def columns_of(columns: Any, what: str) -> tuple[str, ...]:
+    """Names of columns: one text is one of them; raises `PropertyError`."""
+    if isinstance(columns, str):
+        return (columns,)
+    if isinstance(columns, Mapping | bytes) or not isinstance(columns, Iterable):
+        raise PropertyError(f"{what} is {described(columns)}: give the names of columns, as a list")
+    names = tuple(columns)
+    for name in names:
+        checked_name(name, f"column of {what}")
+    return names
+
+
+def names_by_column(columns: Any, what: str) -> dict[Any, str]:
+    """What columns are called instead; raises `PropertyError` or `UnknownNameError`."""
+    if columns is None:
+        return {}
+    if not isinstance(columns, Mapping):
+        raise PropertyError(f"{what} is {described(columns)}: give {{'column': 'name'}}")
+    for name in columns.values():
+        checked_name(name, f"name of {what}")
+    return dict(columns)
+
+
+def checked_unit(unit: Any) -> str | dict[str, str] | None:
+    """A unit, or units by target; raises `PropertyError`."""
+    if unit is None or isinstance(unit, str):
+        return unit
+    if not isinstance(unit, Mapping) or not all(isinstance(part, str) for pair in unit.items() for part in pair):
+        raise PropertyError(f"unit is {described(unit)}: give a text, or {{'target': 'unit'}}")
+    return {target_named(target): text for target, text in unit.items()}
 
 
 class RowResult(NamedTuple):
@@ -104,8 +166,15 @@ def read_table(table: Any) -> pd.DataFrame:
             f"results come as a {shown(type(table).__name__)}: pass a DataFrame or the path of a CSV file"
         )
     try:
-        return pd.read_csv(io.BytesIO(read_whole(checked_path(table))))
-    except (ValueError, UnicodeError) as error:  # pandas has errors of its own that are ValueErrors
+        content = io.BytesIO(read_whole(checked_path(table)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows with more cells than columns lose some
+            return pd.read_csv(content, index_col=False)
+    except (
+        ValueError,
+        UnicodeError,
+        pd.errors.ParserWarning,
+    ) as error:  # pandas has errors of its own that are ValueErrors
         if type(error).__module__.startswith("modulekg_widgets"):
             raise
         raise PropertyError(f"{shown(str(table))} is no table of comma-separated values: {shown(str(error))}") from None
@@ -136,9 +205,8 @@ def added_results(frame: pd.DataFrame, about: ResultTable, known: Contents) -> t
     jobs = _jobs(found, known)
     datasets = {name: DataSetNode(name, {}) for name in dict.fromkeys(job.dataset for job in jobs) if name is not None}
     new = {name: node for name, node in datasets.items() if name not in known.datasets}
-    unitless = sorted({each.target for each in found if each.result.unit is None})
-    notes = tuple(f"no unit is known of {shown(target)}: pass unit=" for target in unitless)
     contents = Contents(known.scheme, datasets=new, jobs={job.name: job for job in jobs})
+    notes = notes_on_units({each.target for each in found}, {**known.jobs, **contents.jobs}.values(), known.models)
     return contents, AddedResults(len(found), len(jobs), left_out, notes)
 
 
@@ -151,7 +219,7 @@ def _targets(names: Sequence[str], about: ResultTable) -> dict[str, str | None]:
     if about.value in names:
         if about.target is None and TARGET not in names:
             raise PropertyError("nothing says what the values are: pass target=, or a table with a column 'target'")
-        return {about.value: about.target}
+        return {about.value: None if about.target is None else target_named(about.target)}
     own = {about.model, DATASET, TARGET, DEVICE, UNIT, *about.training}
     wide = [name for name in about.columns.values() if name not in own]
     if about.target is not None and about.target in names:
@@ -161,20 +229,28 @@ def _targets(names: Sequence[str], about: ResultTable) -> dict[str, str | None]:
             f"the table has no column {shown(about.value)!r}: {nearest(about.value, names)}; say value=, or which "
             "columns are targets by columns={'column': 'target'}"
         )
-    return {name: name for name in dict.fromkeys(wide)}
+    return {name: target_named(name) for name in dict.fromkeys(wide)}
 
 
 def _units(frame: pd.DataFrame, about: ResultTable) -> dict[str, str]:
     told = frame.attrs.get("units")
-    given = told if isinstance(told, dict) else {}
-    named = dict(about.unit) if isinstance(about.unit, Mapping) else {}
-    return {str(target): str(unit) for target, unit in {**given, **named}.items()}
+    given = {target_named(str(target)): str(unit) for target, unit in (told if isinstance(told, dict) else {}).items()}
+    return {**given, **(about.unit if isinstance(about.unit, Mapping) else {})}
 
 
 def _rows(frame: pd.DataFrame) -> Iterator[tuple[Any, Row]]:
     columns = [str(name) for name in frame.columns]
-    for label, values in zip(frame.index, frame.itertuples(index=False, name=None), strict=True):
-        yield label, dict(zip(columns, values, strict=True))
+    for place, values in enumerate(frame.itertuples(index=False, name=None)):
+        label = frame.index[place]
+        yield (label if _is_hashable(label) else place), dict(zip(columns, values, strict=True))
+
+
+def _is_hashable(label: Any) -> bool:
+    try:
+        hash(label)
+    except TypeError:
+        return False
+    return True
 
 
 def _results_in(
@@ -195,20 +271,25 @@ def _results_in(
     if model not in known.models:
         yield unknown(name)
         return
-    training = {key: value for key in about.training if (value := _plain(row.get(key))) is not None}
+    try:
+        training = {key: value for key in about.training if (value := _plain(row.get(key), key)) is not None}
+    except PropertyError as error:
+        yield str(error)
+        return
     if tag is not None:
         training.setdefault("tag", tag)
     dataset = about.dataset if about.dataset is not None else _text(row.get(DATASET))
     device = about.device if about.device is not None else _text(row.get(DEVICE))
     for column, given in targets.items():
-        target = given if given is not None else _text(row.get(TARGET))
-        value = _number(row.get(column))
-        if target is None:
+        named = given if given is not None else _text(row.get(TARGET))
+        value = finite(row.get(column))
+        if named is None:
             yield "it names no target"
         elif value is None:
-            yield f"its {shown(column)} is no finite number: {shown(repr(row.get(column)), 60)}"
+            yield f"its {shown(column)} is no finite number: {shown(described(row.get(column)), 60)}"
         else:
-            unit = _text(row.get(UNIT)) or (about.unit if isinstance(about.unit, str) else units.get(target))
+            target = target_named(named)
+            unit = _text(row.get(UNIT)) or (_text(about.unit) if isinstance(about.unit, str) else units.get(target))
             yield RowResult(label, model, dataset, device, tuple(sorted(training.items())), target, Result(value, unit))
 
 
@@ -219,17 +300,25 @@ def _apart(name: str) -> tuple[str, str | None]:
 
 
 def in_one_unit(found: Sequence[RowResult], left_out: dict[Any, str]) -> list[RowResult]:
-    """Of shares without a unit those that are as most are, percents or fractions; a unit that is said is believed."""
+    """The results that can be some, shares without a unit as most are, percents or fractions.
+
+    A unit that is said is believed, unless the share is out of its range then; zeros say nothing.
+    """
     groups: dict[Key, list[RowResult]] = {}
     for each in found:
-        groups.setdefault((each.target, each.dataset, each.result.unit), []).append(each)
+        fault = fault_of_share(each.target, *each.result)
+        if fault is None:
+            groups.setdefault((each.target, each.dataset, each.result.unit), []).append(each)
+        else:
+            left_out.setdefault(each.row, shown(fault, 200))
     kept: list[RowResult] = []
     for (target, _, unit), own in groups.items():
-        if unit is not None or not SHARES.search(target):
+        if unit is not None or not is_share(target):
             kept += own
             continue
-        small = sum(0 < each.result.value <= MOST_OF_A_FRACTION for each in own)
-        usual = FRACTION if 2 * small >= len(own) else PERCENT
+        telling = [each for each in own if each.result.value]
+        small = sum(each.result.value <= MOST_OF_A_FRACTION for each in telling)
+        usual = FRACTION if telling and 2 * small >= len(telling) else PERCENT
         for each in own:
             value = each.result.value
             if value and (value <= MOST_OF_A_FRACTION) != (usual == FRACTION):
@@ -290,33 +379,40 @@ def _name(key: Key) -> str:
 
 
 def as_fraction(result: Result | None) -> float | None:
-    if result is None:
+    """An accuracy as a fraction; None for what is none, or in a unit that says nothing."""
+    found = None if result is None else comparable(TOP_1, result)
+    if found is None or found.unit != PERCENT:
         return None
-    value = result.value / 100 if result.unit == PERCENT else result.value
-    return value if 0 <= value <= 1 else None
+    return min(found.value / 100, 1.0)
 
 
 def _text(value: Any) -> str | None:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
-    text = str(value).strip()
-    return None if text in ("", "nan", "None", "<NA>") else text
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool):
+    if value is None or (isinstance(value, float) and value != value):
         return None
     try:
-        found = float(value)
-    except (TypeError, ValueError):
+        text = str(value).strip()
+    except Exception:  # noqa: BLE001  # an object of anybody's, or an integer of more digits than Python writes
         return None
-    return found if math.isfinite(found) else None
+    return None if text in ("", "nan", "None", "<NA>", "NaT") else text
 
 
-def _plain(value: Any) -> Any:
-    """A cell as a plain value; None where it is empty. Whole numbers stay so where a missing cell made them floats."""
-    if hasattr(value, "item"):
-        value = value.item()
+def _plain(value: Any, name: str) -> Any:
+    """A cell as a plain value; None where it is empty. Whole numbers stay so where a missing cell made them floats.
+
+    Raises `PropertyError`.
+    """
+    if isinstance(value, str) or value is None:
+        return _text(value)
+    try:
+        value = value.item() if hasattr(value, "item") else value
+    except Exception as error:  # noqa: BLE001  # an array, a tensor without values, an object of anybody's
+        raise PropertyError(f"its {shown(name)} is no single value: {shown(type(error).__name__)}") from None
     if isinstance(value, float):
-        return None if math.isnan(value) else int(value) if value.is_integer() else value
-    return value if isinstance(value, bool | int) else _text(value)
+        return None if value != value else int(value) if value.is_integer() else value
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        if abs(value) >= LARGEST_WHOLE:
+            raise PropertyError(f"its {shown(name)} is a number of {value.bit_length()} bits")
+        return int(value)
+    return _text(value)

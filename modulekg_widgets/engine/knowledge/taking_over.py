@@ -24,7 +24,7 @@ class ResultsGraph(EditableGraph):
         *,
         model: str = "model",
         value: str = "value",
-        training: Sequence[str] = ("tag", "image_size"),
+        training: str | Sequence[str] = ("tag", "image_size"),
         unit: str | Mapping[str, str] | None = None,
         device: str | None = None,
         columns: Mapping[str, str] | None = None,
@@ -40,14 +40,15 @@ class ResultsGraph(EditableGraph):
             file by its path.
         dataset, target : str, optional
             What holds for all rows; by default what the columns of these names say. Data sets that are not in the
-            graph are added.
+            graph are added. "accuracy", "top1" and the like are called "acc@1".
         model, value : str
             The columns of the models' names in the graph, also with a tag of the training behind a dot, and of the
             values.
-        training : sequence of str
+        training : str or sequence of str
             The columns that tell how a model was trained; they become properties of its jobs.
         unit : str or mapping, optional
-            Of the values, or by target; by default what a column `unit` says.
+            Of the values, or by target; by default what a column `unit` says. Percents and fractions are compared, and
+            of latencies all units of time.
         device : str, optional
             Where all of it was measured; by default what a column `device` says.
         columns : mapping, optional
@@ -57,12 +58,15 @@ class ResultsGraph(EditableGraph):
         -------
         AddedResults
             `.added`, `.jobs`, and `.left_out`, by row the reason: unknown models, values that are no numbers, the same
-            twice, fractions among percents.
+            twice, fractions among percents, accuracies and other shares out of 0 to 100 %; `.notes` tells of values in
+            a unit in which they do not count beside others.
 
         Raises
         ------
         PropertyError
-            For a table without such columns; nothing is written then.
+            For a table without such columns, and arguments that are none; nothing is written then.
+        UnknownNameError
+            For a name that is no text.
         GraphFileError
             For a file that cannot be read.
 
@@ -78,9 +82,7 @@ class ResultsGraph(EditableGraph):
         """
         from modulekg_widgets.engine.knowledge import result_tables
 
-        about = result_tables.ResultTable(
-            dataset, target, model, value, tuple(training), unit, device, dict(columns or {})
-        )
+        about = result_tables.result_table(dataset, target, model, value, training, unit, device, columns)
         contents, report = result_tables.added_results(result_tables.read_table(table), about, self.contents())
         self.add_contents(contents)
         return report
@@ -135,7 +137,7 @@ class ResultsGraph(EditableGraph):
         accuracy: str = "accuracy",
         targets: Mapping[str, str] | None = None,
         unit: str | Mapping[str, str] | None = None,
-        training: Sequence[str] = ("tag", "image_size"),
+        training: str | Sequence[str] = ("tag", "image_size"),
     ) -> AddedResults:
         """Add the runs that Weights & Biases exported as CSV: its table of runs, and charts of them for histories.
 
@@ -160,7 +162,7 @@ class ResultsGraph(EditableGraph):
             Other columns that hold results, each with its target.
         unit : str or mapping, optional
             Of these results, or by target.
-        training : sequence of str
+        training : str or sequence of str
             Columns that tell how a model was trained; they become properties of its jobs.
 
         Returns
@@ -191,7 +193,7 @@ class ResultsGraph(EditableGraph):
         from modulekg_widgets.engine.knowledge import tracked_runs
         from modulekg_widgets.engine.knowledge.exchange.wandb_tables import read_wandb_table
 
-        about = tracked_runs.WandbColumns(model, dataset, accuracy, dict(targets or {}), unit, tuple(training))
+        about = tracked_runs.wandb_columns(model, dataset, accuracy, targets, unit, training)
         tables = [read_wandb_table(path) for path in paths]
         contents, report = tracked_runs.wandb_jobs(tables, about, self.contents())
         self.add_contents(contents)

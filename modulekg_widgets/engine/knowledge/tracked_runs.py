@@ -25,13 +25,23 @@ from modulekg_widgets.engine.knowledge.jobs import (
     ROUNDING,
     Point,
     accuracy_of,
+    checked_name,
     checked_properties,
     convergence_of,
     fraction,
     moment,
 )
-from modulekg_widgets.engine.knowledge.result_tables import AddedResults, RowResult, as_fraction, in_one_unit
-from modulekg_widgets.engine.knowledge.results import RESULTS, TOP_1, Result, as_property, results_of
+from modulekg_widgets.engine.knowledge.result_tables import (
+    AddedResults,
+    RowResult,
+    as_fraction,
+    checked_unit,
+    columns_of,
+    in_one_unit,
+    names_by_column,
+)
+from modulekg_widgets.engine.knowledge.results import RESULTS, Result, as_property, notes_on_units, results_of
+from modulekg_widgets.engine.knowledge.units import TOP_1, target_named
 
 WANDB = "wandb"  # the property of a job with what W&B itself says of the run
 RUNNING = "running"
@@ -60,6 +70,18 @@ class WandbColumns(NamedTuple):
 
     def unit_of(self, target: str) -> str | None:
         return self.unit if isinstance(self.unit, str) or self.unit is None else self.unit.get(target)
+
+
+def wandb_columns(model: Any, dataset: Any, accuracy: Any, targets: Any, unit: Any, training: Any) -> WandbColumns:
+    """The columns, if they can be some; raises `PropertyError` or `UnknownNameError`."""
+    checked_name(model, "column of models")
+    checked_name(accuracy, "column of accuracies")
+    if dataset is not None:
+        checked_name(dataset, "column of data sets")
+    by_column = names_by_column(targets, "targets")
+    for column in by_column:
+        checked_name(column, "column of targets")
+    return WandbColumns(model, dataset, accuracy, by_column, checked_unit(unit), columns_of(training, "training"))
 
 
 class _TableRun(NamedTuple):
@@ -104,8 +126,8 @@ def wandb_jobs(tables: Sequence[WandbTable], about: WandbColumns, known: Content
         jobs=jobs,
     )
     results = [results_of(job) for job in jobs.values()]
-    unitless = sorted({target for each in results for target, result in each.items() if result.unit is None})
-    notes = tuple(f"no unit is known of {shown(target)}: pass unit=" for target in unitless)
+    targets = {target for each in results for target in each}
+    notes = notes_on_units(targets, {**known.jobs, **jobs}.values(), known.models)
     return contents, AddedResults(sum(map(len, results)), len(jobs), left_out, notes, "run")
 
 
@@ -194,7 +216,8 @@ def _of_tables(
 def _results(runs: Mapping[str, _TableRun], about: WandbColumns, left_out: dict[Any, str]) -> Iterator[RowResult]:
     """The values of the targets, each under its job and target."""
     for key, run in runs.items():
-        for column, target in about.targets.items():
+        for column, name in about.targets.items():
+            target = target_named(name)
             text = run.table.cell(run.row, column, summary=True)
             value = finite_in(text)
             if value is None:

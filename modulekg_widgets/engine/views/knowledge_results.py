@@ -15,10 +15,10 @@ _LONGEST = 120  # characters of what is said of a training
 
 
 def result_columns(contents: Contents) -> list[dict[str, Any]]:
-    """One entry per target, unit, data set and device, those of most models first; fractions are percents,
-    latencies ms.
+    """One entry per target, unit, data set and device, those of most models first.
 
-    The values of one are parallel lists: place of the model, value, image size or None, and place of the job.
+    Fractions are percents there, and latencies ms. The values of one are parallel lists: place of the model, value,
+    image size or None, and place of the job.
     """
     places = {name: place for place, name in enumerate(contents.models)}
     found: dict[tuple[Any, ...], dict[str, Any]] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -14,9 +13,9 @@ from modulekg_widgets.engine.knowledge.prediction.design import Sample
 from modulekg_widgets.engine.knowledge.prediction.features import Features, KnownLabels, features_of, record_in
 from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET, TARGETS, published, published_records
 from modulekg_widgets.engine.knowledge.records import ModelRecord
-from modulekg_widgets.engine.knowledge.results import PERCENT, RESULTS, results_of
+from modulekg_widgets.engine.knowledge.results import RESULTS, comparable, counted_unit, results_of
+from modulekg_widgets.engine.knowledge.units import target_named
 
-FRACTION = "fraction"
 LARGEST = 100_000  # pixels
 DEVICE, IMAGE_SIZE, TAG = "device", "image_size", "tag"
 OF_PUBLISHED = frozenset({"tv", "in1k"})  # the words by which timm knows how torchvision trains
@@ -45,17 +44,20 @@ class Observed:
 def observations(contents: Contents, target: str) -> Observed:
     """All values of a target; raises `UnknownNameError` where there is none.
 
-    Fractions count as percents; of values in several units those of the commonest are taken. What torchvision
-    publishes of a model counts where no job of the graph is of that model on ImageNet-1K.
+    It may be called by any of its names. Values count in one unit, fractions as percents; of units that cannot be made
+    one the commonest is taken. What torchvision publishes of a model counts where no job of the graph is of that model
+    on ImageNet-1K.
     """
+    if not isinstance(target, str):
+        raise UnknownNameError(f"a target is named by a text, got a {shown(type(target).__name__)}")
+    target = target_named(target)
     found: list[tuple[JobNode, float, str | None]] = []
     for job in contents.jobs.values():
-        result = results_of(job).get(target)
-        if result is not None and job.model in contents.models:
-            is_share = result.unit == FRACTION
-            found.append((job, result.value * (100 if is_share else 1), PERCENT if is_share else result.unit))
-    units = Counter(unit for *_, unit in found)
-    unit = PERCENT if target in TARGETS or not units else units.most_common(1)[0][0]
+        result = results_of(job).get(target) if job.model in contents.models else None
+        own = None if result is None else comparable(target, result)
+        if own is not None:
+            found.append((job, own.value, own.unit))
+    unit = counted_unit(target, (unit for *_, unit in found))
     places: dict[Site, list[tuple[Sample, float]]] = {}
     features: dict[str, Features] = {}
     labels = KnownLabels()
