@@ -16,10 +16,10 @@ import pathlib, time
 from modulekg_widgets.widgets.knowledge_explorer import analysis, knowledge_explorer
 knowledge_explorer.AT_ONCE = 3
 findings_of = analysis.findings_of
-def later(contents):
+def later(contents, *rest):
     while not pathlib.Path("looked-at").exists():
         time.sleep(0.02)
-    return findings_of(contents)
+    return findings_of(contents, *rest)
 analysis.findings_of = later
 pathlib.Path("looked-at").unlink(missing_ok=True)
 """
