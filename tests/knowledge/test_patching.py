@@ -94,6 +94,55 @@ def test_any_order_of_writes(seed: int, tmp_path: Path) -> None:
         check(graph, store)
 
 
+def test_what_is_removed_is_not_read_again(tmp_path: Path, reads: list[int]) -> None:
+    graph = mk.KnowledgeGraph(tmp_path / "zoo.db")
+    for width in (2, 3):
+        graph.add_model(nn.Sequential(nn.Linear(2, width), nn.ReLU()), f"m{width}")
+    graph.add_dataset("d")
+    graph.add_user("u")
+    for name in "abc":
+        graph.add_job(name=name, model="m2", dataset="d", user="u", accuracy=0.5)
+    graph.contents()
+    for kind, name in (
+        ("job", "a"),
+        ("job", "Job:b"),
+        ("model", "m2"),
+        ("dataset", "d"),
+        ("user", "u"),
+        ("model", "m3"),
+    ):
+        getattr(graph, f"remove_{kind}")(name)
+        known = in_order(graph.contents())
+        assert len(reads) == 1
+        with mk.KnowledgeGraph(tmp_path / "zoo.db") as other:
+            assert known == in_order(other.contents())
+        reads.pop()
+    (job,) = graph.contents().jobs.values()
+    assert (job.model, job.dataset, job.user) == (None, None, None)
+    assert not graph.contents().modules
+
+
+def test_what_is_not_there_is_not_removed(tmp_path: Path, reads: list[int]) -> None:
+    graph = mk.KnowledgeGraph(tmp_path / "zoo.db")
+    before = graph.contents()
+    for kind in ("model", "dataset", "user", "job"):
+        with pytest.raises(mk.ModuleKGError):
+            getattr(graph, f"remove_{kind}")("none")
+    assert graph.contents() is before
+    assert len(reads) == 1
+
+
+def test_modules_of_no_model_make_it_read_again(tmp_path: Path, reads: list[int]) -> None:
+    graph = mk.KnowledgeGraph(tmp_path / "zoo.db")
+    graph.add_contents(everything())
+    graph.add_model(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), "small")
+    graph.add_contents(replace(everything(), models={}, datasets={}, users={}, jobs={}))
+    for name in graph.models:
+        graph.contents()
+        graph.remove_model(name)
+        check(graph, tmp_path / "zoo.db")
+
+
 def test_what_another_one_writes_is_read(tmp_path: Path, reads: list[int]) -> None:
     one, other = (mk.KnowledgeGraph(tmp_path / "zoo.db") for _ in range(2))
     one.add_dataset("first")
@@ -119,4 +168,6 @@ def test_a_graph_of_the_seed_s_scheme_is_read_again(tmp_path: Path) -> None:
     graph.contents()
     graph.add_model(nn.Sequential(nn.Linear(2, 2)), "a")
     graph.add_model(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), "b")
+    check(graph, tmp_path / "zoo.db")
+    graph.remove_model("a")
     check(graph, tmp_path / "zoo.db")

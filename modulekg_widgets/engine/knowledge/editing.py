@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from modulekg_widgets.engine.errors import StoreError
 from modulekg_widgets.engine.knowledge import jobs
-from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, UserNode
+from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode, UserNode
 from modulekg_widgets.engine.knowledge.records import ModelRecord
 from modulekg_widgets.engine.knowledge.store import reading
 from modulekg_widgets.engine.knowledge.store.patching import patched
@@ -30,13 +31,19 @@ class EditableGraph(StoredGraph):
 
     @contextmanager
     def _adding(self, contents: Contents) -> Iterator[tuple[Writer, Connection]]:
-        """A transaction that adds `contents` and nothing else: what was read before needs not be read again."""
+        """A transaction that adds `contents` and nothing else."""
+        with self._changing(lambda known: patched(known, contents)) as (writer, connection):
+            yield writer, connection
+
+    @contextmanager
+    def _changing(self, change: Callable[[Contents], Contents | None]) -> Iterator[tuple[Writer, Connection]]:
+        """A transaction of which `change` tells what it makes of what was read before, which is not read again then."""
         with self._store.write() as connection:
             before = self._store.revision_in(connection)
             yield Writer(connection, self.scheme), connection
         known = self._read
         if known is not None and known[0] == before:
-            new = patched(known[1], contents)
+            new = change(known[1])
             self._read = None if new is None else (before + 1, new)
 
     # -------------------------------------------------------------- adding
@@ -292,8 +299,36 @@ class EditableGraph(StoredGraph):
         self._remove("Job", name.removeprefix("Job:") if is_id else name)
 
     def _remove(self, kind: str, name: str) -> None:
-        with self._store.write() as connection:
-            writer = Writer(connection, self.scheme)
+        with self._changing(lambda known: _without(known, kind, name)) as (writer, connection):
             if not isinstance(name, str) or writer.id_of(kind, name) is None:
                 raise unknown(kind.lower(), name, reading.names_of(connection, kind))
             writer.remove_model(name) if kind == "Model" else writer.remove_named(kind, name)
+
+
+def _without(known: Contents, kind: str, name: str) -> Contents | None:
+    """`known` without a node, as it would be read; None where more may change than that."""
+    if kind == "Model":
+        return _without_model(known, name)
+    place, end = {"DataSet": ("datasets", "dataset"), "User": ("users", "user"), "Job": ("jobs", None)}[kind]
+    rest = {key: node for key, node in getattr(known, place).items() if key != name}
+    return replace(known, **({place: rest} if end is None else {place: rest, "jobs": _jobs_without(known, end, name)}))
+
+
+def _without_model(known: Contents, name: str) -> Contents | None:
+    """Its modules go, too, but for those of other models.
+
+    None for a graph with modules of no model, which may contain one of these, and under the seed's scheme.
+    """
+    models = {key: model for key, model in known.models.items() if key != name}
+    used = {key for model in models.values() for key, _ in model.occurrences}
+    own = {key for key, _ in known.models[name].occurrences}
+    if known.scheme == "seed" or not known.modules.keys() <= used | own:
+        return None
+    modules = {key: node for key, node in known.modules.items() if key in used}
+    return replace(known, modules=modules, models=models, jobs=_jobs_without(known, "model", name))
+
+
+def _jobs_without(known: Contents, end: str, name: str) -> dict[str, JobNode]:
+    """The jobs, those of a node that is gone without it."""
+    gone: dict[str, Any] = {end: None}
+    return {key: replace(job, **gone) if getattr(job, end) == name else job for key, job in known.jobs.items()}
