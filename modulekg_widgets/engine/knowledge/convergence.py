@@ -14,7 +14,7 @@ from modulekg_widgets.engine.knowledge.contents import Contents, JobNode
 from modulekg_widgets.engine.knowledge.jobs import ACCURACIES, ACCURACY, ROUNDING, Point, checked_name
 from modulekg_widgets.engine.knowledge.result_tables import AddedResults
 from modulekg_widgets.engine.knowledge.results import RESULTS, STEPS, Result, as_property
-from modulekg_widgets.engine.knowledge.units import described, finite, is_share
+from modulekg_widgets.engine.knowledge.units import finite, is_share, repr_of
 
 # metrics that get better by falling, whatever else their names say
 _FALLING = re.compile(r"(?i)loss|error|perplexity|(?:^|[\W_])(?:ppl|mse|mae|rmse|nll|wer|cer|fid|bpc)(?:$|[\W_])")
@@ -56,7 +56,7 @@ def goal_of(metric: object, reach: object, falls: bool | None) -> Goal:
     name = checked_name(metric, "metric")
     value = finite(reach) if isinstance(reach, Real) else None
     if value is None:
-        raise PropertyError(f"reach is {shown(described(reach))}: give a finite number")
+        raise PropertyError(f"reach is {shown(repr_of(reach))}: give a finite number")
     is_falling = _FALLING.search(name) is not None
     of_share = not is_falling and (name in ACCURACIES or is_share(name))
     if falls is None and not (is_falling or of_share):

@@ -6,7 +6,7 @@ import hashlib
 import io
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from modulekg_widgets.engine.errors import PropertyError, nearest, shown
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode
 from modulekg_widgets.engine.knowledge.exchange.files import checked_path, read_whole
-from modulekg_widgets.engine.knowledge.jobs import checked_name, checked_properties
+from modulekg_widgets.engine.knowledge.jobs import checked_properties
 from modulekg_widgets.engine.knowledge.results import (
     RESULTS,
     Result,
@@ -23,14 +23,15 @@ from modulekg_widgets.engine.knowledge.results import (
     notes_on_units,
     results_of,
 )
+from modulekg_widgets.engine.knowledge.table_columns import ResultTable
 from modulekg_widgets.engine.knowledge.units import (
     FRACTION,
     PERCENT,
     TOP_1,
-    described,
     fault_of_share,
     finite,
     is_share,
+    repr_of,
     target_named,
 )
 
@@ -77,66 +78,6 @@ class AddedResults:
         if len(self.left_out) > MOST_SHOWN:
             lines.append(f"and {len(self.left_out) - MOST_SHOWN} more, see .left_out")
         return "\n".join([*lines, *self.notes])
-
-
-class ResultTable(NamedTuple):
-    """Where the columns of a table are, and what holds for all of its rows."""
-
-    dataset: str | None
-    target: str | None
-    model: str
-    value: str
-    training: Sequence[str]
-    unit: str | Mapping[str, str] | None
-    device: str | None
-    columns: Mapping[Any, str]
-
-
-def result_table(
-    dataset: Any, target: Any, model: Any, value: Any, training: Any, unit: Any, device: Any, columns: Any
-) -> ResultTable:
-    """Where the columns are, if it can be so; raises `PropertyError` or `UnknownNameError`."""
-    for name, what in ((dataset, "data set"), (target, "target"), (device, "device")):
-        if name is not None:
-            checked_name(name, what)
-    checked_name(model, "column of models")
-    checked_name(value, "column of values")
-    return ResultTable(
-        dataset, target, model, value, columns_of(training, "training"), checked_unit(unit), device,
-        names_by_column(columns, "columns"),
-    )  # fmt: skip
-
-
-def columns_of(columns: Any, what: str) -> tuple[str, ...]:
-    """Names of columns: one text is one of them; raises `PropertyError`."""
-    if isinstance(columns, str):
-        return (columns,)
-    if isinstance(columns, Mapping | bytes) or not isinstance(columns, Iterable):
-        raise PropertyError(f"{what} is {described(columns)}: give the names of columns, as a list")
-    names = tuple(columns)
-    for name in names:
-        checked_name(name, f"column of {what}")
-    return names
-
-
-def names_by_column(columns: Any, what: str) -> dict[Any, str]:
-    """What columns are called instead; raises `PropertyError` or `UnknownNameError`."""
-    if columns is None:
-        return {}
-    if not isinstance(columns, Mapping):
-        raise PropertyError(f"{what} is {described(columns)}: give {{'column': 'name'}}")
-    for name in columns.values():
-        checked_name(name, f"name of {what}")
-    return dict(columns)
-
-
-def checked_unit(unit: Any) -> str | dict[str, str] | None:
-    """A unit, or units by target; raises `PropertyError`."""
-    if unit is None or isinstance(unit, str):
-        return unit
-    if not isinstance(unit, Mapping) or not all(isinstance(part, str) for pair in unit.items() for part in pair):
-        raise PropertyError(f"unit is {described(unit)}: give a text, or {{'target': 'unit'}}")
-    return {target_named(target): text for target, text in unit.items()}
 
 
 class RowResult(NamedTuple):
@@ -286,7 +227,7 @@ def _results_in(
         if named is None:
             yield "it names no target"
         elif value is None:
-            yield f"its {shown(column)} is no finite number: {shown(described(row.get(column)), 60)}"
+            yield f"its {shown(column)} is no finite number: {shown(repr_of(row.get(column)), 60)}"
         else:
             target = target_named(named)
             unit = _text(row.get(UNIT)) or (_text(about.unit) if isinstance(about.unit, str) else units.get(target))

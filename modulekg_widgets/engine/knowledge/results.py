@@ -14,9 +14,9 @@ from modulekg_widgets.engine.knowledge.units import (
     PERCENT,
     TOP_1,
     compared,
-    described,
     fault_of_share,
     finite,
+    repr_of,
     target_named,
 )
 
@@ -103,7 +103,7 @@ def check_results(properties: Mapping[str, Any]) -> None:
             continue
         value, unit = pair
         if type(value) is int and finite(value) is None:
-            raise PropertyError(f"the result {shown(name)!r} is beyond what a float holds: {described(value, 30)}")
+            raise PropertyError(f"the result {shown(name)!r} is beyond what a float holds: {repr_of(value, 30)}")
         number = finite(value) if type(value) in (int, float) else None
         fault = None if number is None else fault_of_share(target_named(name), number, _unit(unit))
         if fault is not None:

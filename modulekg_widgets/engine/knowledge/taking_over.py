@@ -81,8 +81,9 @@ class ResultsGraph(EditableGraph):
         row 1: no model is called 'large': known are 'small'
         """
         from modulekg_widgets.engine.knowledge import result_tables
+        from modulekg_widgets.engine.knowledge.table_columns import result_table
 
-        about = result_tables.result_table(dataset, target, model, value, training, unit, device, columns)
+        about = result_table(dataset, target, model, value, training, unit, device, columns)
         contents, report = result_tables.added_results(result_tables.read_table(table), about, self.contents())
         self.add_contents(contents)
         return report

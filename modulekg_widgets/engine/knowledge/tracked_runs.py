@@ -31,16 +31,9 @@ from modulekg_widgets.engine.knowledge.jobs import (
     fraction,
     moment,
 )
-from modulekg_widgets.engine.knowledge.result_tables import (
-    AddedResults,
-    RowResult,
-    as_fraction,
-    checked_unit,
-    columns_of,
-    in_one_unit,
-    names_by_column,
-)
+from modulekg_widgets.engine.knowledge.result_tables import AddedResults, RowResult, as_fraction, in_one_unit
 from modulekg_widgets.engine.knowledge.results import RESULTS, Result, as_property, notes_on_units, results_of
+from modulekg_widgets.engine.knowledge.table_columns import checked_unit, columns_of, names_by_column
 from modulekg_widgets.engine.knowledge.units import TOP_1, target_named
 
 WANDB = "wandb"  # the property of a job with what W&B itself says of the run

@@ -100,7 +100,7 @@ def finite(value: Any) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def described(value: Any, limit: int = 60) -> str:
+def repr_of(value: Any, limit: int = 60) -> str:
     """A value as a message shows it, whatever its repr does."""
     try:
         found = repr(value)

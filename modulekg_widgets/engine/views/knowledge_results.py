@@ -7,7 +7,7 @@ from typing import Any
 
 from modulekg_widgets.engine.knowledge.contents import Contents, JobNode
 from modulekg_widgets.engine.knowledge.results import RESULTS, comparable, results_of
-from modulekg_widgets.engine.knowledge.units import described, is_cost
+from modulekg_widgets.engine.knowledge.units import is_cost, repr_of
 from modulekg_widgets.engine.views.payload import number, text
 
 DEVICE, IMAGE_SIZE = "device", "image_size"
@@ -50,7 +50,7 @@ def _said(name: str, value: Any) -> str:
         return value
     if isinstance(value, str):
         return f"{name} {value}"
-    return f"{name} {described(value)}" if isinstance(value, int | float) and not isinstance(value, bool) else ""
+    return f"{name} {repr_of(value)}" if isinstance(value, int | float) and not isinstance(value, bool) else ""
 
 
 def _column(target: str, unit: str | None, dataset: str | None, device: str | None) -> dict[str, Any]:
