@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import networkx as nx
+
 from modulekg_widgets.engine.knowledge.exchange.flat import header, said_once, xml_escaped
 from modulekg_widgets.engine.knowledge.exchange.property_graph import Attributes, Writable
 from modulekg_widgets.engine.knowledge.exchange.quick_json import value_text
@@ -57,7 +59,8 @@ def gexf(graph: Writable) -> Iterator[str]:
         for end, data in ends.items():
             edges.append(_element("      ", f'{source}{names[end]} id="{len(edges)}"', "edge", inner(data)))
     yield f'<gexf {_GEXF} version="1.2">'
-    yield "  <meta>\n    <creator>modulekg-widgets</creator>\n  </meta>"
+    # the same graph stays the same file as of before, which networkx wrote, and without a date on every day
+    yield f"  <meta>\n    <creator>NetworkX {nx.__version__}</creator>\n  </meta>"
     yield '  <graph defaultedgetype="directed" mode="static" name="">'
     for scope in ("edge", "node"):
         yield from columns.heads(scope)
