@@ -210,8 +210,8 @@ class EditableGraph(StoredGraph):
         UnknownPathError
             For a user, data set or model that is not in the graph, with the nearest that are.
         PropertyError
-            For an accuracy outside 0 … 100, a history or time that is none, an end before the start, or a property
-            that is no plain value.
+            For an accuracy outside 0 … 100, also among `results`, a history or time that is none, an end before the
+            start, or a property that is no plain value.
         UnknownNameError
             For a name that is no text.
 
