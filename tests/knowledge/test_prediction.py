@@ -223,7 +223,7 @@ def test_top_5_accuracy_is_predicted_too() -> None:
 
 def test_what_does_not_exist_is_named_with_what_does() -> None:
     with pytest.raises(mk.ModuleKGError, match="'acc@1'"):
-        fitted_predictor(Contents(), "acc1")
+        fitted_predictor(Contents(), "acc@2")
     with pytest.raises(mk.ModuleKGError, match="'wl'"):
         evaluate_prediction(published_alone(), predictors=["wll"])
     with pytest.raises(mk.ModuleKGError, match="'resnet18'"):
