@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,6 +15,7 @@ from modulekg_widgets.engine.knowledge.prediction.features import ROUNDS, Array,
 
 RARE = 2  # a word of fewer trainings tells nothing
 WORDS = 40.0  # trainings that differ in so many words are e times less alike
+PIECE = 2**17  # elements of a kernel that are computed at once: such fit the cache of a core
 LABELS = ROUNDS + 1  # per model: those of the operations alone, and of each round
 
 
@@ -32,6 +33,14 @@ class Parts:
 
     def __init__(self, one: Rows, other: Rows, likeness: Array) -> None:
         self._one, self._other, self._likeness = one, other, likeness
+        self.shape = len(one.samples), len(other.samples)
+
+    def pieces(self) -> Iterator[tuple[slice, Parts]]:
+        """A few rows at a time, of which nothing is kept."""
+        step = max(1, PIECE // max(self.shape[1], 1))
+        for start in range(0, self.shape[0], step):
+            rows = np.arange(start, min(start + step, self.shape[0]))
+            yield slice(start, start + step), Parts(self._one.among(rows), self._other, self._likeness)
 
     @cached_property
     def labels(self) -> Array:
@@ -80,6 +89,14 @@ class Weights:
 
     def kernel(self, parts: Parts) -> Array:
         """Without what comes of values elsewhere."""
+        if parts.shape[0] * parts.shape[1] <= PIECE:
+            return self._kernel(parts)
+        found = np.empty(parts.shape)
+        for rows, piece in parts.pieces():
+            found[rows] = self._kernel(piece)
+        return found
+
+    def _kernel(self, parts: Parts) -> Array:
         found = self.labels * parts.labels
         added = np.empty_like(found)
         for name in ("sizes", "depths", "words", "linear"):

@@ -26,7 +26,8 @@ class KernelSetting:
 class Judge:
     """Values, their families and the parts of kernels between them; `column` has values elsewhere for a setting.
 
-    Kernels that differ in these alone share the inverse of a matrix, by the formula of Sherman and Morrison.
+    Kernels that differ in these alone share the inverse of a matrix, by the formula of Sherman and Morrison; what is
+    asked of it is kept, as its blocks and its products with values are small.
     """
 
     parts: Parts
@@ -35,6 +36,8 @@ class Judge:
     scale: Scale  # on which errors count
     column: Callable[[KernelSetting], Array]
     _shared: dict[tuple[Weights, float], Process] = field(default_factory=dict, repr=False)
+    _blocks: dict[tuple[Weights, float, bytes], list[Array]] = field(default_factory=dict, repr=False)
+    _solved: dict[tuple[Weights, float, str, int | None], Array] = field(default_factory=dict, repr=False)
     _known: dict[KernelSetting, Array] = field(default_factory=dict, repr=False)
     _by_fold: dict[KernelSetting, Array] = field(default_factory=dict, repr=False)
 
@@ -68,19 +71,32 @@ class Judge:
         """The values without their groups, on the scale of the setting."""
         values = setting.scale.of(self.values)
         middle = float(values.mean())
-        process = self._without_source(setting)
-        weights = process.solved(values - middle)
+        weights = self._times(setting, None, values - middle)
         sent, share = np.zeros(len(values)), 0.0
         if setting.source is not None:
             column = self.column(setting)
-            sent = process.solved(column)
+            sent = self._times(setting, setting.source, column)
             share = setting.weights.source / (1 + setting.weights.source * float(column @ sent))
             weights = weights - share * float(sent @ (values - middle)) * sent
         found = values.copy()
-        for block in blocks_of(groups):
-            own = process.inverse(block) - share * np.outer(sent[block], sent[block])
-            found[block] -= np.linalg.solve(own, weights[block])
+        for block, own in zip(blocks_of(groups), self._between(setting, groups), strict=True):
+            found[block] -= np.linalg.solve(own - share * np.outer(sent[block], sent[block]), weights[block])
         return found
+
+    def _times(self, setting: KernelSetting, source: int | None, values: Array) -> Array:
+        """The inverse times values on the scale of a setting, those of a source or the own ones."""
+        key = (setting.weights.with_source(0.0), setting.noise, setting.scale.name, source)
+        if key not in self._solved:
+            self._solved[key] = self._without_source(setting).solved(values)
+        return self._solved[key]
+
+    def _between(self, setting: KernelSetting, groups: np.ndarray) -> list[Array]:
+        """The parts of the inverse between the members of each group."""
+        key = (setting.weights.with_source(0.0), setting.noise, groups.tobytes())
+        if key not in self._blocks:
+            process = self._without_source(setting)
+            self._blocks[key] = [process.inverse(block) for block in blocks_of(groups)]
+        return self._blocks[key]
 
     def _without_source(self, setting: KernelSetting) -> Process:
         weights = setting.weights.with_source(0.0)

@@ -50,7 +50,7 @@ class Told:
 
 def mixed(scales: Sequence[Scale], centres: Array, spreads: Array, shares: Array, freedom: float) -> Told:
     """The mixture of Student t's with these centres and spreads, shape (parts, values), each on its scale."""
-    from scipy.special import stdtr  # scipy.stats takes long to import
+    from scipy.special import stdtr, stdtrit  # scipy.stats takes long to import
 
     axis = scales[0]
     ends = [scale.back(centre + sign * FURTHEST * spread)
@@ -59,12 +59,14 @@ def mixed(scales: Sequence[Scale], centres: Array, spreads: Array, shares: Array
 
     def place(level: float) -> Array:
         low, high = least.copy(), most.copy()
+        reached = float(stdtrit(freedom, level))
         for _ in range(HALVINGS):
             middle = (low + high) / 2
             values = axis.back(middle)
             scaled = {scale: scale.of(values) for scale in dict.fromkeys(scales)}
             standing = np.array([scaled[scale] for scale in scales])
-            below = shares @ stdtr(freedom, (standing - centres) / spreads) < level
+            apart = (standing - centres) / spreads
+            below = apart[0] < reached if len(apart) == 1 else shares @ stdtr(freedom, apart) < level
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return axis.back((low + high) / 2)
 

@@ -79,26 +79,30 @@ class Surface:
         if not self.sources:
             return self
         found = Surface(self.name, self.samples, self.values, self.unit, self.costs)
-        found.design = self.design
+        found.design, found.judged, found._judge = self.design, self.judged, self._judge
         return found
 
     def told(self, samples: Sequence[Sample]) -> Told:
         """The values of other samples, with all that is known elsewhere."""
+        return self._told(samples).widened(self._factor, self.scales[0])
+
+    def _told(self, samples: Sequence[Sample]) -> Told:
+        """With intervals that have not been checked on left-out families, which takes longer than the values."""
         rows = self.design.rows(samples)
         parts, linear = self.design.parts(rows), rows.linear
-        centres, spreads = [], []
+        elsewhere, centres, spreads = self._elsewhere(samples), [], []
         for setting, process in zip(self._chosen, self._processes, strict=True):
             across, own = setting.weights.kernel(parts), setting.weights.own(linear)
             unsure = np.zeros(len(samples))
             if setting.source is not None:
-                known, (column, variances) = self._known_column(setting), self._column(setting, samples)
+                known, (column, variances) = self._known_column(setting), elsewhere[setting.scale, setting.source]
                 across = across + setting.weights.source * np.outer(column, known)
                 own = own + setting.weights.source * column**2
                 unsure = variances * (setting.weights.source * known @ process.weights) ** 2
             values, squares = process.told(across, own)
             centres.append(values)
             spreads.append(np.sqrt(squares + unsure))
-        return self._mixed(np.array(centres), np.array(spreads)).widened(self._factor, self.scales[0])
+        return self._mixed(np.array(centres), np.array(spreads))
 
     def left_out(self) -> Told:
         """Each known value as told without its family; the kernels are those for all."""
@@ -142,7 +146,7 @@ class Surface:
         kernel = setting.weights.kernel(parts)
         if setting.source is not None:
             known = self._known_column(setting)
-            kernel = kernel + setting.weights.source * np.outer(known, known)
+            kernel += np.outer(setting.weights.source * known, known)
         return Process(kernel, setting.scale.of(self.values), setting.noise, setting.scale.scatter**2)
 
     @cached_property
@@ -210,32 +214,45 @@ class Surface:
         assert setting.source is not None
         key = (setting.scale.name, setting.source)
         if key not in self._columns:
-            self._columns[key] = self._column(setting, self.samples)[0]
+            self._columns[key] = self.sources[setting.source].column(setting.scale, self.samples)
         return self._columns[key]
 
     @cached_property
     def _columns(self) -> dict[tuple[str, int], Array]:
         return {}
 
-    def _column(self, setting: KernelSetting, samples: Sequence[Sample]) -> tuple[Array, Array]:
-        assert setting.source is not None
-        return self.sources[setting.source].column(setting.scale, samples)
+    def _elsewhere(self, samples: Sequence[Sample]) -> dict[tuple[Scale, int], tuple[Array, Array]]:
+        """What each source that counts has of samples on a scale: values with their variances."""
+        asked = {(each.scale, each.source) for each in self._chosen if each.source is not None}
+        return {
+            (scale, at): (self.sources[at].column(scale, samples), self.sources[at].variances(scale, samples))
+            for scale, at in asked
+        }
 
-    def column(self, scale: Scale, samples: Sequence[Sample]) -> tuple[Array, Array]:
-        """The values of samples here, in deviations of all on a scale, as known or as told, with their variances."""
-        every = scale.of(self.values)
-        middle, spread = float(every.mean()), max(float(every.std()), 1e-9)
-        found = [self.measured(sample) for sample in samples]
-        values, variances = np.zeros(len(samples)), np.zeros(len(samples))
-        unknown = [at for at, own in enumerate(found) if not own]
-        for at, own in enumerate(found):
-            if own:
-                values[at] = scale.of(np.array(own)).mean()
+    def column(self, scale: Scale, samples: Sequence[Sample]) -> Array:
+        """The values of samples here, in deviations of all on a scale, as known or as told."""
+        middle, spread = self._level(scale)
+        measured = [self.measured(sample) for sample in samples]
+        values = np.array([scale.of(np.array(own)).mean() if own else 0.0 for own in measured])
+        unknown = [at for at, own in enumerate(measured) if not own]
+        if unknown:
+            values[unknown] = scale.of(self._told([samples[at] for at in unknown]).values)
+        return (values - middle) / spread
+
+    def variances(self, scale: Scale, samples: Sequence[Sample]) -> Array:
+        """Those of the values in `column`: none of known ones."""
+        found = np.zeros(len(samples))
+        unknown = [at for at, sample in enumerate(samples) if not self.measured(sample)]
         if unknown:
             told = self.told([samples[at] for at in unknown])
-            values[unknown] = scale.of(told.values)
-            variances[unknown] = ((scale.of(told.high) - scale.of(told.low)) / (2 * NORMAL)) ** 2
-        return (values - middle) / spread, variances / spread**2
+            _, spread = self._level(scale)
+            found[unknown] = ((scale.of(told.high) - scale.of(told.low)) / (2 * NORMAL * spread)) ** 2
+        return found
+
+    def _level(self, scale: Scale) -> tuple[float, float]:
+        """Mean and deviation of all values on a scale."""
+        every = scale.of(self.values)
+        return float(every.mean()), max(float(every.std()), 1e-9)
 
     @cached_property
     def _by_model(self) -> dict[str, list[tuple[Sample, float]]]:

@@ -55,8 +55,7 @@ class BoostedTrees:
         below = self._thresholds.below(rows)
         told = np.repeat(self._means[:, None], len(values), 1)
         for _ in range(TREES if below.shape[1] else 0):
-            self._grow(below, np.where(known, values - told, 0.0), known)
-            told += self._step(below, len(self._leaves) - 1)
+            told += self._grow(below, np.where(known, values - told, 0.0), known)
 
     def told(self, rows: Array) -> Array:
         """The values of other rows by each fit, shape (fits, rows)."""
@@ -66,8 +65,8 @@ class BoostedTrees:
             found += self._step(below, tree)
         return found
 
-    def _grow(self, below: NDArray[np.float32], wanted: Array, known: np.ndarray) -> None:
-        """A tree for each fit towards what is left to explain."""
+    def _grow(self, below: NDArray[np.float32], wanted: Array, known: np.ndarray) -> Array:
+        """A tree for each fit towards what is left to explain, and what it adds to the values."""
         nodes = np.zeros(wanted.shape, np.int64)
         splits: list[NDArray[np.int64]] = []
         for level in range(DEPTH):
@@ -76,6 +75,7 @@ class BoostedTrees:
         sums, counts = _by_node(nodes, 2**DEPTH, wanted, known)
         self._splits.append(splits)
         self._leaves.append(RATE * sums.sum(-1, dtype=float) / np.maximum(counts.sum(-1, dtype=float), 1))
+        return np.take_along_axis(self._leaves[-1], nodes, 1)
 
     def _step(self, below: NDArray[np.float32], tree: int) -> Array:
         nodes = np.zeros((len(self._means), len(below)), np.int64)
