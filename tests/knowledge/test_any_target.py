@@ -180,7 +180,7 @@ class Words(nn.Module):
     ("model", "reason"),
     [
         (nn.Sequential(nn.Linear(784, 100), nn.ReLU(), nn.Linear(100, 10)), "neither its layers nor a call tell"),
-        (Words(), "takes text, and values are known of models for pictures"),
+        (Words(), "holds pictures, the model takes text"),
         (nn.Sequential(nn.ReLU(), nn.Flatten()), "no weights"),
         (nn.Sequential(nn.Conv3d(3, 64, 3), nn.ReLU(), nn.Conv3d(64, 512, 3)), "takes video"),
         (nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()), "112 parameters"),
@@ -210,7 +210,7 @@ def test_a_model_of_another_kind_gets_no_number_unless_asked(model: nn.Module, r
         (nn.Conv1d(3, 4, 3), None, "sequences"),
         (nn.Linear(3, 4), None, None),
         (nn.Linear(3, 4), (1, 3, 8, 3), "pictures"),
-        (nn.Linear(3, 4), (1, 3), None),
+        (nn.Linear(3, 4), (1, 3), "tables"),
         (nn.Embedding(9, 3), (1, 5), "text"),
     ],
 )

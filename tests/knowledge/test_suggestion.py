@@ -94,8 +94,8 @@ def test_published_and_own_runs_are_told() -> None:
     assert "published with 67.7 %" in published["mobilenet_v3_small"]
     runs = {row.name: row.why for row in suggested(dataset="digits", kinds=["model"], max_params=3e6, n=9)}
     assert "91.0 % on CIFAR-10" in runs["mobilenet_v3_small"]
-    strange = replace(small_contents(), datasets={"depth": DataSetNode("depth", {"task": "depth", "metres": 80})})
-    rows = suggest(strange, "depth", max_params=2e6, n=2)
+    strange = replace(small_contents(), datasets={"scenes": DataSetNode("scenes", {"metres": 80})})
+    rows = suggest(strange, "scenes", max_params=2e6, n=2)
     assert {row.why.partition(";")[0] for row in rows} >= {"no Job on data like it"}
 
 
@@ -165,7 +165,9 @@ def test_the_table_can_be_read() -> None:
         "name", "kind", "value", "std", "parameters", "flops", "buildable", "why",
     ]  # fmt: skip
     assert repr(rows).startswith("Suggestions for ImageNet-1K, at most 2.0 M parameters\n")
-    assert repr(suggested(max_params=1)) == "<Suggestions for ImageNet-1K, at most 1 parameters: none>"
+    none = suggested(max_params=1)
+    assert none.reason == "for none of 78 known models keeps within max_params=1 (the least has 1.2 M)"
+    assert repr(none) == f"<Suggestions for ImageNet-1K, at most 1 parameters: none, {none.reason}>"
     assert [in_units(value) for value in (None, 12, 25.6e6, 3e9)] == ["?", "12", "25.6 M", "3.0 G"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -98,6 +99,12 @@ def test_text_models_are_generated_from_text_models(graph: mk.KnowledgeGraph) ->
     [
         ({"task": "text classification"}, "text"), ({"task": "Translation"}, "text"), ({"vocabulary": 3000}, "text"),
         ({"task": "image classification"}, "pictures"), ({"image_size": 32}, "pictures"), ({"hours": 960}, "sequences"),
+        ({"task": "texture classification"}, None), ({"task": "text reading", "image_size": 32}, "pictures"),
+        ({"task": "visual question answering"}, "pictures and text"), ({"task": "speech to text"}, "sequences"),
+        ({"task": "speech translation"}, "sequences"), ({"task": "tabular regression"}, "tables"),
+        ({"task": "image_classification"}, "pictures"), ({"task": "ImageClassification"}, "pictures"),
+        ({"task": "object detection"}, "pictures"), ({"task": "language detection"}, "text"),
+        ({"modality": "text", "task": "image classification"}, "text"),
         ({"modality": "video", "task": "classification"}, "video"), ({"task": "classification"}, None), ({}, None),
     ],
 )  # fmt: skip
@@ -160,3 +167,119 @@ def test_types_of_transformers_have_classifiers() -> None:
     assert type(build["tiny"]()).__name__ == "BertModel"
     with pytest.raises(PredictionError, match="for classes"):
         mk.transformers_builders(configs={"t": {"model_type": "sam"}})["t"](num_classes=3)
+
+
+# ------------------------------------------------------------- reasons for nothing
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"task": "speech recognition"}, "no known model is for d, which holds sequences"),
+        ({"task": "tabular regression"}, "which holds tables and which is for tabular regression"),
+        ({"task": "visual question answering"}, "which holds pictures and text"),
+        ({"task": "object detection", "classes": 80}, "which is for detection"),
+        ({"task": "depth estimation"}, "which is for depth estimation"),
+    ],
+)
+def test_for_what_no_known_model_is_there_is_nothing_and_a_reason(
+    graph: mk.KnowledgeGraph, properties: dict[str, Any], reason: str
+) -> None:
+    graph.add_dataset("d", **properties)
+    found = graph.suggest("d", n=3)
+    assert len(found) == 0
+    assert reason in found.reason
+    assert found.reason in repr(found)
+
+
+@pytest.mark.parametrize("limits", [{"max_params": 10}, {"max_flops": 10}, {"max_params": 1, "max_flops": 2}])
+def test_budgets_that_nothing_keeps_to_say_what_the_least_has(graph: mk.KnowledgeGraph, limits: dict[str, Any]) -> None:
+    found = graph.suggest("reviews", kinds=["model"], **limits)
+    assert len(found) == 0
+    assert "keeps within" in found.reason
+    assert all(name in found.reason for name in limits)
+
+
+@pytest.mark.parametrize("limit", [float("nan"), -1, 0, "3", True])
+@pytest.mark.parametrize("name", ["max_params", "max_flops", "max_latency"])
+def test_limits_that_are_none_are_named(name: str, limit: Any, timed: mk.KnowledgeGraph) -> None:
+    with pytest.raises(PredictionError, match=f"{name} is .*above zero"):
+        timed.suggest("reviews", **{name: limit}, device="phone")
+
+
+# ------------------------------------------------------------------------ latency
+
+
+@pytest.fixture
+def timed(graph: mk.KnowledgeGraph) -> mk.KnowledgeGraph:
+    for device, factor in (("phone", 1.0), ("card", 0.01)):
+        table = pd.DataFrame([(f"reader{width}", factor * width) for width in (8, 16, 32)], columns=["model", "value"])
+        graph.add_results(table, target="latency", unit="ms", device=device)
+    return graph
+
+
+def test_models_keep_to_a_latency_on_a_device(timed: mk.KnowledgeGraph) -> None:
+    every = {row.name: row.latency for row in timed.suggest("reviews", device="phone", kinds=["model"])}
+    assert len(every) == 3
+    middle = 1.001 * sorted(every.values())[1]  # type: ignore[operator, type-var]
+    found = timed.suggest("reviews", max_latency=middle, device="phone")
+    assert {row.name for row in found} == {name for name, each in every.items() if each <= middle}  # type: ignore[operator]
+    assert "latency" in found.frame()
+    assert "on phone" in found.title
+    assert "latency" not in timed.suggest("reviews").frame()
+    assert len(timed.suggest("reviews", max_latency=middle, device="card")) == 3
+
+
+def test_latencies_that_cannot_be_told_are_counted(timed: mk.KnowledgeGraph) -> None:
+    found = timed.suggest(max_latency=1e3, device="phone", max_params=3e6)  # of pictures
+    assert len(found) == 0
+    assert "left out, of which no latency can be told" in found.reason
+    none = timed.suggest("reviews", max_latency=1e-9, device="phone")
+    assert "max_latency=1e-09 (the least has" in none.reason
+
+
+def test_devices_are_named(timed: mk.KnowledgeGraph) -> None:
+    with pytest.raises(mk.ModuleKGError, match=r"known are '(card', 'phone|phone', 'card)'"):
+        timed.suggest("reviews", max_latency=3, device="abacus")
+    with pytest.raises(PredictionError, match="pass device=, one of 'card', 'phone'"):
+        timed.suggest("reviews", max_latency=3)
+    with pytest.raises(mk.ModuleKGError, match="no values are known of 'latency'"):
+        mk.KnowledgeGraph().suggest(max_latency=3)
+
+
+# ------------------------------------------------- what one modality says of another
+
+
+def test_values_on_data_of_another_kind_are_told_when_asked_alone(graph: mk.KnowledgeGraph) -> None:
+    graph.add_dataset("pets", task="image classification", classes=37, image_size=64)
+    before = graph.predict("acc@1", "reader8", dataset="pets")
+    model = mk.torchvision_builders()["squeezenet1_1"]()
+    alone = graph.predict("acc@1", model, dataset="pets")
+    table = pd.DataFrame([("reader8", 9.0), ("reader16", 8.0), ("reader32", 7.0)], columns=["model", "value"])
+    graph.add_results(table, dataset="reviews", target="acc@1", unit="%")
+    beside = graph.predict("acc@1", model, dataset="pets")
+    assert before.value is None
+    assert before.reason == "pets holds pictures, the model takes text"
+    assert (beside.value, beside.low, beside.high) == (alone.value, alone.low, alone.high)
+    across = graph.predict("acc@1", model, dataset="reviews")
+    assert across.value is None
+    assert across.reason == "reviews holds text, the model takes pictures"
+    assert graph.predict("acc@1", model, dataset="reviews", extrapolate=True).value is not None
+    assert graph.predict("acc@1", "reader8", dataset="reviews").value is not None
+
+
+def test_costs_are_those_on_images_of_the_data_set() -> None:
+    name = "squeezenet1_1"
+    graph = mk.KnowledgeGraph()
+    graph.add_model(mk.torchvision_builders()[name](), name=name, args=(torch.zeros(1, 3, 224, 224),))
+    graph.add_dataset("whole", task="image classification", classes=10, image_size=64)
+    graph.add_dataset("sides", task="image classification", classes=10, image_size=(64, 64))
+    full, *small = (
+        next(row for row in graph.suggest(dataset, kinds=["model"], max_params=1.3e6) if row.name == name).flops
+        for dataset in (None, "whole", "sides")
+    )
+    assert full is not None
+    assert small[0] == small[1]
+    assert small[0] is not None
+    assert small[0] < full / 8
+    assert name in {row.name for row in graph.suggest("sides", kinds=["model"], max_flops=small[0], max_params=1.3e6)}

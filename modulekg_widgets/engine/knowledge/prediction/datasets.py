@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode
+from modulekg_widgets.engine.knowledge.prediction.modality import agree, modality_of, task_of
 from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET
 
 IMAGENET_PROPERTIES: Mapping[str, Any] = {"task": "classification", "classes": 1000, "image_size": 224}
 IMAGENET_NAMES = frozenset({"imagenet", "imagenet1k", "ilsvrc2012"})
 MISSING = 0.3  # the likeness of a property that only one of the two has
+CLEARLY = 0.15  # more alike: less is of no account
 
 
 def known_datasets(contents: Contents) -> dict[str, DataSetNode]:
@@ -25,13 +27,17 @@ def known_datasets(contents: Contents) -> dict[str, DataSetNode]:
 def likeness(left: DataSetNode, right: DataSetNode) -> float:
     """From 0, nothing in common, to 1, the same name: the mean over the properties that either has.
 
-    Numbers count by their ratio (10 classes are as far from 100 as 100 from 1000), texts by being the same.
+    Numbers count by their ratio (10 classes are as far from 100 as 100 from 1000), tasks by what they mean, texts by
+    being the same. With one of which nothing is known nothing is in common, nor with one that holds something else.
     """
     if _plain(left.name) == _plain(right.name) or (is_imagenet(left.name) and is_imagenet(right.name)):
         return 1.0
+    if not left.properties or not right.properties or not agree(modality_of(left), modality_of(right)):
+        return 0.0
     keys = sorted(left.properties.keys() | right.properties.keys())
-    alike = [_alike(left.properties.get(key), right.properties.get(key)) for key in keys]
-    return 0.9 * sum(alike) / len(alike) if alike else 0.0
+    one, other = _compared(left), _compared(right)
+    alike = [_alike(one.get(key), other.get(key)) for key in keys]
+    return 0.9 * sum(alike) / len(alike)
 
 
 def is_imagenet(name: str) -> bool:
@@ -43,6 +49,18 @@ def whole_number(dataset: DataSetNode, key: str) -> int | None:
     """A property that is a positive whole number, such as the number of classes, else None."""
     value = dataset.properties.get(key)
     return value if type(value) is int and value > 0 else None
+
+
+def image_size(dataset: DataSetNode) -> tuple[int, int] | None:
+    """Height and width of its images in pixels, given as one number or two; None where it has no such property."""
+    given = dataset.properties.get("image_size")
+    sides = given if isinstance(given, list | tuple) else (given, given)
+    whole = [side for side in sides if type(side) is int and side > 0]
+    return (whole[0], whole[1]) if len(whole) == len(sides) == 2 else None
+
+
+def _compared(dataset: DataSetNode) -> dict[str, Any]:
+    return {**dataset.properties, "task": task_of(dataset)}
 
 
 def _plain(name: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from modulekg_widgets.engine.knowledge.prediction.design import Design, Rows, Sample
 from modulekg_widgets.engine.knowledge.prediction.features import Array, Features
-from modulekg_widgets.engine.knowledge.prediction.modality import modality
+from modulekg_widgets.engine.knowledge.prediction.modality import TABLES, modality
 
 RAREST = 0.005  # of known models are as far from those of other families
 BEYOND = 1.0  # decades of parameters beyond those known
@@ -48,7 +48,8 @@ class Domain:
 
     def is_of_kind(self, features: Features) -> bool:
         """Whether the known models take what this one takes."""
-        return not self._modalities or modality(features) in self._modalities
+        taken = modality(features)
+        return not self._modalities or taken in self._modalities or (taken is None and TABLES in self._modalities)
 
     def nearest(self, samples: Sequence[Sample]) -> list[tuple[str, ...]]:
         """The names of the known models that are most like each one."""

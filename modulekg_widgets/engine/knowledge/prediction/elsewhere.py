@@ -19,9 +19,11 @@ def carried_over(told: Told, known: Iterable[Surface]) -> Told:
     """Values on another data set, in percent: those told for a known one, as uncertain as known ones lie apart.
 
     The distances are those of the mean log-odds of the known data sets. With fewer than three of these nothing is
-    known of the level: the interval is nearly all that a percentage can be.
+    known of the level: the interval is nearly all that a percentage can be. Values and ends are as near to 0 and 100
+    as log-odds tell apart.
     """
     levels = [float(LOG_ODDS.of(surface.values).mean()) for surface in known]
+    told = Told(*(LOG_ODDS.back(LOG_ODDS.of(each)) for each in (told.values, told.low, told.high)))
     if len(levels) < FEWEST:
         edge = np.full(len(told.values), WHOLE * (1 - LEVEL) / 2)
         return Told(told.values, np.minimum(edge, told.low), np.maximum(WHOLE - edge, told.high))

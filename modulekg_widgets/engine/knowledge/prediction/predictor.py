@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ import numpy as np
 from modulekg_widgets.engine.errors import PredictionError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode
 from modulekg_widgets.engine.knowledge.prediction.choice import PredictorChoice, Verdict
-from modulekg_widgets.engine.knowledge.prediction.datasets import is_imagenet, known_datasets, likeness
+from modulekg_widgets.engine.knowledge.prediction.datasets import is_imagenet, known_datasets
 from modulekg_widgets.engine.knowledge.prediction.design import Sample
 from modulekg_widgets.engine.knowledge.prediction.domain import Domain
 from modulekg_widgets.engine.knowledge.prediction.elsewhere import carried_over
 from modulekg_widgets.engine.knowledge.prediction.features import Features, record_in
 from modulekg_widgets.engine.knowledge.prediction.mixture import Told
+from modulekg_widgets.engine.knowledge.prediction.modality import modality
 from modulekg_widgets.engine.knowledge.prediction.observations import (
     Observed,
     Site,
@@ -25,8 +27,9 @@ from modulekg_widgets.engine.knowledge.prediction.observations import (
     with_known_flops,
     words_of,
 )
+from modulekg_widgets.engine.knowledge.prediction.places import Places
 from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET
-from modulekg_widgets.engine.knowledge.prediction.surface import Surface
+from modulekg_widgets.engine.knowledge.prediction.surface import MANY, Surface
 from modulekg_widgets.engine.knowledge.records import ModelRecord
 from modulekg_widgets.engine.knowledge.results import PERCENT, TOP_1
 
@@ -126,6 +129,10 @@ class Predictor:
     def target(self) -> str:
         return self.observed.target
 
+    @cached_property
+    def _places(self) -> Places:
+        return Places(self.observed.places, self.datasets)
+
     def predict(
         self,
         records: Sequence[ModelRecord],
@@ -147,13 +154,18 @@ class Predictor:
         samples = [Sample(self.features(record), words, size) for record in records]
         place = self.place(dataset, device)
         domain = self._domain(place)
-        reasons, alike = domain.reasons(samples), domain.nearest(samples)
+        reasons = [
+            self._places.another_use(place, sample.features) or reason
+            for sample, reason in zip(samples, domain.reasons(samples), strict=True)
+        ]
+        alike = domain.nearest(samples)
         found: list[Prediction | None] = [None] * len(records)
-        for costs in (True, False):
-            chosen = [at for at, sample in enumerate(samples) if sample.features.has_cost == costs]
-            if not chosen:
-                continue
-            told, verdicts, count = self._told(place, [samples[at] for at in chosen], costs)
+        groups: dict[tuple[bool, str | None], list[int]] = {}
+        for at, sample in enumerate(samples):
+            kind = self._places.held(place) or modality(sample.features)
+            groups.setdefault((sample.features.has_cost, kind), []).append(at)
+        for (costs, kind), chosen in groups.items():
+            told, verdicts, count = self._told(place, [samples[at] for at in chosen], costs, kind)
             for row, at in enumerate(chosen):
                 is_told = extrapolate or not reasons[at]
                 value, std, low, high = (
@@ -170,10 +182,18 @@ class Predictor:
                 )  # fmt: skip
         return [each for each in found if each is not None]
 
-    def of_known_kind(self, records: Sequence[ModelRecord], dataset: str) -> set[str]:
-        """The names of those that take what the models take of which values are known."""
-        domain = self._domain(self.place(dataset, None))
-        return {record.model.name for record in records if domain.is_of_kind(self.features(record))}
+    def of_another_kind(self, records: Sequence[ModelRecord], dataset: str) -> dict[str, str]:
+        """By name those for which what is known is of no use, with the reason: it is of other inputs or tasks."""
+        place = self.place(dataset, None)
+        domain, found = self._domain(place), {}
+        for record in records:
+            features = self.features(record)
+            reason = self._places.another_use(place, features)
+            if not reason and not domain.is_of_kind(features):
+                reason = f"no value is known of models for {modality(features) or 'such inputs'}"
+            if reason:
+                found[record.model.name] = reason
+        return found
 
     def features(self, record: ModelRecord) -> Features:
         """Those of a record, computed once for a model of the graph."""
@@ -248,21 +268,23 @@ class Predictor:
             roots = {sample.features.record.model.root for sample, _ in self.observed.places[other]}
             return -len(own & roots), -len(self.observed.places[other])
 
-        others = [each for each, values in self.observed.places.items()
-                  if each != place and len(values) >= LEAST_OF_SOURCE]  # fmt: skip
+        others = [each for each in self._places.of_same_kind(place)
+                  if each != place and len(self.observed.places[each]) >= LEAST_OF_SOURCE]  # fmt: skip
         return sorted(others, key=order)[:SOURCES]
 
     def _domain(self, place: Site) -> Domain:
         if place not in self._domains:
             own = self.observed.places.get(place)
             kept = own if own and len(own) >= LEAST_OF_SOURCE else [
-                pair for values in self.observed.places.values() for pair in values
+                pair for other in self._places.of_same_kind(place) for pair in self.observed.places[other]
             ]  # fmt: skip
             first = {sample.features.record.model.root: sample for sample, _ in kept}
             self._domains[place] = Domain(list(first.values()))
         return self._domains[place]
 
-    def _told(self, place: Site, samples: Sequence[Sample], costs: bool) -> tuple[Told, list[Verdict], int]:
+    def _told(
+        self, place: Site, samples: Sequence[Sample], costs: bool, kind: str | None
+    ) -> tuple[Told, list[Verdict], int]:
         if place in self.observed.places:
             choice = self.choice(place, costs)
             count = len(choice.surface.values) + sum(len(source.values) for source in choice.surface.sources)
@@ -272,18 +294,13 @@ class Predictor:
                 f"no value of {shown(self.target)} is known on {place}: known are values on "
                 f"{'; '.join(map(str, list(self.observed.places)[:8]))}"
             )
-        source = max(self.observed.places, key=lambda other: (self._likeness(place, other), self._count(other)))
-        every = {other: self._alone(other, costs) for other in self.observed.places}
-        told = carried_over(every[source].told(samples), every.values())
+        others = self._places.of_same_kind(place, kind)
+        source = self._places.most_alike(place, others)
+        every = {other: self._alone(other, costs) for other in others}
+        surface = every[source] if len(every[source].values) >= MANY else self.surface(source, costs)
+        told = carried_over(surface.told(samples), every.values())
         title = f"order of {source}, where no value is known on {place}"
-        return told, [Verdict(title, {})] * len(samples), len(every[source].values)
-
-    def _count(self, place: Site) -> int:
-        return len(self.observed.places[place])
-
-    def _likeness(self, one: Site, other: Site) -> float:
-        names = [self.datasets.get(place.dataset or "") for place in (one, other)]
-        return likeness(names[0], names[1]) if names[0] is not None and names[1] is not None else 0.0
+        return told, [Verdict(title, {})] * len(samples), len(surface.values)
 
 
 def _only(names: set[Any], word: str) -> Any:

@@ -145,6 +145,8 @@ class PredictionQuestions(Questions):
         max_params: float | None = None,
         max_flops: float | None = None,
         n: int = 10,
+        max_latency: float | None = None,
+        device: str | None = None,
         **options: Any,
     ) -> Ranking[Candidate]:
         """The known models and blocks that promise most on a data set within a budget.
@@ -158,9 +160,15 @@ class PredictionQuestions(Questions):
         max_params : float, optional
             The most parameters.
         max_flops : float, optional
-            The most FLOPs of a forward pass, a multiply-add counted as 2.
+            The most FLOPs of a forward pass, a multiply-add counted as 2, on an image of the data set's `image_size`.
         n : int, default 10
             How many.
+        max_latency : float, optional
+            The longest time that a model may be predicted to take, in ms, called as those whose times are known were.
+            Blocks, and models of which it cannot be told, are left out.
+        device : str, optional
+            On which it runs, one of which the graph has latencies; by default that of all. The column
+            `latency` is of it.
         **options
             `kinds`, of "model" and "block", by default both; `target`, by default "acc@1"; `builders`, functions by the
             name of the model that they build, beside torchvision's and those that `mk.index_models` gave this graph in
@@ -170,12 +178,15 @@ class PredictionQuestions(Questions):
         -------
         Ranking of Candidate
             By predicted value less its deviation, what nobody can build last; each has `.build(num_classes=None)`,
-            `value` and `std` (percent), `parameters`, `flops`, `why`. `.frame()` is a table.
+            `value` and `std` (percent), `parameters`, `flops`, `latency` (ms, or None), `why`. `.frame()` is a table.
+            `.reason` says why there is none, or of how many no latency could be told.
 
         Raises
         ------
         UnknownNameError
-            For an unknown data set, kind or target.
+            For an unknown data set, kind, target or device.
+        PredictionError
+            For a limit that is no number above zero, and where latencies are of several devices and none is named.
 
         Examples
         --------
@@ -186,6 +197,8 @@ class PredictionQuestions(Questions):
         """
         from modulekg_widgets.engine.knowledge.suggestion.known_models import suggest
 
+        if max_latency is not None or device is not None:
+            options = {"latencies": self._predictor("latency"), **options, "max_latency": max_latency, "device": device}
         return suggest(self.contents(), dataset, max_params, max_flops, n, **self._with_own(options, "acc@1"))
 
     def generate(

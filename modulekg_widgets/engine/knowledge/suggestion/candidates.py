@@ -42,6 +42,7 @@ class Candidate:
     inputs: tuple[Shape, ...] = ()
     classes: int | None = None
     builder: Builder | None = field(default=None, repr=False)
+    latency: float | None = None  # ms, where a device is asked for
 
     @property
     def buildable(self) -> bool:
@@ -64,7 +65,9 @@ class Candidate:
     def row(self) -> dict[str, Any]:
         return {
             "name": self.name, "kind": self.kind, "value": self.value, "std": self.std,
-            "parameters": self.parameters, "flops": self.flops, "buildable": self.buildable, "why": self.why,
+            "parameters": self.parameters, "flops": self.flops,
+            **({} if self.latency is None else {"latency": self.latency}),
+            "buildable": self.buildable, "why": self.why,
         }  # fmt: skip
 
 
@@ -101,12 +104,15 @@ Row = TypeVar("Row", bound="Any")
 
 
 class Ranking(Sequence[Row], Generic[Row]):
-    """Candidates, best first; prints as a table. Where there are none, `reason` says why."""
+    """Candidates, best first; prints as a table. Where there are none, `reason` says why.
 
-    def __init__(self, rows: Sequence[Row], title: str, reason: str = "") -> None:
+    Where there are some, it is `note`: what else could not be told.
+    """
+
+    def __init__(self, rows: Sequence[Row], title: str, reason: str = "", note: str = "") -> None:
         self._rows = tuple(rows)
         self.title = title
-        self.reason = "" if self._rows else reason
+        self.reason = note if self._rows else reason
 
     def frame(self) -> pd.DataFrame:
         """One row for each candidate."""
@@ -125,14 +131,15 @@ class Ranking(Sequence[Row], Generic[Row]):
     def __repr__(self) -> str:
         if not self._rows:
             return f"<{self.title}: none{self.reason and f', {self.reason}'}>"
-        return f"{self.title}\n{self._readable().to_string(index=False)}"
+        return f"{self.title}\n{self._readable().to_string(index=False)}{self.reason and f'{chr(10)}{self.reason}'}"
 
     def _repr_html_(self) -> str:
         from html import escape
 
         if not self._rows:
             return f"<p>{escape(repr(self)[1:-1])}</p>"
-        return f"<p>{escape(self.title)}</p>{self._readable().to_html(index=False, escape=True)}"
+        note = f"<p>{escape(self.reason)}</p>" if self.reason else ""
+        return f"<p>{escape(self.title)}</p>{self._readable().to_html(index=False, escape=True)}{note}"
 
     def _readable(self) -> pd.DataFrame:
         frame = self.frame()
@@ -141,6 +148,8 @@ class Ranking(Sequence[Row], Generic[Row]):
         for column in frame.columns:
             if column in ("parameters", "flops"):
                 frame[column] = [in_units(value) for value in frame[column]]
+            elif column == "latency":
+                frame[column] = ["?" if pd.isna(value) else f"{value:.3g}" for value in frame[column]]
             elif frame[column].dtype == float:
                 frame[column] = ["?" if pd.isna(value) else f"{value:.1f}" for value in frame[column]]
             elif frame[column].dtype != bool:
@@ -210,12 +219,13 @@ def calls_of(builder: Builder, model: nn.Module) -> list[Call]:
     return [] if call is None else [call]
 
 
-def image_calls(record: ModelRecord, side: int | None = None) -> list[Call]:
-    """The calls to try: that of its trace, then one image of the data set's size, then of usual sizes."""
-    sides = [size for size in (side, SIDE, 256, 299, 32) if size is not None]
-    channels = first_channels(record)
-    images = [((1, channels, size, size),) for size in sides]
-    return [call_with(shapes) for shapes in ([record.model.inputs] if record.model.inputs else []) + images]
+def image_calls(record: ModelRecord, size: tuple[int, int] | None = None) -> list[Call]:
+    """The calls to try: one image of the data set's size, then that of its trace, then of usual sizes."""
+    seen = [record.model.inputs] if record.model.inputs else []
+    front = (1, first_channels(record)) if not seen or len(seen[0]) != 1 or len(seen[0][0]) != 4 else seen[0][0][:2]
+    asked = [((*front, *size),)] if size is not None else []
+    images = [((*front, side, side),) for side in (SIDE, 256, 299, 32)]
+    return [call_with(shapes) for shapes in dict.fromkeys([*asked, *map(tuple, seen), *images])]
 
 
 def first_channels(record: ModelRecord) -> int:

@@ -4,73 +4,48 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from torch import nn
 from tqdm.auto import tqdm
 
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode
-from modulekg_widgets.engine.knowledge.prediction.datasets import is_imagenet, likeness, whole_number
-from modulekg_widgets.engine.knowledge.prediction.features import Features, features_of, record_in, with_flops
-from modulekg_widgets.engine.knowledge.prediction.modality import PICTURES, modality, modality_of
+from modulekg_widgets.engine.knowledge.prediction.datasets import is_imagenet, likeness
+from modulekg_widgets.engine.knowledge.prediction.features import (
+    PICTURE_DIMS,
+    family_of,
+    record_in,
+    with_flops,
+)
+from modulekg_widgets.engine.knowledge.prediction.modality import (
+    CLASSIFICATION,
+    agree,
+    modality,
+    modality_of,
+    task_of,
+)
 from modulekg_widgets.engine.knowledge.prediction.predictor import Prediction, Predictor, fitted_predictor
 from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET, published, published_records
-from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
+from modulekg_widgets.engine.knowledge.records import ModelRecord
 from modulekg_widgets.engine.knowledge.suggestion.candidates import (
     Builder,
     Candidate,
-    ForwardPass,
     Ranking,
     call_with,
-    calls_of,
-    image_calls,
     in_units,
-    occurring,
     places_in,
     run_of,
 )
-from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
+from modulekg_widgets.engine.knowledge.suggestion.latencies import Latencies
+from modulekg_widgets.engine.knowledge.suggestion.requirements import Requirements
+from modulekg_widgets.engine.knowledge.suggestion.trying import Ready, blocks_of, task_of_model, tried
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
-from modulekg_widgets.engine.torch_runtime.rng import process_rng_kept
 
 KINDS = ("model", "block")
-TASKS = ("detection", "segmentation", "video", "optical_flow")  # of torchvision, beside classification
+SLACK = 2.0  # costs grow with the area of images but for rounding
+FIXED = 2  # models of a family that do not run at another size: then none of it does
 ALIKE = 0.5  # likeness from which the runs on a data set are worth naming
-
-
-@dataclass(frozen=True, slots=True)
-class Requirements:
-    """What the suggested models are for, and the budget that they must keep to."""
-
-    dataset: DataSetNode
-    max_params: float | None
-    max_flops: float | None
-
-    def allows(self, parameters: int, flops: int | None) -> bool:
-        """Whether the budget does; an unknown cost is allowed until it is known."""
-        within = self.max_params is None or parameters <= self.max_params
-        return within and (self.max_flops is None or flops is None or flops <= self.max_flops)
-
-    @property
-    def classes(self) -> int | None:
-        return whole_number(self.dataset, "classes")
-
-    @property
-    def side(self) -> int | None:
-        """The size of its images, where costs are not those of ImageNet-1K."""
-        return None if is_imagenet(self.dataset.name) else whole_number(self.dataset, "image_size")
-
-    @property
-    def title(self) -> str:
-        limits = [
-            f"at most {in_units(limit)} {unit}"
-            for limit, unit in ((self.max_params, "parameters"), (self.max_flops, "FLOPs"))
-            if limit is not None
-        ]
-        return ", ".join([f"for {shown(self.dataset.name)}", *limits])
 
 
 def suggest(
@@ -83,6 +58,9 @@ def suggest(
     target: str = "acc@1",
     builders: Mapping[str, Builder] | None = None,
     predictor: Predictor | None = None,
+    max_latency: float | None = None,
+    device: str | None = None,
+    latencies: Predictor | None = None,
 ) -> Ranking[Candidate]:
     """The `n` known models and blocks that promise most on a data set of the graph, by default ImageNet-1K.
 
@@ -90,22 +68,31 @@ def suggest(
     its deviation. A third are blocks, more where models are few: one of each class and model, from models within the
     budget where there are some; the value of a block is that of its model. What can be built was built and run on meta
     tensors; models of the graph that nobody can build stand last. `builders` builds models by name, before
-    torchvision's; `predictor` saves fitting one.
-    Raises `UnknownNameError` for an unknown data set, kind or target.
+    torchvision's; `predictor` saves fitting one, and `latencies` one of latencies.
+
+    With `max_latency` (ms, on a `device` of which latencies are known) those are left out that are told to take longer,
+    or of which that cannot be told, which `.reason` counts; blocks are among these.
+    Where there is none, `.reason` says why. Raises `UnknownNameError` for an unknown data set, kind, target or device,
+    and `PredictionError` for a limit that is no number above zero.
     """
     for kind in kinds:
         if kind not in KINDS:
             raise UnknownNameError(f"there is no kind {shown(str(kind))!r}: {nearest(str(kind), KINDS)}")
     known = predictor or fitted_predictor(contents, target)
     place = known.dataset(IMAGENET if dataset is None else dataset)
-    required = Requirements(place, max_params, max_flops)
-    search = KnownModels(contents, known, required, {**torchvision_builders(), **(builders or {})})
+    required = Requirements(place, max_params, max_flops, max_latency)
+    timed = None
+    if max_latency is not None or device is not None:
+        timed = Latencies(latencies or fitted_predictor(contents, "latency"), device)
+    kinds = [kind for kind in kinds if kind != "block" or max_latency is None]
+    search = KnownModels(contents, known, required, {**torchvision_builders(), **(builders or {})}, timed)
     models = search.models(n - n // 3 if "block" in kinds else n) if "model" in kinds else []
     blocks = search.blocks(n - len(models)) if "block" in kinds else []
     if "model" in kinds and len(models) + len(blocks) < n:
         models = search.models(n - len(blocks))
     rows = sorted([*models, *blocks], key=lambda row: (not row.buildable, math.isnan(row.value), row.std - row.value))
-    return Ranking(rows[:n], f"Suggestions {required.title}")
+    title = f"Suggestions {required.title}" + (f" on {shown(timed.device)}" if timed and timed.device else "")
+    return Ranking(rows[:n], title, "" if rows[:n] else search.why_none(n, kinds), search.untold)
 
 
 Ranked = tuple[ModelRecord, Prediction]
@@ -115,9 +102,17 @@ class KnownModels:
     """One search: the known models, told of as far as they are asked for."""
 
     def __init__(
-        self, contents: Contents, predictor: Predictor, required: Requirements, builders: Mapping[str, Builder]
+        self,
+        contents: Contents,
+        predictor: Predictor,
+        required: Requirements,
+        builders: Mapping[str, Builder],
+        latencies: Latencies | None = None,
     ) -> None:
         self.contents, self.predictor, self.required, self.builders = contents, predictor, required, builders
+        self.latencies = latencies
+        self._untold: set[str] = set()  # the models of which no latency can be told
+        self._fixed: Counter[str] = Counter()  # by family those that do not run at the size of the data set's images
         mine = {name: record_in(contents, name) for name, model in contents.models.items() if not model.cyclic}
         self._records = {**published_records(records=mine), **mine}
         self._told: dict[str, Prediction] = {}
@@ -129,21 +124,58 @@ class KnownModels:
         return self._ranked(self._records.values())
 
     def _ranked(self, records: Iterable[ModelRecord]) -> list[Ranked]:
-        dataset = self.required.dataset
-        fitting = [record for record in records if task_fits(record, self.predictor.features(record), dataset)]
+        fitting = self._in_time(self._fitting(records))
         unknown = [record for record in fitting if record.model.name not in self._told]
         self._told |= {prediction.model: prediction for prediction in self._predictions(unknown)}
         return sorted([(record, self._told[record.model.name]) for record in fitting], key=lambda pair: _order(*pair))
 
+    def _fitting(self, records: Iterable[ModelRecord]) -> list[ModelRecord]:
+        """Those for the task and the kind of the data, as far as anybody knows."""
+        held = modality_of(self.required.dataset)
+        return [
+            record
+            for record in records
+            if task_of_model(record) in self._tasks and agree(held, modality(self.predictor.features(record)))
+        ]
+
+    @cached_property
+    def _tasks(self) -> set[str | None]:
+        """The task of the data set, and those of models that were tried on one of the same task.
+
+        A model whose task nobody knows can be given another head, so it may be for classification.
+        """
+        task = task_of(self.required.dataset) or CLASSIFICATION
+        alike = {name for name, each in self.contents.datasets.items() if (task_of(each) or CLASSIFICATION) == task}
+        alike.add(self.required.dataset.name)
+        tried_on = {job.model for job in self.contents.jobs.values() if job.dataset in alike}
+        used = {task_of_model(self._records[name]) for name in tried_on if name in self._records}
+        return {task, *used, *([None] if task == CLASSIFICATION else [])}
+
+    def _in_time(self, records: list[ModelRecord]) -> list[ModelRecord]:
+        """Those that keep to the time; it is noted of how many it cannot be told."""
+        if self.latencies is None or self.required.max_latency is None:
+            return records
+        told = self.latencies.of(records)
+        self._untold |= {record.model.name for record, each in zip(records, told, strict=True) if each is None}
+        most = self.required.max_latency
+        return [record for record, each in zip(records, told, strict=True) if each is not None and each <= most]
+
+    @property
+    def untold(self) -> str:
+        """Of how many no latency could be told, empty where of all."""
+        count = len(self._untold)
+        return f"{count} left out, of which no latency can be told" if count else ""
+
     def _predictions(self, records: Sequence[ModelRecord]) -> list[Prediction]:
         """Of models of another kind than those of which values are known there is no value."""
         name = self.required.dataset.name
-        told = self.predictor.of_known_kind(records, name)
+        another = self.predictor.of_another_kind(records, name)
         asked = self.predictor.predict(
-            [record for record in records if record.model.name in told], name, extrapolate=True
+            [record for record in records if record.model.name not in another], name, extrapolate=True
         )
         found = {prediction.model: prediction for prediction in asked}
-        return [found.get(record.model.name) or _unknown(record, self.predictor.target, name) for record in records]
+        unknown = {each: _unknown(each, self.predictor.target, name, reason) for each, reason in another.items()}
+        return [found.get(record.model.name) or unknown[record.model.name] for record in records]
 
     def models(self, count: int) -> list[Candidate]:
         """The best within the budget; behind those that were built the ones that nobody can build."""
@@ -153,7 +185,7 @@ class KnownModels:
             if len(found) == count:
                 bar.total = bar.n  # a notebook shows a bar that ends early in red, as after an error
                 break
-            ready = self.ready(record)
+            ready = self.ready(record) if self._may_fit(record) else None
             candidate = None if ready is None else self._built_model(record, prediction, ready)
             if candidate is not None:
                 found.append(candidate)
@@ -162,10 +194,19 @@ class KnownModels:
     def _built_model(self, record: ModelRecord, prediction: Prediction, ready: Ready) -> Candidate | None:
         flops = self.predictor.features(record).flops
         if flops is None:
-            (prediction,) = self._predictions([with_flops(record, ready.run.usual_flops, ready.run.inputs)])
-        flops = ready.run.flops if flops is None or self.required.side else flops
+            known = with_flops(record, ready.run.usual_flops, ready.run.inputs)
+            (prediction,) = self._predictions([known])
+        flops = ready.run.flops if flops is None or self.required.size else flops
         within = self.required.allows(record.model.parameters, flops)
         return self._model(record, prediction, flops, ready) if within else None
+
+    def _may_fit(self, record: ModelRecord) -> bool:
+        """Whether the cost at the size of the data set's images may be within the budget, by that at another size."""
+        limit, flops = self.required.max_flops, self.predictor.features(record).flops
+        if limit is None or flops is None or self.required.size is None or flops <= limit:
+            return True
+        scaled = self.flops(record)
+        return self._fixed[family_of(record)] < FIXED and (scaled is None or scaled <= SLACK * limit)
 
     def _unbuilt(self) -> list[Candidate]:
         """Those within the budget that cannot be built, of which nobody asks where enough can."""
@@ -186,16 +227,65 @@ class KnownModels:
         name = record.model.name
         if name not in self._ready:
             self._ready[name] = tried(self.builders.get(name), record, self.required, self.contents.scheme)
+            self._note_size(record, self._ready[name])
         found = self._ready[name]
         return None if isinstance(found, str) else found
 
+    def _note_size(self, record: ModelRecord, found: Ready | str) -> None:
+        shape = found.run.inputs[0] if isinstance(found, Ready) and found.run.inputs else ()
+        if self.required.size is not None and len(shape) == PICTURE_DIMS and shape[2:] != self.required.size:
+            self._fixed[family_of(record)] += 1
+
+    def why_none(self, count: int, kinds: Sequence[str]) -> str:
+        """Why there is nothing to suggest."""
+        fitting = self._fitting(self._records.values())
+        if count < 1 or not kinds:
+            return "for none was asked for" if count < 1 else "for of blocks no latency can be told"
+        if not fitting:
+            return f"for {self._why_no_task()}"
+        beyond = [
+            f"{name}={limit if name == 'max_latency' else in_units(limit)} (the least has {least})"
+            for name, limit in self.required.limits.items()
+            if (least := self._least(name, fitting)) is not None
+        ]
+        if not beyond and not self.required.limits:
+            return f"for {self.why_none_is_built()}"
+        kept = " and ".join(beyond) or " and ".join(self.required.limits)
+        reason = f"for none of {len(fitting)} known models keeps within {kept}"
+        return "; ".join(filter(None, [reason, self.untold]))
+
+    def _least(self, name: str, records: Sequence[ModelRecord]) -> str | None:
+        """What the least of models has of what is limited, where that is beyond the limit."""
+        if name == "max_latency":
+            told = [] if self.latencies is None else self.latencies.of(records)
+            sizes: list[float] = [each for each in told if each is not None]
+        elif name == "max_params":
+            sizes = [float(record.model.parameters) for record in records]
+        else:
+            sizes = [each for record in records if (each := self.flops(record)) is not None]
+        least, limit = min(sizes, default=math.inf), self.required.limits[name]
+        if not limit < least < math.inf:
+            return None
+        return f"{least:.3g} ms" if name == "max_latency" else in_units(least)
+
+    def flops(self, record: ModelRecord) -> float | None:
+        """About what a model costs on an image of the data set, as it grows with the area, where its cost is known."""
+        features, size = self.predictor.features(record), self.required.size
+        if features.flops is None or size is None or not features.side:
+            return features.flops
+        return features.flops * size[0] * size[1] / features.side**2
+
+    def _why_no_task(self) -> str:
+        dataset, kind = self.required.dataset, modality_of(self.required.dataset)
+        task = task_of(dataset)
+        said = [f"which holds {kind}"] if kind else []
+        said += [f"which is for {shown(task)}"] if task else []
+        return f"no known model is for {shown(dataset.name)}" + (f", {' and '.join(said)}" if said else "")
+
     def why_none_is_built(self) -> str:
         """Why there is no model to begin with."""
-        if not self.ranked:
-            kind = modality_of(self.required.dataset)
-            return f"no known model is for {shown(self.required.dataset.name)}" + (
-                f", which holds {kind}" if kind else ""
-            )
+        if not self._fitting(self._records.values()):
+            return self._why_no_task()
         reasons = Counter(each for each in self._ready.values() if isinstance(each, str))
         told = "; ".join(f"{count} {reason}" for reason, count in reasons.most_common(4))
         return (
@@ -213,6 +303,7 @@ class KnownModels:
             name, "model", *prediction.numbers, record.model.parameters, flops,
             self._why(name, prediction), inputs=ready.run.inputs if ready else (), classes=self.required.classes,
             builder=ready.builder if ready else None,
+            latency=None if self.latencies is None else self.latencies.of([record])[0],
         )  # fmt: skip
 
     def _why(self, name: str, prediction: Prediction) -> str:
@@ -256,7 +347,7 @@ class KnownModels:
 
     def _add_block(self, found: dict[str, Candidate], record: ModelRecord, prediction: Prediction) -> None:
         """The largest block of a model within the budget whose class is not among those found."""
-        for block in _blocks(record):
+        for block in blocks_of(record):
             kind, ready = record.nodes[block].qualified_class, None
             if kind not in found and self.required.allows(record.nodes[block].parameters, None):
                 ready = self.ready(record)
@@ -267,12 +358,12 @@ class KnownModels:
 
     def within(self, required: Requirements) -> list[ModelRecord]:
         """The known models that another budget allows, the best first."""
-        allowed = [(record, self.predictor.features(record).flops) for record, _ in self.ranked]
+        allowed = [(record, self.flops(record)) for record, _ in self.ranked]
         return [record for record, flops in allowed if required.allows(record.model.parameters, flops)]
 
     def _fits(self, record: ModelRecord) -> bool:
         """Whether the budget allows the model; its cost, which takes a look at it all, counts where one is set."""
-        costs = self.required.max_flops is not None and self.required.side is None
+        costs = self.required.max_flops is not None and self.required.size is None
         return self.required.allows(record.model.parameters, self.predictor.features(record).flops if costs else None)
 
     def _block(self, record: ModelRecord, block: str, prediction: Prediction, ready: Ready) -> Candidate | None:
@@ -289,72 +380,13 @@ class KnownModels:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """A builder that was tried, with what its model was seen to do on meta tensors."""
-
-    builder: Builder
-    model: nn.Module  # without weights
-    run: ForwardPass
-
-
-def task_fits(record: ModelRecord, features: Features, dataset: DataSetNode) -> bool:
-    """Whether the model is for the task of the data set and takes what it holds, as far as anybody knows."""
-    held, taken = modality_of(dataset), modality(features)
-    return _task(record) in (None, _task_of(dataset)) and (None in (held, taken) or held == taken)
-
-
-def tried(builder: Builder | None, record: ModelRecord, required: Requirements, scheme: str) -> Ready | str:
-    """What a builder makes of a model, or why it is of no use."""
-    if builder is None:
-        return "have no builder"
-    try:
-        with process_rng_kept(), meta_weights():
-            model = builder()
-        if model_record(model, scheme=scheme).model.root != record.model.root:
-            return "are built as something else than the graph knows by their names"
-    except Exception as error:  # noqa: BLE001 - a builder is the caller's code and may raise anything
-        return f"could not be built ({type(error).__name__})"
-    pictures = image_calls(record, required.side) if modality(features_of(record)) in (None, PICTURES) else []
-    run = run_of(model, [*pictures[:1], *calls_of(builder, model), *pictures[1:]])
-    return "do not run on inputs of usual sizes" if run is None else Ready(builder, model, run)
-
-
 def _order(record: ModelRecord, prediction: Prediction) -> tuple[bool, float]:
     """The best first; without values the largest."""
     value, deviation = prediction.numbers
     return (True, -record.model.parameters) if math.isnan(value) else (False, deviation - value)
 
 
-def _unknown(record: ModelRecord, target: str, dataset: str) -> Prediction:
-    kind = modality(features_of(record))
+def _unknown(model: str, target: str, dataset: str, reason: str) -> Prediction:
     return Prediction(
-        math.nan, math.nan, math.nan, math.nan, target, dataset, record.model.name, "nothing", 0, (), True,
-        reason=f"no value is known of models for {kind or 'such inputs'}",
+        math.nan, math.nan, math.nan, math.nan, target, dataset, model, "nothing", 0, (), True, reason=reason
     )  # fmt: skip
-
-
-def _blocks(record: ModelRecord) -> Iterator[str]:
-    """The blocks of a model that have more than one operation, those with most of its parameters first."""
-    shares = {
-        key: record.model.occurrences[key, level] * record.nodes[key].parameters
-        for key, level in occurring(record, ("block",))
-    }
-    for fingerprint in sorted(shares, key=lambda key: -shares[key]):
-        node = record.nodes[fingerprint]
-        if len(node.slots) > 1 and node.parameters and not node.qualified_class.startswith("torch.nn."):
-            yield fingerprint
-
-
-def _task(record: ModelRecord) -> str | None:
-    """The task of torchvision's models, by the module that defines them; None for others, whose task nobody knows."""
-    parts = record.nodes[record.model.root].qualified_class.split(".")
-    if parts[:2] != ["torchvision", "models"]:
-        return None
-    return parts[2] if parts[2] in TASKS else "classification"
-
-
-def _task_of(dataset: DataSetNode) -> str:
-    """The one of these tasks that the user's word for it names, else classification."""
-    stated = str(dataset.properties.get("task", "")).casefold().replace(" ", "_")
-    return next((task for task in TASKS if task in stated), "classification")

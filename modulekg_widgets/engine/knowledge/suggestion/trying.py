@@ -1,0 +1,80 @@
+"""Whether a known model is for a task, and whether what its builder makes is that model and runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import nn
+
+from modulekg_widgets.engine.knowledge.prediction.features import features_of
+from modulekg_widgets.engine.knowledge.prediction.modality import (
+    CLASSIFICATION,
+    PICTURES,
+    agree,
+    modality,
+    modality_of,
+    task_named,
+)
+from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
+from modulekg_widgets.engine.knowledge.suggestion.candidates import (
+    Builder,
+    ForwardPass,
+    calls_of,
+    image_calls,
+    occurring,
+    run_of,
+)
+from modulekg_widgets.engine.knowledge.suggestion.requirements import Requirements
+from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
+from modulekg_widgets.engine.torch_runtime.rng import process_rng_kept
+
+CLASSIFIERS = (("torchvision", "models"), ("timm", "models"))  # where what names no other task is for classification
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A builder that was tried, with what its model was seen to do on meta tensors."""
+
+    builder: Builder
+    model: nn.Module  # without weights
+    run: ForwardPass
+
+
+def tried(builder: Builder | None, record: ModelRecord, required: Requirements, scheme: str) -> Ready | str:
+    """What a builder makes of a model, or why it is of no use."""
+    if builder is None:
+        return "have no builder"
+    try:
+        with process_rng_kept(), meta_weights():
+            model = builder()
+        if model_record(model, scheme=scheme).model.root != record.model.root:
+            return "are built as something else than the graph knows by their names"
+    except Exception as error:  # noqa: BLE001 - a builder is the caller's code and may raise anything
+        return f"could not be built ({type(error).__name__})"
+    features = features_of(record)
+    pictures = image_calls(record, required.size) if modality(features) in (None, PICTURES) else []
+    run = run_of(model, [*pictures[:1], *calls_of(builder, model), *pictures[1:]])
+    if run is None:
+        return "do not run on inputs of usual sizes"
+    taken = modality(features.with_cost(run.flops, run.inputs))
+    return Ready(builder, model, run) if agree(modality_of(required.dataset), taken) else f"take {taken}"
+
+
+def task_of_model(record: ModelRecord) -> str | None:
+    """What a model is for, by its class or the module that defines it; None for one whose task nobody knows."""
+    *where, name = record.nodes[record.model.root].qualified_class.split(".")
+    named = task_named(name) or task_named(" ".join(where[2:]))
+    return named or (CLASSIFICATION if tuple(where[:2]) in CLASSIFIERS else None)
+
+
+def blocks_of(record: ModelRecord) -> Iterator[str]:
+    """The blocks of a model that have more than one operation, those with most of its parameters first."""
+    shares = {
+        key: record.model.occurrences[key, level] * record.nodes[key].parameters
+        for key, level in occurring(record, ("block",))
+    }
+    for fingerprint in sorted(shares, key=lambda key: -shares[key]):
+        node = record.nodes[fingerprint]
+        if len(node.slots) > 1 and node.parameters and not node.qualified_class.startswith("torch.nn."):
+            yield fingerprint
