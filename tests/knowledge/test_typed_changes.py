@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from copy import deepcopy
 
 import pandas as pd
 import pytest
@@ -11,6 +12,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from identity.samples import zoo_model
+from modulekg_widgets.engine.errors import PredictionError
 from modulekg_widgets.engine.knowledge.suggestion.candidates import call_with, run_of
 from modulekg_widgets.engine.knowledge.suggestion.mutations import (
     GroupNorms,
@@ -72,7 +74,7 @@ def test_blocks_go_in_the_places_of_blocks_of_as_many_channels() -> None:
 
 
 def test_kernels_keep_what_a_convolution_gives() -> None:
-    model = zoo_model("mobilenet_v3_small")
+    model = deepcopy(zoo_model("mobilenet_v3_small"))
     found = kernels(model)
     assert {change.size for change in found} == {3, 5, 7}
     change = random.Random(0).choice(found)
@@ -150,3 +152,69 @@ def test_a_front_of_value_and_cost(against: str) -> None:
 def test_what_is_no_cost_is_named() -> None:
     with pytest.raises(mk.ModuleKGError, match="no values are known of 'latencies'"):
         mk.KnowledgeGraph().generate("acc@1", against="latencies", models=["squeezenet1_1"], generations=1)
+
+
+# --------------------------------------------------------------- what a block is
+
+
+class Inner(nn.Module):
+    """What a block has in it, which gives what it takes, as the whole does."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.one, self.other = nn.Conv2d(channels, channels, 1), nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.other(self.one(x))
+
+
+class Nested(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.inner, self.project = Inner(channels), nn.Conv2d(channels, channels, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.project(self.inner(x))
+
+
+class Plain(Inner):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + super().forward(x)
+
+
+def staged(kind: type[nn.Module], channels: int = 8) -> nn.Module:
+    stages = [nn.Sequential(*(kind(channels) for _ in range(3))) for _ in range(2)]
+    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 5)]
+    return nn.Sequential(nn.Conv2d(3, channels, 3, padding=1), *stages, *head)
+
+
+def test_neither_stages_nor_parts_of_blocks_are_blocks() -> None:
+    known = {"nested": staged(Nested), "plain": staged(Plain)}
+    passes = {name: run_of(model, [IMAGE]) for name, model in known.items()}
+    found = {name: blocks(name, model, passes[name]) for name, model in known.items()}  # type: ignore[arg-type]
+    for each in found.values():
+        assert {block.path for block in each} == {f"{stage}.{at}" for stage in (1, 2) for at in range(3)}
+    library = [block for each in found.values() for block in each]
+    changes = swaps("nested", known["nested"], passes["nested"], library)  # type: ignore[arg-type]
+    assert {change.donor for change in changes} == {"plain"}
+    assert all(change.path.count(".") == change.donor_path.count(".") == 1 for change in changes)
+
+
+def test_objectives_without_a_number_are_named() -> None:
+    with pytest.raises(PredictionError, match="gives no number for squeezenet1_1"):
+        mk.KnowledgeGraph().generate(lambda record: float("nan"), models=["squeezenet1_1"], generations=1)
+
+
+def test_where_nothing_is_known_of_such_models_the_reason_is_told() -> None:
+    reader = nn.Sequential(nn.Embedding(50, 8), nn.Flatten(), nn.Linear(32, 5))
+
+    def build() -> nn.Module:
+        return nn.Sequential(*reader)
+
+    build.example = lambda _: ((torch.zeros(1, 4, dtype=torch.long, device="meta"),), {})  # type: ignore[attr-defined]
+    graph = mk.index_models({"reader": build})
+    graph.add_dataset("reviews", task="text classification", classes=5)
+    found = graph.generate("acc@1", dataset="reviews", generations=1, population=2)
+    assert len(found) == 0
+    assert "no value is known of models for text" in found.reason
+    assert "kg.add_results" in repr(found)

@@ -235,7 +235,8 @@ class PredictionQuestions(Questions):
         UnknownNameError
             For an unknown target, data set, model or part of a budget.
         PredictionError
-            Where no known model can be built, and for a budget that is no number above zero.
+            Where no known model can be built, for an objective that gives no number, and for a budget that is no number
+            above zero.
 
         Examples
         --------

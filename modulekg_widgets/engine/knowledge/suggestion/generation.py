@@ -33,7 +33,9 @@ from modulekg_widgets.engine.knowledge.suggestion.candidates import (
 from modulekg_widgets.engine.knowledge.suggestion.known_models import KnownModels, Requirements
 from modulekg_widgets.engine.knowledge.suggestion.mutations import (
     Block,
+    Depth,
     Mutation,
+    SwapBlock,
     Width,
     blocks,
     depths,
@@ -133,8 +135,8 @@ def generate(
     its FLOPs. `budget` is a number of parameters or a dict with `max_params` and `max_flops`. The search begins with
     the best known models near the budget, or those named by `models`; each candidate that it returns ran on meta
     tensors, keeps within the budget, gives what its base gives and is a structure that the graph does not have. Where
-    there is none, `.reason` says why.
-    Raises `UnknownNameError`, and `PredictionError` when no known model can be built.
+    there is none, or no known value tells of such models, `.reason` says why.
+    Raises `UnknownNameError`, and `PredictionError` when no known model can be built or the objective gives no number.
     """
     limits = _limits(budget)
     target = objective if isinstance(objective, str) else "acc@1"
@@ -146,6 +148,8 @@ def generate(
         set_against = None if against is None else costs_by(against, costs, device)
         evolution = _Evolution(search, required, objective, random.Random(seed), set(contents.modules), set_against)
         evolution.begin(models)
+        if unknown := evolution.why_nothing_is_known():
+            return Ranking([], f"Generated {required.title}", unknown)
         evolution.run(generations, population)
         return Ranking(evolution.best(n), f"Generated {required.title}", evolution.why_none())
 
@@ -186,6 +190,20 @@ class _Evolution:
         if not found:
             raise PredictionError(self.search.why_none_is_built())
         self._admit(found)
+        if not self.alive:
+            names = ", ".join(shown(each.base) for each in found)
+            raise PredictionError(f"the objective gives no number for {names}, which the search begins with")
+
+    def why_nothing_is_known(self) -> str:
+        """Why no prediction tells of any model that the search begins with; empty where one does."""
+        if callable(self.objective):
+            return ""
+        records = [each.record for each in self.alive]
+        reasons = self.search.predictor.of_another_kind(records, self.required.dataset.name)
+        if len(reasons) < len({record.model.name for record in records}):
+            return ""
+        told = "; ".join(dict.fromkeys(reasons.values()))
+        return f"for {told}: kg.add_results brings some, or pass a function as the objective"
 
     def _bases(self, models: Sequence[str] | None) -> list[ModelRecord]:
         records = {record.model.name: record for record, _ in self.search.ranked}
@@ -252,7 +270,8 @@ class _Evolution:
         run = run_of(model, [parent.run.call])
         if run is None or run.outputs.get("") != parent.run.outputs[""]:
             return None
-        if self.trainable[parent.base] and not runs(model, parent.run.call, training=True):
+        checked = isinstance(mutation, Depth | SwapBlock) and self.trainable[parent.base]
+        if checked and not runs(model, parent.run.call, training=True):
             return None
         recipe, record = (*parent.recipe, mutation), _record(model, parent.base, run)
         return _Individual(parent.base, recipe, model, run, record, parent.usual)

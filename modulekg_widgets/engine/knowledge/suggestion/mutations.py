@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import nn
 
+from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.knowledge.suggestion.candidates import Builder, ForwardPass, Shape
 from modulekg_widgets.engine.knowledge.suggestion.resizing import Resized, reset
 from modulekg_widgets.engine.torch_runtime.private import modules_of
@@ -242,10 +243,16 @@ def depths(model: nn.Module, run: ForwardPass) -> list[Depth]:
 
 
 def blocks(name: str, model: nn.Module, run: ForwardPass) -> list[Block]:
-    """The blocks, of more than one layer, that give what they take."""
+    """The blocks, of more than one layer, that give what they take.
+
+    What repeats in the model tells which these are: not their parts, nor stages.
+    """
     found: list[Block] = []
+    known = hierarchy(model)
+    levels = known.levels("repetition")
     for path, module in model.named_modules():
-        if path and len(modules_of(module)) > 1 and _mixes(module) and _same_shape(run, path, path):
+        is_block = path and levels[known[path].index] == "block"
+        if is_block and modules_of(module) and _mixes(module) and _same_shape(run, path, path):
             found.append(Block(name, path, run.places[path][0], type(module).__qualname__))
     return found
 
@@ -259,8 +266,15 @@ def swaps(name: str, model: nn.Module, run: ForwardPass, library: list[Block]) -
         SwapBlock(own.path, other.model, other.path)
         for own in blocks(name, model, run)
         for other in library
-        if other.kind != own.kind and _channels(own.shape) == _channels(other.shape)
+        if other.kind != own.kind
+        and _channels(own.shape) == _channels(other.shape)
+        and not (other.model == name and _holds(own.path, other.path))
     ]
+
+
+def _holds(one: str, other: str) -> bool:
+    """Whether one path is inside of the other."""
+    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
 
 
 def exchanges(model: nn.Module) -> list[SwapActivation | GroupNorms]:
