@@ -308,3 +308,20 @@ def test_a_file_with_a_comma_at_the_end_of_rows(kg: mk.KnowledgeGraph, tmp_path:
     file.write_text(f"model,value\n{NAMES[0]},80,9\n{NAMES[1]},70,9\n", "utf-8")
     with pytest.raises(PropertyError, match="no table of comma-separated"):
         kg.add_results(file, "d", "acc@1", unit="%")
+
+
+def test_questions_with_arguments_that_are_none(kg: mk.KnowledgeGraph) -> None:
+    add(kg, [50.0, 60.0, 70.0], unit="%")
+    for models in ([], 5, "net2"):
+        with pytest.raises(ModuleKGError):
+            kg.evaluate_prediction(models=models, dataset="d")
+    for n in ("x", -1, 2.5, None):
+        with pytest.raises(UnknownNameError):
+            kg.similar(NAMES[0], n)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UnknownNameError):
+        kg.suggest(target=[1])
+
+
+def test_a_data_set_of_a_number_of_classes_that_no_float_holds(kg: mk.KnowledgeGraph) -> None:
+    kg.add_dataset("large", classes=10**400)
+    assert kg.suggest("large", n=1) is not None

@@ -10,6 +10,7 @@ from typing import Any
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode
 from modulekg_widgets.engine.knowledge.prediction.modality import agree, modality_of, task_of
 from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET
+from modulekg_widgets.engine.knowledge.units import finite
 
 IMAGENET_PROPERTIES: Mapping[str, Any] = {"task": "classification", "classes": 1000, "image_size": 224}
 IMAGENET_NAMES = frozenset({"imagenet", "imagenet1k", "ilsvrc2012"})
@@ -79,7 +80,7 @@ def _alike(left: Any, right: Any) -> float:
 def _size(value: Any) -> float | None:
     """A number, or the geometric mean of several, as of the sides of an image."""
     values = list(value) if isinstance(value, list | tuple) else [value]
-    numbers = [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]
+    numbers = [number for v in values if isinstance(v, int | float) and (number := finite(v)) is not None]
     if not values or len(numbers) < len(values):
         return None
     return math.exp(sum(map(math.log, numbers)) / len(numbers)) if min(numbers) > 0 else min(numbers)

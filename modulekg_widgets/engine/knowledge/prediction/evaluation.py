@@ -43,7 +43,7 @@ def evaluate_prediction(
     choice = predictor.choice(place, True)
     surface = choice.surface
     if models is not None:
-        surface = _of_models(surface, list(dict.fromkeys(models)), predictor.observed.unit)
+        surface = _of_models(surface, models, predictor.observed.unit)
     count = len(np.unique(surface.families))
     if count < FEWEST:
         raise PredictionError(f"{count} families are too few to leave one out: name models of at least {FEWEST}")
@@ -66,7 +66,12 @@ def _checked(predictors: Iterable[str] | None, count: int) -> list[str]:
     return [name for name in PREDICTORS if name in asked or (RIDGE in asked and name.startswith(RIDGE))]
 
 
-def _of_models(surface: Surface, names: list[str], unit: str | None) -> Surface:
+def _of_models(surface: Surface, models: Iterable[str], unit: str | None) -> Surface:
+    if isinstance(models, str) or not isinstance(models, Iterable):
+        raise UnknownNameError(f"models are {shown(repr(models))}: give a list of their names")
+    names = list(models)
+    if not names:
+        raise PredictionError(f"no models are named: give those of at least {FEWEST} families")
     known = {sample.features.name for sample in surface.samples}
     for name in names:
         if name not in known:

@@ -252,7 +252,7 @@ class AnalysisQuestions(Questions):
         Raises
         ------
         UnknownNameError
-            For a name that is of no model.
+            For a name that is of no model, and a number that is none.
         NotAModuleError, BrokenModuleError, FingerprintError
             For a module that has no fingerprint.
 
@@ -269,8 +269,9 @@ class AnalysisQuestions(Questions):
         from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarModels
         from modulekg_widgets.engine.knowledge.prediction.features import record_in
         from modulekg_widgets.engine.knowledge.traced import described
+        from modulekg_widgets.engine.knowledge.usage import checked_number
 
-        contents = self.contents()
+        n, contents = checked_number(n), self.contents()
         known = isinstance(model, str)
         record = record_in(contents, model) if known else described(model, None, contents.scheme)
         if self._alike is None or self._alike[0] is not contents:

@@ -262,9 +262,11 @@ class PredictionQuestions(Questions):
 
     def _predictor(self, target: str) -> Predictor:
         """Fitted once for as long as the graph stays the same."""
+        from modulekg_widgets.engine.knowledge.jobs import checked_name
         from modulekg_widgets.engine.knowledge.prediction.predictor import fitted_predictor
+        from modulekg_widgets.engine.knowledge.units import target_named
 
-        contents = self.contents()
+        contents, target = self.contents(), target_named(checked_name(target, "target"))
         if self._fitted is None or self._fitted[0] is not contents:
             self._fitted = contents, {}
         known = self._fitted[1]
