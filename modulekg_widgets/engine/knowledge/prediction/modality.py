@@ -69,9 +69,14 @@ def modality_of(dataset: DataSetNode) -> str | None:
     return named or measured or _together(_kinds(given, OF_ACTIVITIES))
 
 
-def agree(held: str | None, taken: str | None) -> bool:
-    """Whether a model may be for what a data set holds, as far as anybody knows."""
-    return None in (held, taken) or held == taken
+def agree(held: str | None, other: str | None) -> bool:
+    """Whether two data sets may hold the same, as far as anybody knows."""
+    return None in (held, other) or held == other
+
+
+def takes(taken: str | None, held: str | None) -> bool:
+    """Whether a model may be for what a data set holds; rows of numbers may be pictures or sequences laid flat."""
+    return agree(held, taken) or (taken == TABLES and held in (PICTURES, SEQUENCES))
 
 
 def task_of(dataset: DataSetNode) -> str | None:

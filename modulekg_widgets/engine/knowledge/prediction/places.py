@@ -11,7 +11,7 @@ from modulekg_widgets.engine.knowledge.contents import DataSetNode
 from modulekg_widgets.engine.knowledge.prediction.datasets import CLEARLY, likeness
 from modulekg_widgets.engine.knowledge.prediction.design import Sample
 from modulekg_widgets.engine.knowledge.prediction.features import Features
-from modulekg_widgets.engine.knowledge.prediction.modality import agree, modality, modality_of, task_of
+from modulekg_widgets.engine.knowledge.prediction.modality import agree, modality, modality_of, takes, task_of
 from modulekg_widgets.engine.knowledge.prediction.observations import Site
 from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET
 
@@ -48,7 +48,7 @@ class Places:
     def another_use(self, place: Site, features: Features) -> str:
         """Why a model, or what is known, is not for the data set of a place; empty where it may be."""
         held, taken = self._stated(place), modality(features)
-        if not agree(held, taken):
+        if not takes(taken, held):
             return f"{shown(str(place.dataset))} holds {held}, the model takes {taken}"
         if (place, taken) not in self._others:
             self._others[place, taken] = self._another_task(place, taken)

@@ -206,14 +206,15 @@ class _Evolution:
         return f"for {told}: kg.add_results brings some, or pass a function as the objective"
 
     def _bases(self, models: Sequence[str] | None) -> list[ModelRecord]:
-        records = {record.model.name: record for record, _ in self.search.ranked}
-        if models is not None:
+        if models is not None:  # whoever names them knows what they are for
+            every = self.search.records
             for name in models:
-                if name not in records:
+                if name not in every:
                     raise UnknownNameError(
-                        f"no known model is called {shown(str(name))!r}: {nearest(str(name), records)}"
+                        f"no known model is called {shown(str(name))!r}: {nearest(str(name), every)}"
                     )
-            return [records[name] for name in dict.fromkeys(models)]
+            return [every[name] for name in dict.fromkeys(models)]
+        records = {record.model.name: record for record, _ in self.search.ranked}
         wide = replace(
             self.required,
             max_params=None if self.required.max_params is None else WITHIN * self.required.max_params,

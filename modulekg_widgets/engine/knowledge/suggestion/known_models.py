@@ -20,9 +20,9 @@ from modulekg_widgets.engine.knowledge.prediction.features import (
 )
 from modulekg_widgets.engine.knowledge.prediction.modality import (
     CLASSIFICATION,
-    agree,
     modality,
     modality_of,
+    takes,
     task_of,
 )
 from modulekg_widgets.engine.knowledge.prediction.predictor import Prediction, Predictor, fitted_predictor
@@ -114,14 +114,14 @@ class KnownModels:
         self._untold: set[str] = set()  # the models of which no latency can be told
         self._fixed: Counter[str] = Counter()  # by family those that do not run at the size of the data set's images
         mine = {name: record_in(contents, name) for name, model in contents.models.items() if not model.cyclic}
-        self._records = {**published_records(records=mine), **mine}
+        self.records = {**published_records(records=mine), **mine}
         self._told: dict[str, Prediction] = {}
         self._ready: dict[str, Ready | str] = {}
 
     @cached_property
     def ranked(self) -> list[Ranked]:
         """Those that fit the task with their predictions, the best first."""
-        return self._ranked(self._records.values())
+        return self._ranked(self.records.values())
 
     def _ranked(self, records: Iterable[ModelRecord]) -> list[Ranked]:
         fitting = self._in_time(self._fitting(records))
@@ -135,7 +135,7 @@ class KnownModels:
         return [
             record
             for record in records
-            if task_of_model(record) in self._tasks and agree(held, modality(self.predictor.features(record)))
+            if task_of_model(record) in self._tasks and takes(modality(self.predictor.features(record)), held)
         ]
 
     @cached_property
@@ -148,7 +148,7 @@ class KnownModels:
         alike = {name for name, each in self.contents.datasets.items() if (task_of(each) or CLASSIFICATION) == task}
         alike.add(self.required.dataset.name)
         tried_on = {job.model for job in self.contents.jobs.values() if job.dataset in alike}
-        used = {task_of_model(self._records[name]) for name in tried_on if name in self._records}
+        used = {task_of_model(self.records[name]) for name in tried_on if name in self.records}
         return {task, *used, *([None] if task == CLASSIFICATION else [])}
 
     def _in_time(self, records: list[ModelRecord]) -> list[ModelRecord]:
@@ -219,7 +219,7 @@ class KnownModels:
 
     def _of_budget(self, buildable: bool, within: bool = True) -> list[ModelRecord]:
         """The known models that the budget allows, or does not; with `buildable` those that have a builder."""
-        every = [record for name, record in self._records.items() if not buildable or name in self.builders]
+        every = [record for name, record in self.records.items() if not buildable or name in self.builders]
         return [record for record in every if self._fits(record) == within]
 
     def ready(self, record: ModelRecord) -> Ready | None:
@@ -238,7 +238,7 @@ class KnownModels:
 
     def why_none(self, count: int, kinds: Sequence[str]) -> str:
         """Why there is nothing to suggest."""
-        fitting = self._fitting(self._records.values())
+        fitting = self._fitting(self.records.values())
         if count < 1 or not kinds:
             return "for none was asked for" if count < 1 else "for of blocks no latency can be told"
         if not fitting:
@@ -284,7 +284,7 @@ class KnownModels:
 
     def why_none_is_built(self) -> str:
         """Why there is no model to begin with."""
-        if not self._fitting(self._records.values()):
+        if not self._fitting(self.records.values()):
             return self._why_no_task()
         reasons = Counter(each for each in self._ready.values() if isinstance(each, str))
         told = "; ".join(f"{count} {reason}" for reason, count in reasons.most_common(4))

@@ -11,15 +11,16 @@ from modulekg_widgets.engine.knowledge.prediction.features import features_of
 from modulekg_widgets.engine.knowledge.prediction.modality import (
     CLASSIFICATION,
     PICTURES,
-    agree,
     modality,
     modality_of,
+    takes,
     task_named,
 )
 from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
 from modulekg_widgets.engine.knowledge.suggestion.candidates import (
     Builder,
     ForwardPass,
+    call_with,
     calls_of,
     image_calls,
     occurring,
@@ -54,11 +55,12 @@ def tried(builder: Builder | None, record: ModelRecord, required: Requirements, 
         return f"could not be built ({type(error).__name__})"
     features = features_of(record)
     pictures = image_calls(record, required.size) if modality(features) in (None, PICTURES) else []
-    run = run_of(model, [*pictures[:1], *calls_of(builder, model), *pictures[1:]])
+    seen = [call_with(record.model.inputs)] if record.model.inputs else []
+    run = run_of(model, [*pictures[:1], *calls_of(builder, model), *seen, *pictures[1:]])
     if run is None:
         return "do not run on inputs of usual sizes"
     taken = modality(features.with_cost(run.flops, run.inputs))
-    return Ready(builder, model, run) if agree(modality_of(required.dataset), taken) else f"take {taken}"
+    return Ready(builder, model, run) if takes(taken, modality_of(required.dataset)) else f"take {taken}"
 
 
 def task_of_model(record: ModelRecord) -> str | None:
