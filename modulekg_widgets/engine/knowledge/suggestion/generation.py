@@ -210,9 +210,8 @@ class _Evolution:
             every = self.search.records
             for name in models:
                 if name not in every:
-                    raise UnknownNameError(
-                        f"no known model is called {shown(str(name))!r}: {nearest(str(name), every)}"
-                    )
+                    known = nearest(str(name), every)
+                    raise UnknownNameError(f"no known model is called {shown(str(name))!r}: {known}")
             return [every[name] for name in dict.fromkeys(models)]
         records = {record.model.name: record for record, _ in self.search.ranked}
         wide = replace(
