@@ -60,11 +60,6 @@ def knowledge_payload(
     )
 
 
-def key_of(kind: str, name: str) -> str:
-    """The key of what has a name, as the browser has it: "Model:resnet18"."""
-    return f"{kind}:{text(name)}"
-
-
 def selectable(payload: Mapping[str, Any]) -> set[str]:
     """The keys that `selected` takes, as the browser has them."""
     return {

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from modulekg_widgets.engine.knowledge.contents import Contents, JobNode
+from modulekg_widgets.engine.knowledge.prediction.observations import DEVICE, IMAGE_SIZE
 from modulekg_widgets.engine.knowledge.results import RESULTS, comparable, results_of
 from modulekg_widgets.engine.knowledge.units import is_cost, repr_of
 from modulekg_widgets.engine.views.payload import number, text
 
-DEVICE, IMAGE_SIZE = "device", "image_size"
 _LONGEST = 120  # characters of what is said of a training
 
 
