@@ -71,6 +71,10 @@ class ModelFolderError(ModuleKGError, ValueError):
     """A folder that is not the saved model that it should be, or a model that cannot be saved."""
 
 
+class ModelFileError(ModuleKGError, ValueError):
+    """A file that cannot be read as a model, cut off or forged; the message says what was found, and nothing of it ran."""
+
+
 class RecordingError(ModuleKGError, ValueError):
     """A file that is no recorded run, or cannot be written; the message names the file, the line and what was found."""
 

@@ -1,0 +1,93 @@
+"""The readers of model files by extension: which of them a file is given to, and what becomes of its failures."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from modulekg_widgets.engine.errors import ModelFileError, ModuleKGError, nearest, shown
+from modulekg_widgets.engine.files.records import FileContents
+from modulekg_widgets.engine.files.source import FileSource
+from modulekg_widgets.engine.registry import Registry
+
+Reader = Callable[[FileSource], FileContents]
+READERS: Registry[Reader] = Registry("reader of files")
+_MAGIC: dict[str, tuple[bytes, ...]] = {}  # by extension: what such a file begins with
+
+# what bytes that are not what they should be make of Python's own parsers
+MALFORMED = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError, EOFError)
+ALSO_MALFORMED = (struct.error, OSError, MemoryError, NotImplementedError)
+
+
+def file_reader(*extensions: str, magic: bytes | tuple[bytes, ...] = ()) -> Callable[[Reader], Reader]:
+    """Register a function that reads a format of model files: `FileSource` → `FileContents`.
+
+    Parameters
+    ----------
+    *extensions : str
+        What the names of such files end with, as ".safetensors".
+    magic : bytes or tuple of bytes, optional
+        What such a file begins with. A file of another name that begins so is read by it, too, and one of this
+        extension that does not is refused.
+
+    Returns
+    -------
+    Callable
+        The decorator. The function gets a `FileSource` (`.size`, `.read(offset, length)`, `.beside(name)`), runs
+        nothing of what is in the file, and raises `ModelFileError`, or `ValueError` for bytes that make no sense.
+
+    Raises
+    ------
+    DuplicateNameError
+        For an extension that is taken.
+    NotAFunctionError
+        For what cannot be called.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from modulekg_widgets.engine.files.records import FileContents, TensorRecord
+    >>> @mk.file_reader(".names")
+    ... def names(source):
+    ...     lines = source.read().decode().split()
+    ...     return FileContents("names", tuple(TensorRecord(line, (1,), "float32", 4) for line in lines))
+    """
+    names = [extension.lower() for extension in extensions]
+
+    def decorate(reader: Reader) -> Reader:
+        READERS.register(*names)(reader)
+        _MAGIC.update(dict.fromkeys(names, (magic,) if isinstance(magic, bytes) else tuple(magic)))
+        return reader
+
+    return decorate
+
+
+def read(source: FileSource) -> FileContents:
+    """What the reader of a file tells of it; raises `ModelFileError`, whatever the bytes."""
+    reader = _reader_of(source)
+    try:
+        return reader(source)
+    except ModuleKGError:
+        raise
+    except (*MALFORMED, *ALSO_MALFORMED) as error:
+        reason = shown(str(error)) or type(error).__name__
+        raise ModelFileError(f"{shown(source.name)} is malformed: {reason}") from error
+
+
+def _reader_of(source: FileSource) -> Reader:
+    start = source.read(0, min(16, source.size))
+    name = source.name.lower()
+    named = max((extension for extension in READERS if name.endswith(extension)), key=len, default=None)
+    if named is not None and (not _MAGIC[named] or start.startswith(_MAGIC[named])):
+        return READERS[named]
+    for extension in READERS:
+        if _MAGIC[extension] and start.startswith(_MAGIC[extension]):
+            return READERS[extension]
+    if named is not None:
+        raise ModelFileError(
+            f"{shown(source.name)} begins with {start[:8]!r}, and no {named} file does: its name or its bytes are wrong"
+        )
+    raise ModelFileError(
+        f"{shown(source.name)} is of no format that is known: {nearest(name[name.find('.'):], READERS)}; "
+        "@mk.file_reader adds one"
+    )
