@@ -17,6 +17,7 @@ ALLOWED = {
     "panel": {"tree"},
     "masks": set(),
     "metrics": {"export"},
+    "files": set(),
     "forward": set(),
     "layout": set(),
     "graph": {"export", "layout", "panel", "tree"},

@@ -6,7 +6,9 @@ export const LARGEST_FILE = 64 * 2 ** 20; // characters
 export const DEEPEST = 64; // lists and objects within each other
 export const MOST_PARTS = 2_000_000; // lists and objects, each of which takes many times its text in memory
 
-type Reason = "empty" | "large" | "nested" | "parts" | "cut" | "json" | "unknown" | "version" | "damaged";
+type SavedReason = "empty" | "large" | "nested" | "parts" | "cut" | "json" | "unknown" | "version" | "damaged";
+type ModelReason = "truncated" | "malformed" | "excess" | "format" | "elsewhere" | "missing" | "unreadable";
+type Reason = SavedReason | ModelReason;
 
 /** Why a file is not shown. */
 export class FileProblem extends Error {
@@ -39,6 +41,23 @@ export function sentence({ reason, part }: FileProblem, words: Words): string {
       return words.__("This file is neither a graph nor a plan: save one with graph.export(path) or plan.save(path).");
     case "version":
       return words.__("This file was saved by another version of modulekg-widgets: save it again with this one.");
+    case "truncated":
+      return words.__("This file is cut off: it was not saved or copied to its end.");
+    case "malformed":
+      return words.__("This file is malformed (%1): make it or copy it again.", part || "?");
+    case "excess":
+      return words.__("This file is not opened: it has more than this page reads of any model (%1).", part || "?");
+    case "format":
+      return words.__("This file is of no format that is known here: neither its name nor its first bytes tell it.");
+    case "elsewhere":
+      return words.__(
+        "This file names %1, which is no file of its folder: it may lead anywhere, so it is not opened.",
+        part
+      );
+    case "missing":
+      return words.__("This file needs %1 beside it: put it into the same folder.", part || "?");
+    case "unreadable":
+      return words.__("This file cannot be read (%1): reload it, or look into the server's log.", part || "?");
     default:
       return words.__("This file is damaged (%1): save the graph or the plan again.", part || "?");
   }

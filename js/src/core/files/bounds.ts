@@ -1,0 +1,54 @@
+// What every reader refuses bytes with, and how texts of files stand in messages.
+
+import { FileProblem } from "../shared/file_problem";
+
+export const MOST_TENSORS = 500_000;
+export const MOST_OPERATORS = 500_000;
+export const MOST_DIMENSIONS = 64;
+export const LARGEST_HEADER = 64 * 2 ** 20; // bytes of what is read whole
+const LARGEST_COUNT = Number.MAX_SAFE_INTEGER;
+
+/** That a file is malformed; `what` says where, and may have texts of the file only as `shown` gives them. */
+export const malformed = (what: string) => new FileProblem("malformed", what);
+
+/** That a file has more than is read of any. */
+export const excess = (what: string) => new FileProblem("excess", what);
+
+export function need(condition: boolean, what: string): asserts condition {
+  if (!condition) throw malformed(what);
+}
+
+/** A text of a file as one printable line, at most `limit` characters. */
+export function shown(text: string, limit = 80): string {
+  const line = text.length <= limit ? text : `${text.slice(0, limit - 1)}…`;
+  return line.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, each => `\\u{${(each.codePointAt(0) ?? 0).toString(16)}}`);
+}
+
+/** Whether a name stands for a file in the same folder, on every system. */
+export function isPlainName(name: string): boolean {
+  return name !== "" && name !== "." && name !== ".." && !/[/\\\0:]/.test(name);
+}
+
+/** The product of sizes; malformed where no file is as large. */
+export function product(sizes: readonly number[], what: string): number {
+  const result = sizes.includes(0) ? 0 : sizes.reduce((total, size) => total * size, 1);
+  need(result <= LARGEST_COUNT, `${what} is larger than files can be`);
+  return result;
+}
+
+/** A size or an offset of a JSON document. */
+export const isSize = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
+
+/** What it makes of each, at most `most` at a time, in their order. */
+export async function mapSome<T, R>(items: readonly T[], most: number, make: (item: T) => Promise<R>): Promise<R[]> {
+  const results: R[] = [];
+  let next = 0;
+  const work = async () => {
+    while (next < items.length) {
+      const at = next++;
+      results[at] = await make(items[at]);
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(most, items.length) }, work));
+  return results;
+}

@@ -1,0 +1,64 @@
+// JSON documents of files, measured before anything is built of them.
+
+import { type Fields, isObject } from "../shared/schema";
+import { excess, malformed, need } from "./bounds";
+
+const DEEPEST = 200; // lists and objects within each other
+const MOST_PARTS = 2_000_000; // lists and objects
+
+/** The value of a document; `unique` refuses a name that stands twice in one object. */
+export function parseJson(bytes: Uint8Array, what: string, unique = false): unknown {
+  const names = measured(bytes, what);
+  const value = parsed(bytes, what);
+  need(!unique || namesIn(value) === names, `a name stands twice in ${what}`);
+  return value;
+}
+
+/** The object that a document is. */
+export function parseObject(bytes: Uint8Array, what: string, unique = false): Fields {
+  const value = parseJson(bytes, what, unique);
+  need(isObject(value), `${what} is no object`);
+  return value;
+}
+
+const [QUOTE, BACKSLASH, COLON, LIST, LIST_END, OBJECT, OBJECT_END] = ['"', "\\", ":", "[", "]", "{", "}"].map(c =>
+  c.charCodeAt(0)
+);
+
+/** How many names its objects have. */
+function measured(bytes: Uint8Array, what: string): number {
+  let [depth, parts, names, isInText] = [0, 0, 0, false];
+  for (let at = 0; at < bytes.length; at++) {
+    const code = bytes[at];
+    if (isInText) {
+      at += code === BACKSLASH ? 1 : 0;
+      isInText = code !== QUOTE;
+    } else if (code === QUOTE) {
+      isInText = true;
+    } else if (code === COLON) {
+      names += 1;
+    } else if (code === LIST || code === OBJECT) {
+      depth += 1;
+      parts += 1;
+      if (depth > DEEPEST) throw excess(`lists within lists in ${what}`);
+      if (parts > MOST_PARTS) throw excess(`lists and objects in ${what}`);
+    } else if (code === LIST_END || code === OBJECT_END) {
+      depth -= 1;
+    }
+  }
+  return names;
+}
+
+function parsed(bytes: Uint8Array, what: string): unknown {
+  try {
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes));
+  } catch {
+    throw malformed(`${what} is no JSON`); // never the parser's text: it quotes the file
+  }
+}
+
+function namesIn(value: unknown): number {
+  if (typeof value !== "object" || value === null) return 0;
+  const inner = Object.values(value);
+  return inner.reduce((total: number, each) => total + namesIn(each), Array.isArray(value) ? 0 : inner.length);
+}

@@ -1,0 +1,97 @@
+// The safetensors format: eight bytes with the length of the header, the header in JSON, and the bytes of the tensors.
+
+import { type Fields, isObject, isString } from "../shared/schema";
+import { FileProblem } from "../shared/file_problem";
+import {
+  excess,
+  isSize,
+  LARGEST_HEADER,
+  MOST_DIMENSIONS,
+  MOST_TENSORS,
+  malformed,
+  need,
+  product,
+  shown
+} from "./bounds";
+import { parseObject } from "./json";
+import type { FileContents, FileSource, Plain, TensorRecord } from "./records";
+
+const LENGTH = 8; // bytes of the length of the header
+const METADATA = "__metadata__";
+
+/** The dtypes of the format: torch's word, and the bits of one item. */
+const DTYPES: ReadonlyMap<string, readonly [string, number]> = new Map([
+  ["F64", ["float64", 64]],
+  ["F32", ["float32", 32]],
+  ["F16", ["float16", 16]],
+  ["BF16", ["bfloat16", 16]],
+  ["F8_E4M3", ["float8_e4m3fn", 8]],
+  ["F8_E5M2", ["float8_e5m2", 8]],
+  ["F8_E8M0", ["float8_e8m0fnu", 8]],
+  ["F6_E2M3", ["F6_E2M3", 6]],
+  ["F6_E3M2", ["F6_E3M2", 6]],
+  ["F4", ["F4", 4]],
+  ["C64", ["complex64", 64]],
+  ["I64", ["int64", 64]],
+  ["I32", ["int32", 32]],
+  ["I16", ["int16", 16]],
+  ["I8", ["int8", 8]],
+  ["U64", ["uint64", 64]],
+  ["U32", ["uint32", 32]],
+  ["U16", ["uint16", 16]],
+  ["U8", ["uint8", 8]],
+  ["BOOL", ["bool", 8]]
+]);
+
+/** Reads the header, and checks that the tensors fill the rest of the file. */
+export async function readSafetensors(source: FileSource): Promise<FileContents> {
+  const start = new DataView((await source.read(0, LENGTH)).slice().buffer);
+  const length = start.getUint32(0, true) + start.getUint32(4, true) * 2 ** 32;
+  need(length >= 2, "its header is empty");
+  if (length > source.size - LENGTH) throw new FileProblem("truncated");
+  if (length > LARGEST_HEADER) throw excess("bytes in its header");
+  const header = parseObject(await source.read(LENGTH, length), "its header", true);
+  const metadata = texts(header[METADATA]);
+  const names = Object.keys(header).filter(name => name !== METADATA);
+  if (names.length > MOST_TENSORS) throw excess("tensors");
+  const tensors = names.map(name => record(name, header[name], LENGTH + length));
+  checkPlaces(tensors, LENGTH + length, source.size);
+  return { format: "safetensors", title: "", metadata, tensors, modules: [], graph: null, classes: [], warnings: [] };
+}
+
+function texts(metadata: unknown): Record<string, Plain> {
+  const found = metadata ?? {};
+  need(isObject(found) && Object.values(found).every(isString), "its metadata are not texts");
+  return found as Record<string, string>;
+}
+
+function record(name: string, entry: unknown, data: number): TensorRecord {
+  const is = `tensor ${shown(name)}`;
+  need(isObject(entry) && Object.keys(entry).length === 3, `${is} has not a dtype, a shape and offsets`);
+  const [dtype, bits] = DTYPES.get(String(entry.dtype)) ?? [];
+  if (dtype === undefined || bits === undefined) throw malformed(`${is} is of the dtype ${shown(String(entry.dtype))}`);
+  const [shape, offsets] = [sizes(entry, "shape", is), sizes(entry, "data_offsets", is)];
+  need(shape.length <= MOST_DIMENSIONS && offsets.length === 2, `${is} has too many dimensions or offsets`);
+  const nbytes = offsets[1] - offsets[0];
+  need(nbytes * 8 === product(shape, is) * bits, `${is} has not as many bytes as its shape and dtype`);
+  return { name, shape, dtype, nbytes, offset: data + offsets[0], file: "", strides: null, role: null };
+}
+
+function sizes(entry: Fields, key: string, is: string): number[] {
+  const found = entry[key];
+  need(Array.isArray(found) && found.every(isSize), `${is} has sizes that are none`);
+  return found as number[];
+}
+
+/** The format has neither gaps nor bytes of two tensors. */
+function checkPlaces(tensors: readonly TensorRecord[], data: number, size: number): void {
+  let end = data;
+  for (const each of [...tensors].sort((a, b) => at(a) - at(b) || a.nbytes - b.nbytes)) {
+    need(at(each) === end, `tensor ${shown(each.name)} does not begin where the one before ends`);
+    end += each.nbytes;
+  }
+  if (end > size) throw new FileProblem("truncated");
+  need(end === size, "it goes on behind its last tensor");
+}
+
+const at = (tensor: TensorRecord) => tensor.offset ?? 0;
