@@ -1,0 +1,267 @@
+"""GGUF files: metadata, and tensors with their types, which may be quantised.
+
+The layout is that of docs/gguf.md in ggml-org/ggml, versions 1 to 3, in either order of bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from modulekg_widgets.engine.errors import ModelFileError, shown
+from modulekg_widgets.engine.files.ggml_types import GGML_TYPES
+from modulekg_widgets.engine.files.readers import file_reader
+from modulekg_widgets.engine.files.records import FileContents, Plain, TensorRecord
+from modulekg_widgets.engine.files.source import FileSource
+
+MOST_TENSORS = 250_000
+MOST_KEYS = 20_000
+MOST_PASSED = 2_000_000  # texts and arrays in arrays, which are passed over one by one
+LONGEST_NAME = 1 << 16
+LONGEST_TEXT = 1 << 16  # kept of a text of the metadata
+MOST_KEPT = 64 << 20  # bytes of names and texts together
+MOST_SHOWN = 8  # elements of an array that are told one by one
+MOST_DIMENSIONS = 8
+DEEPEST_ARRAY = 4
+MOST_ELEMENTS = 1 << 62
+WINDOW = 1 << 20  # bytes read at a time
+
+# `enum gguf_type`: numbers of one length have a code of `struct`
+NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+TEXT, ARRAY = 8, 9
+NUMBER_NAMES = {
+    0: "uint8", 1: "int8", 2: "uint16", 3: "int16", 4: "uint32", 5: "int32", 6: "float32", 7: "bool",
+    10: "uint64", 11: "int64", 12: "float64",
+}  # fmt: skip
+
+
+class Entry(NamedTuple):
+    """What the header says of a tensor; `start` is counted from where the tensors begin."""
+
+    name: str
+    shape: tuple[int, ...]
+    kind: int
+    start: int
+
+
+class Header:
+    """The bytes of a file one after the other, in parts and in its own order of bytes."""
+
+    def __init__(self, source: FileSource) -> None:
+        self.source, self.position, self._passed, self._kept = source, 4, 0, 0
+        self._window, self._window_start = b"", 0
+        self.order, self.version = "<", 0
+        version = self.bytes(4)
+        if version[:2] == b"\0\0":  # no version is as large as that, so its bytes are in the other order
+            self.order = ">"
+        self.version = int.from_bytes(version, "little" if self.order == "<" else "big")
+        # version 1 counts in 32 bits
+        self._count = struct.Struct(self.order + ("I" if self.version == 1 else "Q"))
+        self._numbers = {kind: struct.Struct(self.order + code) for kind, code in NUMBERS.items()}
+        self.numbers = {kind: number.size for kind, number in self._numbers.items()}
+
+    def bytes(self, length: int) -> bytes:
+        start = self.position - self._window_start
+        if not 0 <= start <= len(self._window) - length:
+            self._window_start, start = self.position, 0
+            left = max(self.source.size - self.position, 0)
+            self._window = self.source.read(self.position, max(length, min(WINDOW, left)))
+        self.position += length
+        return self._window[start : start + length]
+
+    def skip(self, length: int) -> None:
+        if length > self.source.size - self.position:
+            raise ModelFileError(
+                f"{shown(self.source.name)} ends within its header: it is cut off or forged, get it again"
+            )
+        self.position += length
+
+    def number(self, kind: int) -> int | float | bool:
+        number = self._numbers[kind]
+        return number.unpack(self.bytes(number.size))[0]
+
+    def whole(self, kind: int = 4) -> int:
+        return int(self.number(kind))
+
+    def count(self) -> int:
+        return self._count.unpack(self.bytes(self._count.size))[0]
+
+    def counts(self, number: int) -> tuple[int, ...]:
+        return tuple(self.count() for _ in range(number))
+
+    def name(self) -> str:
+        length = self.count()
+        if length > LONGEST_NAME:
+            raise ModelFileError(
+                f"{shown(self.source.name)} has a name of {length:,} bytes, and at most {LONGEST_NAME:,} are read"
+            )
+        self._keep(length)
+        return self.bytes(length).decode()
+
+    def text(self) -> str:
+        length = self.count()
+        self._keep(min(length, LONGEST_TEXT))
+        kept = self.bytes(min(length, LONGEST_TEXT)).decode(errors="replace")
+        self.skip(max(length - LONGEST_TEXT, 0))
+        return kept + ("…" if length > LONGEST_TEXT else "")
+
+    def skip_texts(self, number: int) -> None:
+        self.pass_over(number)
+        for _ in range(number):
+            self.skip(self.count())
+
+    def pass_over(self, number: int) -> None:
+        self._passed += number
+        if self._passed > MOST_PASSED:
+            raise ModelFileError(
+                f"{shown(self.source.name)} has more than {MOST_PASSED:,} elements in its metadata: it is forged"
+            )
+
+    def _keep(self, length: int) -> None:
+        self._kept += length
+        if self._kept > MOST_KEPT:
+            raise ModelFileError(
+                f"{shown(self.source.name)} has more than {MOST_KEPT:,} bytes of names and texts: it is forged"
+            )
+
+
+@file_reader(".gguf", magic=b"GGUF")
+def read_gguf(source: FileSource) -> FileContents:
+    """The tensors and metadata of a GGUF file, from its header alone."""
+    header = Header(source)
+    if header.version not in (1, 2, 3):
+        raise ModelFileError(
+            f"{shown(source.name)} is GGUF of version {header.version:,}, and versions 1 to 3 are read: "
+            "convert it with llama.cpp"
+        )
+    number, keys = header.counts(2)
+    _limit(source, "tensors", number, MOST_TENSORS)
+    _limit(source, "keys", keys, MOST_KEYS)
+    metadata = _metadata(header, keys)
+    entries = _entries(header, number)
+    alignment = metadata.get("general.alignment", 32)
+    if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
+        raise ModelFileError(
+            f"{shown(source.name)} aligns tensors by {shown(str(alignment))}, which is no power of two: it is forged"
+        )
+    tensors = tuple(_tensors(source, entries, -(-header.position // alignment) * alignment))
+    return FileContents(
+        "GGUF",
+        tensors,
+        title=str(metadata.get("general.name") or metadata.get("general.architecture") or ""),
+        metadata=metadata | _measures(tensors),
+        warnings=_unknown_types(entries),
+    )
+
+
+def _limit(source: FileSource, things: str, number: int, most: int) -> None:
+    if number > most:
+        raise ModelFileError(f"{shown(source.name)} claims {number:,} {things}, and at most {most:,} are read")
+
+
+def _metadata(header: Header, keys: int) -> dict[str, Plain]:
+    metadata: dict[str, Plain] = {}
+    for _ in range(keys):
+        key = header.name()
+        if key in metadata:
+            raise ModelFileError(f"{shown(header.source.name)} has the key {shown(repr(key))} twice: it is forged")
+        metadata[key] = _value(header, header.whole())
+    return metadata
+
+
+def _value(header: Header, kind: int, depth: int = 0) -> Plain:
+    if kind in NUMBERS:
+        return header.number(kind)
+    if kind == TEXT:
+        return header.text()
+    if kind == ARRAY and depth < DEEPEST_ARRAY:
+        return _array(header, depth)
+    raise ModelFileError(
+        f"{shown(header.source.name)} has a value of the type {kind:,} in its metadata, which GGUF does not have: "
+        "it is damaged or forged"
+    )
+
+
+def _array(header: Header, depth: int) -> str:
+    """A short array as text, a long one by what it has."""
+    kind, number = header.whole(), header.count()
+    if number <= MOST_SHOWN:
+        return "[" + ", ".join(str(_value(header, kind, depth + 1)) for _ in range(number)) + "]"
+    if kind in NUMBERS:
+        header.skip(number * header.numbers[kind])
+        return f"{number:,} × {NUMBER_NAMES[kind]}"
+    if kind == TEXT:
+        header.skip_texts(number)
+        return f"{number:,} strings"
+    header.pass_over(number)
+    for _ in range(number):
+        _value(header, kind, depth + 1)
+    return f"{number:,} arrays"
+
+
+def _entries(header: Header, number: int) -> list[Entry]:
+    entries: dict[str, Entry] = {}
+    for _ in range(number):
+        name, dimensions = header.name(), header.whole()
+        _limit(header.source, f"dimensions of {shown(name)}", dimensions, MOST_DIMENSIONS)
+        shape = header.counts(dimensions)[::-1]
+        if name in entries:
+            raise ModelFileError(f"{shown(header.source.name)} has the tensor {shown(repr(name))} twice: it is forged")
+        entries[name] = Entry(name, shape, header.whole(), header.whole(10))
+    return list(entries.values())
+
+
+def _tensors(source: FileSource, entries: list[Entry], start: int) -> Iterator[TensorRecord]:
+    """The tensors in the order of the header; raises `ModelFileError` for bytes of two, or beyond the end."""
+    order = sorted(range(len(entries)), key=lambda index: entries[index].start)
+    lengths = [0] * len(entries)
+    for place, index in enumerate(order):
+        entry = entries[index]
+        following = entries[order[place + 1]].start if place + 1 < len(order) else source.size - start
+        lengths[index] = _length(source, entry, following - entry.start)
+    for entry, length in zip(entries, lengths, strict=True):
+        known = GGML_TYPES.get(entry.kind)
+        dtype = known.name if known else f"ggml type {entry.kind}"
+        yield TensorRecord(entry.name, entry.shape, dtype, length, offset=start + entry.start)
+
+
+def _length(source: FileSource, entry: Entry, room: int) -> int:
+    """The bytes of a tensor, which has `room` up to the next, or to the end; one of an unknown type has all of them."""
+    elements = math.prod(entry.shape)
+    known = GGML_TYPES.get(entry.kind)
+    length = elements // known.block * known.nbytes if known else max(room, 0)
+    if elements > MOST_ELEMENTS:
+        raise ModelFileError(
+            f"{shown(source.name)}: {shown(entry.name)} has more elements than any memory: it is forged"
+        )
+    if known and known.block > 1 and (not entry.shape or entry.shape[-1] % known.block):
+        raise ModelFileError(
+            f"{shown(source.name)}: rows of {shown(entry.name)}, {shown(str(entry.shape))}, cannot be cut into "
+            f"blocks of {known.block} as {known.name} needs: it is damaged or forged"
+        )
+    if length > room:
+        raise ModelFileError(
+            f"{shown(source.name)}: {shown(entry.name)} takes {length:,} bytes and has {max(room, 0):,} up to the next "
+            "tensor or the end: the file is cut off or forged"
+        )
+    return length
+
+
+def _measures(tensors: tuple[TensorRecord, ...]) -> dict[str, Plain]:
+    elements = sum(math.prod(tensor.shape) for tensor in tensors)
+    if not elements:
+        return {}
+    return {"bits per weight": round(8 * sum(tensor.nbytes for tensor in tensors) / elements, 3)}
+
+
+def _unknown_types(entries: list[Entry]) -> tuple[str, ...]:
+    unknown = [entry for entry in entries if entry.kind not in GGML_TYPES]
+    if not unknown:
+        return ()
+    kinds = ", ".join(str(kind) for kind in sorted({entry.kind for entry in unknown})[:8])
+    text = (
+        f"{len(unknown):,} tensors have types that are not known ({kinds}): their bytes are counted up to the next one"
+    )
+    return (text,)
