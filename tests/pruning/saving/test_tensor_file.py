@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.saving.tensor_file import DTYPES, ToWrite, open_tensors, write_tensors
+from modulekg_widgets.engine.pruning.saving.tensor_file import NAMES, ToWrite, open_tensors, write_tensors
 
 
 def samples() -> dict[str, torch.Tensor]:
     torch.manual_seed(0)
-    found = {f"of {name}": torch.randint(0, 2, (3, 5)).to(dtype) for name, dtype in DTYPES.items()}
+    found = {f"of {name}": torch.randint(0, 2, (3, 5)).to(dtype) for dtype, name in NAMES.items()}
     found["scalar"] = torch.tensor(7)
     found["empty"] = torch.empty(0, 4)
     found["transposed"] = torch.rand(4, 6).T

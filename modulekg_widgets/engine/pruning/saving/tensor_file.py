@@ -1,8 +1,4 @@
-"""The safetensors format: written a tensor at a time, and read after all of the header has been checked.
-
-A file is eight bytes with the length of the header, the header in JSON, and the bytes of the tensors:
-https://github.com/huggingface/safetensors
-"""
+"""Files of safetensors: written a tensor at a time, and read after all of the header has been checked."""
 
 from __future__ import annotations
 
@@ -17,21 +13,15 @@ from typing import IO, Any, NamedTuple
 import torch
 
 from modulekg_widgets.engine.errors import ModelFolderError, shown
-from modulekg_widgets.engine.safe_files import BINARY, NO_LINK, NO_WAITING, PATHLIKE, parse_json
+from modulekg_widgets.engine.safe_files import BINARY, NO_LINK, NO_WAITING, PATHLIKE
+from modulekg_widgets.engine.safetensors_header import DTYPES, LENGTH, METADATA, HeaderEntry, HeaderError, read_header
 
-LENGTH = 8  # bytes of the length of the header
 ALIGNED = 64  # bytes: where the widest registers begin
-LARGEST_HEADER = 64 << 20
-MOST_TENSORS = 500_000
-MOST_DIMENSIONS = 64
-METADATA = "__metadata__"
-DTYPES = {
-    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
-    "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2, "C64": torch.complex64,
-    "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8,
-    "U64": torch.uint64, "U32": torch.uint32, "U16": torch.uint16, "U8": torch.uint8, "BOOL": torch.bool,
-}  # fmt: skip
-NAMES = {dtype: name for name, dtype in DTYPES.items()}
+# the dtypes that torch has, and of which it counts whole elements
+TORCH_DTYPES = {
+    name: getattr(torch, word) for name, (bits, word) in DTYPES.items() if bits >= 8 and hasattr(torch, word)
+}
+NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 
 
 class ToWrite(NamedTuple):
@@ -125,8 +115,9 @@ def open_tensors(path: PATHLIKE) -> Iterator[TensorFile]:
         raise ModelFolderError(f"{shown(name)} is no ordinary file: save the model again")
     with os.fdopen(handle, "rb") as file:
         try:
-            yield TensorFile(file, *_header(file, found.st_size))
-        except _WrongHeaderError as error:
+            entries, metadata = read_header(lambda offset, length: _part(file, offset, length), found.st_size)
+            yield TensorFile(file, {key: _stored(key, entry) for key, entry in entries.items()}, metadata)
+        except HeaderError as error:
             raise ModelFolderError(f"{shown(name)} is no safetensors file: {error}") from error
         except (ValueError, RecursionError, OSError) as error:
             if isinstance(error, ModelFolderError):
@@ -134,49 +125,13 @@ def open_tensors(path: PATHLIKE) -> Iterator[TensorFile]:
             raise ModelFolderError(f"{shown(name)} is no safetensors file: {shown(str(error))}") from error
 
 
-class _WrongHeaderError(ModelFolderError):
-    """What is wrong with a header."""
+def _part(file: IO[bytes], offset: int, length: int) -> bytes:
+    file.seek(offset)
+    return file.read(length)
 
 
-def _header(file: IO[bytes], size: int) -> tuple[dict[str, Stored], dict[str, str]]:
-    length = int.from_bytes(file.read(LENGTH), "little")
-    if size < LENGTH or not 2 <= length <= min(LARGEST_HEADER, size - LENGTH):
-        raise _WrongHeaderError(f"its header would have {length:,} bytes, and the file has {size:,}")
-    document = parse_json(file.read(length), _WrongHeaderError, 3 * MOST_TENSORS, unique=True)
-    if not isinstance(document, dict):
-        raise _WrongHeaderError("its header is no object")
-    metadata = document.pop(METADATA, {})
-    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise _WrongHeaderError("its metadata are not texts")
-    if len(document) > MOST_TENSORS:
-        raise _WrongHeaderError(f"it has more than {MOST_TENSORS:,} tensors")
-    data = LENGTH + length
-    stored = {name: _stored(name, entry, data) for name, entry in document.items()}
-    end = data
-    for name, each in sorted(stored.items(), key=lambda pair: (pair[1].start, pair[1].nbytes)):
-        if each.start != end:
-            raise _WrongHeaderError(f"{shown(name)} does not begin where the one before ends")
-        end += each.nbytes
-    if end != size:
-        raise _WrongHeaderError(f"its tensors end at byte {end:,} of {size:,}")
-    return stored, metadata
-
-
-def _stored(name: str, entry: Any, data: int) -> Stored:
-    if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
-        raise _WrongHeaderError(f"{shown(name)} has not a dtype, a shape and offsets")
-    dtype = DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
-    if dtype is None:
-        raise _WrongHeaderError(f"{shown(name)} is of the dtype {shown(repr(entry['dtype'])[:60])}")
-    shape, offsets = (_sizes(name, entry[key]) for key in ("shape", "data_offsets"))
-    if len(shape) > MOST_DIMENSIONS or len(offsets) != 2:
-        raise _WrongHeaderError(f"{shown(name)} has too many dimensions or offsets")
-    if offsets[1] - offsets[0] != math.prod(shape) * dtype.itemsize:
-        raise _WrongHeaderError(f"{shown(name)} of the shape {shown(str(list(shape)))} has other offsets")
-    return Stored(shape, dtype, data + offsets[0], offsets[1] - offsets[0])
-
-
-def _sizes(name: str, value: Any) -> tuple[int, ...]:
-    if not isinstance(value, list) or not all(type(part) is int and 0 <= part < 1 << 60 for part in value):
-        raise _WrongHeaderError(f"{shown(name)} has sizes that are none")
-    return tuple(value)
+def _stored(name: str, entry: HeaderEntry) -> Stored:
+    dtype = getattr(torch, entry.dtype, None)
+    if dtype not in NAMES:
+        raise HeaderError(f"{shown(name)} is of the dtype {entry.dtype}, which this torch has not")
+    return Stored(entry.shape, dtype, entry.start, entry.nbytes)

@@ -1,0 +1,96 @@
+"""The header of a safetensors file, checked whole before a byte of a tensor is read: the one place for it.
+
+A file is eight bytes with the length of the header, the header in JSON, and the bytes of the tensors:
+https://github.com/huggingface/safetensors
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.safe_files import parse_json
+
+LENGTH = 8  # bytes of the length of the header
+LARGEST_HEADER = 64 << 20
+MOST_TENSORS = 500_000
+MOST_DIMENSIONS = 64
+METADATA = "__metadata__"
+# by the format's name: bits of an element, and torch's word for it; the last ones are in no torch yet, or in few
+DTYPES = {
+    "BOOL": (8, "bool"), "U8": (8, "uint8"), "I8": (8, "int8"), "U16": (16, "uint16"), "I16": (16, "int16"),
+    "U32": (32, "uint32"), "I32": (32, "int32"), "U64": (64, "uint64"), "I64": (64, "int64"),
+    "F16": (16, "float16"), "BF16": (16, "bfloat16"), "F32": (32, "float32"), "F64": (64, "float64"),
+    "C64": (64, "complex64"), "F8_E4M3": (8, "float8_e4m3fn"), "F8_E5M2": (8, "float8_e5m2"),
+    "F8_E4M3FNUZ": (8, "float8_e4m3fnuz"), "F8_E5M2FNUZ": (8, "float8_e5m2fnuz"), "F8_E8M0": (8, "float8_e8m0fnu"),
+    "F4": (4, "float4"), "F6_E2M3": (6, "float6_e2m3"), "F6_E3M2": (6, "float6_e3m2"),
+}  # fmt: skip
+
+
+class HeaderError(ValueError):
+    """What is wrong with a header."""
+
+
+class HeaderEntry(NamedTuple):
+    """A tensor in a file; `dtype` is torch's word without its prefix."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    start: int  # in the file
+    nbytes: int
+
+
+def read_header(read: Callable[[int, int], bytes], size: int) -> tuple[dict[str, HeaderEntry], dict[str, str]]:
+    """The tensors of a file of `size` bytes, and its metadata; `read` gives bytes by offset and length.
+
+    Raises `HeaderError`, and what `parse_json` raises.
+    """
+    length = int.from_bytes(read(0, LENGTH), "little") if size >= LENGTH else 0
+    if not 2 <= length <= min(LARGEST_HEADER, size - LENGTH):
+        raise HeaderError(f"its header would have {length:,} bytes, and the file has {size:,}")
+    document = parse_json(read(LENGTH, length), HeaderError, 3 * MOST_TENSORS, unique=True)
+    if not isinstance(document, dict):
+        raise HeaderError("its header is no object")
+    metadata = document.pop(METADATA, {})
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise HeaderError("its metadata are not texts")
+    if len(document) > MOST_TENSORS:
+        raise HeaderError(f"it has more than {MOST_TENSORS:,} tensors")
+    data = LENGTH + length
+    stored = {name: _entry(name, entry, data) for name, entry in document.items()}
+    _check_places(stored, data, size)
+    return stored, metadata
+
+
+def _check_places(stored: dict[str, HeaderEntry], data: int, size: int) -> None:
+    """Raise `HeaderError` unless the tensors follow each other without a gap to the end of the file."""
+    end = data
+    for name, each in sorted(stored.items(), key=lambda pair: (pair[1].start, pair[1].nbytes)):
+        if each.start != end:
+            raise HeaderError(f"{shown(name)} does not begin where the one before ends")
+        end += each.nbytes
+    if end != size:
+        raise HeaderError(f"its tensors end at byte {end:,} of {size:,}")
+
+
+def _entry(name: str, entry: Any, data: int) -> HeaderEntry:
+    if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
+        raise HeaderError(f"{shown(name)} has not a dtype, a shape and offsets")
+    known = DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
+    if known is None:
+        raise HeaderError(f"{shown(name)} is of the dtype {shown(repr(entry['dtype'])[:60])}")
+    shape, offsets = (_sizes(name, entry[key]) for key in ("shape", "data_offsets"))
+    if len(shape) > MOST_DIMENSIONS or len(offsets) != 2:
+        raise HeaderError(f"{shown(name)} has too many dimensions or offsets")
+    bits, dtype = known
+    if (offsets[1] - offsets[0]) * 8 != math.prod(shape) * bits:
+        raise HeaderError(f"{shown(name)} of the shape {shown(str(list(shape)))} has other offsets")
+    return HeaderEntry(shape, dtype, data + offsets[0], offsets[1] - offsets[0])
+
+
+def _sizes(name: str, value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list) or not all(type(part) is int and 0 <= part < 1 << 60 for part in value):
+        raise HeaderError(f"{shown(name)} has sizes that are none")
+    return tuple(value)
