@@ -1,6 +1,8 @@
 // What every reader refuses bytes with, and how texts of files stand in messages.
 
 import { FileProblem } from "../shared/file_problem";
+import { isObject } from "../shared/schema";
+import type { Plain } from "./records";
 
 export const MOST_TENSORS = 500_000;
 export const MOST_OPERATORS = 500_000;
@@ -52,3 +54,12 @@ export async function mapSome<T, R>(items: readonly T[], most: number, make: (it
   await Promise.all(Array.from({ length: Math.min(most, items.length) }, work));
   return results;
 }
+
+/** The texts, numbers, true, false and null that a JSON object has. */
+export function plainOnes(value: unknown): Record<string, Plain> {
+  if (!isObject(value)) return {};
+  return Object.fromEntries(Object.entries(value).filter((pair): pair is [string, Plain] => isPlain(pair[1])));
+}
+
+const isPlain = (value: unknown): value is Plain =>
+  value === null || ["string", "number", "boolean"].includes(typeof value);

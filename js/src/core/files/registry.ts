@@ -2,27 +2,38 @@
 
 import { FileProblem } from "../shared/file_problem";
 import { malformed } from "./bounds";
+import { withConfig } from "./config";
+import { readGguf } from "./gguf";
 import type { FileContents, FileSource, Reader } from "./records";
 import { readSafetensors } from "./safetensors";
+import { readIndex } from "./sharded";
 
 interface Format {
   readonly extensions: readonly string[];
-  /** Whether a file of this extension begins so, or, whatever its name, a file that begins so is of this format. */
-  readonly begins: ((start: Uint8Array) => boolean) | null;
+  readonly magic: readonly string[]; // what such a file begins with, whatever its name; none: its name alone tells it
   readonly read: Reader;
 }
 
-const FORMATS: readonly Format[] = [{ extensions: [".safetensors"], begins: null, read: readSafetensors }];
+const FORMATS: readonly Format[] = [
+  { extensions: [".safetensors"], magic: [], read: readSafetensors },
+  { extensions: [".safetensors.index.json"], magic: [], read: readIndex },
+  { extensions: [".gguf"], magic: ["GGUF"], read: readGguf }
+];
 
 const LONGEST_MAGIC = 16;
 
 /** What the names of model files end with. */
 export const EXTENSIONS: readonly string[] = FORMATS.flatMap(format => format.extensions);
 
-/** What a model file holds; rejects with a `FileProblem`, whatever the bytes. */
+/** What a model file holds, and a config.json beside it says; rejects with a `FileProblem`, whatever the bytes. */
 export async function readModelFile(source: FileSource): Promise<FileContents> {
+  return withConfig(await readAlone(source), source);
+}
+
+/** What a model file holds. */
+export async function readAlone(source: FileSource): Promise<FileContents> {
   if (source.size === 0) throw new FileProblem("empty");
-  const read = formatOf(source.name, await source.read(0, Math.min(LONGEST_MAGIC, source.size))).read;
+  const { read } = formatOf(source.name, await source.read(0, Math.min(LONGEST_MAGIC, source.size)));
   try {
     return await read(source);
   } catch (error) {
@@ -34,9 +45,13 @@ export async function readModelFile(source: FileSource): Promise<FileContents> {
 
 function formatOf(name: string, start: Uint8Array): Format {
   const named = FORMATS.filter(format => format.extensions.some(ending => name.toLowerCase().endsWith(ending)));
-  const found =
-    named.find(format => format.begins === null || format.begins(start)) ??
-    FORMATS.find(format => format.begins?.(start) === true);
+  const begins = ({ magic }: Format) => magic.some(text => beginsWith(start, text));
+  const found = named.find(format => format.magic.length === 0 || begins(format)) ?? FORMATS.find(begins);
   if (found !== undefined) return found;
   throw named.length > 0 ? malformed("it begins as no file of this name does") : new FileProblem("format");
+}
+
+/** `text` has a character for each byte. */
+function beginsWith(start: Uint8Array, text: string): boolean {
+  return text.length <= start.length && [...text].every((character, at) => character.charCodeAt(0) === start[at]);
 }

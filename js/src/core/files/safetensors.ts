@@ -14,6 +14,7 @@ import {
   shown
 } from "./bounds";
 import { parseObject } from "./json";
+import { count } from "./numbers";
 import type { FileContents, FileSource, Plain, TensorRecord } from "./records";
 
 const LENGTH = 8; // bytes of the length of the header
@@ -27,10 +28,12 @@ const DTYPES: ReadonlyMap<string, readonly [string, number]> = new Map([
   ["BF16", ["bfloat16", 16]],
   ["F8_E4M3", ["float8_e4m3fn", 8]],
   ["F8_E5M2", ["float8_e5m2", 8]],
+  ["F8_E4M3FNUZ", ["float8_e4m3fnuz", 8]],
+  ["F8_E5M2FNUZ", ["float8_e5m2fnuz", 8]],
   ["F8_E8M0", ["float8_e8m0fnu", 8]],
-  ["F6_E2M3", ["F6_E2M3", 6]],
-  ["F6_E3M2", ["F6_E3M2", 6]],
-  ["F4", ["F4", 4]],
+  ["F6_E2M3", ["float6_e2m3", 6]],
+  ["F6_E3M2", ["float6_e3m2", 6]],
+  ["F4", ["float4", 4]],
   ["C64", ["complex64", 64]],
   ["I64", ["int64", 64]],
   ["I32", ["int32", 32]],
@@ -45,8 +48,7 @@ const DTYPES: ReadonlyMap<string, readonly [string, number]> = new Map([
 
 /** Reads the header, and checks that the tensors fill the rest of the file. */
 export async function readSafetensors(source: FileSource): Promise<FileContents> {
-  const start = new DataView((await source.read(0, LENGTH)).slice().buffer);
-  const length = start.getUint32(0, true) + start.getUint32(4, true) * 2 ** 32;
+  const length = count(await source.read(0, LENGTH));
   need(length >= 2, "its header is empty");
   if (length > source.size - LENGTH) throw new FileProblem("truncated");
   if (length > LARGEST_HEADER) throw excess("bytes in its header");
@@ -54,7 +56,8 @@ export async function readSafetensors(source: FileSource): Promise<FileContents>
   const metadata = texts(header[METADATA]);
   const names = Object.keys(header).filter(name => name !== METADATA);
   if (names.length > MOST_TENSORS) throw excess("tensors");
-  const tensors = names.map(name => record(name, header[name], LENGTH + length));
+  // in the order of the bytes: a header is often sorted by name, and who writes a model goes through it in order
+  const tensors = names.map(name => record(name, header[name], LENGTH + length)).sort((a, b) => at(a) - at(b));
   checkPlaces(tensors, LENGTH + length, source.size);
   return { format: "safetensors", title: "", metadata, tensors, modules: [], graph: null, classes: [], warnings: [] };
 }
@@ -68,8 +71,8 @@ function texts(metadata: unknown): Record<string, Plain> {
 function record(name: string, entry: unknown, data: number): TensorRecord {
   const is = `tensor ${shown(name)}`;
   need(isObject(entry) && Object.keys(entry).length === 3, `${is} has not a dtype, a shape and offsets`);
-  const [dtype, bits] = DTYPES.get(String(entry.dtype)) ?? [];
-  if (dtype === undefined || bits === undefined) throw malformed(`${is} is of the dtype ${shown(String(entry.dtype))}`);
+  const [dtype, bits] = DTYPES.get(textOf(entry.dtype)) ?? [];
+  if (dtype === undefined || bits === undefined) throw malformed(`${is} is of the dtype ${shown(textOf(entry.dtype))}`);
   const [shape, offsets] = [sizes(entry, "shape", is), sizes(entry, "data_offsets", is)];
   need(shape.length <= MOST_DIMENSIONS && offsets.length === 2, `${is} has too many dimensions or offsets`);
   const nbytes = offsets[1] - offsets[0];
@@ -94,4 +97,5 @@ function checkPlaces(tensors: readonly TensorRecord[], data: number, size: numbe
   need(end === size, "it goes on behind its last tensor");
 }
 
+const textOf = (dtype: unknown) => (typeof dtype === "string" ? dtype : "?");
 const at = (tensor: TensorRecord) => tensor.offset ?? 0;

@@ -1,0 +1,265 @@
+// GGUF files: metadata, and tensors with their types, which may be quantised. Versions 1 to 3, in either order of bytes:
+// docs/gguf.md in ggml-org/ggml.
+
+import { type Bytes, Window } from "./buffered";
+import { excess, malformed, MOST_TENSORS, need, shown } from "./bounds";
+import { GGML_TYPES } from "./ggml_types";
+import { anyText, count, floatText, grouped, numberIn, type NumberKind, text, widthOf } from "./numbers";
+import type { FileContents, FileSource, Plain, TensorRecord } from "./records";
+
+const MOST_KEYS = 20_000;
+const MOST_PASSED = 2_000_000; // texts and arrays in arrays, which are passed over one by one
+const LONGEST_TEXT = 2 ** 16; // bytes of a name, and what is kept of a text
+const MOST_KEPT = 64 * 2 ** 20; // bytes of names and texts together
+const MOST_SHOWN = 8; // elements of an array that are told one by one
+const MOST_DIMENSIONS = 8;
+const DEEPEST_ARRAY = 4;
+const MOST_ELEMENTS = 2n ** 62n;
+const [U32, TEXT, ARRAY, U64] = [4, 8, 9, 10];
+
+/** By `enum gguf_type`; true and false are bytes. */
+const NUMBERS: ReadonlyMap<number, readonly [NumberKind, string]> = new Map([
+  [0, ["u8", "uint8"]],
+  [1, ["i8", "int8"]],
+  [2, ["u16", "uint16"]],
+  [3, ["i16", "int16"]],
+  [U32, ["u32", "uint32"]],
+  [5, ["i32", "int32"]],
+  [6, ["f32", "float32"]],
+  [7, ["u8", "bool"]],
+  [U64, ["u64", "uint64"]],
+  [11, ["i64", "int64"]],
+  [12, ["f64", "float64"]]
+]);
+
+/** What the header says of a tensor; `start` is counted from where the tensors begin. */
+interface Entry {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly kind: number;
+  readonly start: number;
+}
+
+/** The header: metadata, the entries of the tensors, and where it ends. */
+export async function readGguf(source: FileSource): Promise<FileContents> {
+  const window = new Window(source);
+  const header = await window.run(() => new Header(window, source.size));
+  const metadata = new Map<string, Plain>();
+  const entries = new Map<string, Entry>();
+  const step = (make: () => void) => {
+    make();
+    header.keep();
+    window.passed(header.kept);
+  };
+  await window.run(() => {
+    header.back();
+    while (metadata.size < header.keys) step(() => addKey(header, metadata));
+    while (entries.size < header.tensors) step(() => addEntry(header, entries));
+  });
+  return contents(source, metadata, [...entries.values()], header.kept);
+}
+
+/** A position in the header that goes back to where it was kept last whenever bytes have to be fetched. */
+class Header {
+  kept = 0;
+  readonly tensors: number;
+  readonly keys: number;
+  private at = 4;
+  private passedOver = 0;
+  private passedKept = 0;
+  private texts = 0;
+  private textsKept = 0;
+  private readonly little: boolean;
+  private readonly width: number;
+
+  constructor(
+    private readonly from: Bytes,
+    private readonly size: number
+  ) {
+    const version = this.bytes(4);
+    this.little = version[0] !== 0 || version[1] !== 0; // no version is so large that it has none of its lowest bits
+    const number = count(version, this.little);
+    need(number >= 1 && number <= 3, `GGUF of version ${grouped(number)}, and versions 1 to 3 are read`);
+    this.width = number === 1 ? 4 : 8;
+    [this.tensors, this.keys] = [this.count(), this.count()];
+    if (this.tensors > MOST_TENSORS) throw excess(`${grouped(this.tensors)} tensors`);
+    if (this.keys > MOST_KEYS) throw excess(`${grouped(this.keys)} keys`);
+    this.keep();
+  }
+
+  keep(): void {
+    [this.kept, this.passedKept, this.textsKept] = [this.at, this.passedOver, this.texts];
+  }
+
+  back(): void {
+    [this.at, this.passedOver, this.texts] = [this.kept, this.passedKept, this.textsKept];
+  }
+
+  number(kind: NumberKind): number | bigint {
+    return numberIn(this.bytes(widthOf(kind)), kind, this.little);
+  }
+
+  kind(): number {
+    return Number(this.number("u32"));
+  }
+
+  offset(): number {
+    return count(this.bytes(8), this.little);
+  }
+
+  count(): number {
+    return count(this.bytes(this.width), this.little);
+  }
+
+  name(): string {
+    const length = this.count();
+    if (length > LONGEST_TEXT) throw excess(`a name of ${grouped(length)} bytes`);
+    this.keepText(length);
+    return text(this.bytes(length), "a name");
+  }
+
+  text(): string {
+    const length = this.count();
+    this.keepText(Math.min(length, LONGEST_TEXT));
+    const found = anyText(this.bytes(Math.min(length, LONGEST_TEXT)));
+    this.skip(Math.max(length - LONGEST_TEXT, 0));
+    return length > LONGEST_TEXT ? `${found}…` : found;
+  }
+
+  skip(length: number): void {
+    if (length > this.size - this.at) this.from.bytes(this.at, length); // says that the file is cut off
+    this.at += length;
+  }
+
+  passOver(number: number): void {
+    this.passedOver += number;
+    if (this.passedOver > MOST_PASSED) throw excess("elements in its metadata");
+  }
+
+  private keepText(length: number): void {
+    this.texts += length;
+    if (this.texts > MOST_KEPT) throw excess("bytes of names and texts");
+  }
+
+  private bytes(length: number): Uint8Array {
+    const found = this.from.bytes(this.at, length);
+    this.at += length;
+    return found;
+  }
+}
+
+function addKey(header: Header, metadata: Map<string, Plain>): void {
+  const key = header.name();
+  const found = value(header, header.kind());
+  need(!metadata.has(key), `it has the key ${shown(key)} twice`);
+  metadata.set(key, plain(found));
+}
+
+type Found = string | boolean | number | bigint;
+
+const plain = (found: Found): Plain => (typeof found === "bigint" ? Number(found) : found);
+
+function value(header: Header, kind: number, depth = 0): Found {
+  const [number, name] = NUMBERS.get(kind) ?? [];
+  if (number !== undefined) return name === "bool" ? header.number(number) !== 0 : header.number(number);
+  if (kind === TEXT) return header.text();
+  need(kind === ARRAY && depth < DEEPEST_ARRAY, `a value of the type ${grouped(kind)}, which GGUF does not have`);
+  return array(header, depth);
+}
+
+/** A short array as text, a long one by what it has. */
+function array(header: Header, depth: number): string {
+  const [kind, number] = [header.kind(), header.count()];
+  if (number <= MOST_SHOWN) {
+    const elements = Array.from({ length: number }, () => elementText(value(header, kind, depth + 1), kind));
+    return `[${elements.join(", ")}]`;
+  }
+  const [numberKind, name] = NUMBERS.get(kind) ?? [];
+  if (numberKind !== undefined) {
+    header.skip(number * widthOf(numberKind));
+    return `${grouped(number)} × ${name ?? ""}`;
+  }
+  header.passOver(number);
+  for (let index = 0; index < number; index++) {
+    if (kind === TEXT) header.skip(header.count());
+    else value(header, kind, depth + 1);
+  }
+  return `${grouped(number)} ${kind === TEXT ? "strings" : "arrays"}`;
+}
+
+/** As Python writes it. */
+function elementText(found: Found, kind: number): string {
+  if (typeof found === "boolean") return found ? "True" : "False";
+  const isFloat = NUMBERS.get(kind)?.[0].startsWith("f") === true;
+  return isFloat ? floatText(Number(found)) : String(found);
+}
+
+function addEntry(header: Header, entries: Map<string, Entry>): void {
+  const [name, dimensions] = [header.name(), header.kind()];
+  if (dimensions > MOST_DIMENSIONS) throw excess(`dimensions of ${shown(name)}`);
+  const shape = Array.from({ length: dimensions }, () => header.count()).reverse();
+  const entry = { name, shape, kind: header.kind(), start: header.offset() };
+  need(!entries.has(name), `it has the tensor ${shown(name)} twice`);
+  entries.set(name, entry);
+}
+
+function contents(
+  source: FileSource,
+  found: ReadonlyMap<string, Plain>,
+  entries: readonly Entry[],
+  end: number
+): FileContents {
+  const alignment = found.get("general.alignment") ?? 32;
+  const isPower = typeof alignment === "number" && alignment >= 1 && Number.isInteger(Math.log2(alignment));
+  if (!isPower) throw malformed(`tensors aligned by ${shown(String(alignment))}`);
+  const tensors = placed(entries, Math.ceil(end / alignment) * alignment, source.size);
+  const title = String(found.get("general.name") || found.get("general.architecture") || "");
+  const metadata = Object.fromEntries([...found, ...measures(tensors)]);
+  const warnings = unknownTypes(entries);
+  return { format: "GGUF", title, metadata, tensors, modules: [], graph: null, classes: [], warnings };
+}
+
+/** In the order of the header; malformed for bytes of two tensors, and for those beyond the end. */
+function placed(entries: readonly Entry[], data: number, size: number): TensorRecord[] {
+  const order = entries.map((_, index) => index).sort((a, b) => entries[a].start - entries[b].start);
+  const rooms = new Array<number>(entries.length);
+  order.forEach((index, place) => {
+    const next = place + 1 < order.length ? entries[order[place + 1]].start : size - data;
+    rooms[index] = next - entries[index].start;
+  });
+  return entries.map((entry, index) => {
+    const { name, shape, kind, start } = entry;
+    const dtype = GGML_TYPES.get(kind)?.name ?? `ggml type ${kind}`;
+    const nbytes = lengthOf(entry, rooms[index]);
+    return { name, shape, dtype, nbytes, offset: data + start, file: "", strides: null, role: null };
+  });
+}
+
+/** The bytes of a tensor that has `room` up to the next or to the end; one of an unknown type has all of them. */
+function lengthOf({ name, shape, kind }: Entry, room: number): number {
+  const elements = shape.reduce((total, size) => total * BigInt(size), 1n);
+  need(elements <= MOST_ELEMENTS, `${shown(name)} has more elements than memories have`);
+  const known = GGML_TYPES.get(kind);
+  if (known === undefined) return Math.max(room, 0);
+  const { block, nbytes } = known;
+  need(block === 1 || (shape.at(-1) ?? 1) % block === 0, `rows of ${shown(name)} cannot be cut into blocks`);
+  const length = Number((elements / BigInt(block)) * BigInt(nbytes));
+  need(length <= room, `${shown(name)} is cut off, or has bytes of another tensor`);
+  return length;
+}
+
+function measures(tensors: readonly TensorRecord[]): [string, Plain][] {
+  const elements = tensors.reduce((total, { shape }) => total + shape.reduce((size, each) => size * each, 1), 0);
+  const nbytes = tensors.reduce((total, tensor) => total + tensor.nbytes, 0);
+  return elements === 0 ? [] : [["bits per weight", Math.round((8000 * nbytes) / elements) / 1000]];
+}
+
+function unknownTypes(entries: readonly Entry[]): string[] {
+  const unknown = entries.filter(entry => !GGML_TYPES.has(entry.kind));
+  if (unknown.length === 0) return [];
+  const kinds = [...new Set(unknown.map(entry => entry.kind))].sort((a, b) => a - b).slice(0, 8);
+  return [
+    `${grouped(unknown.length)} tensors have types that are not known (${kinds.join(", ")}): ` +
+      "what they take is counted up to the tensor that follows"
+  ];
+}

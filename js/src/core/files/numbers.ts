@@ -1,0 +1,98 @@
+// Numbers and texts in bytes, in either order.
+
+import { need } from "./bounds";
+
+const scratch = new DataView(new ArrayBuffer(8));
+const inOrder = new Uint8Array(scratch.buffer);
+
+export type NumberKind = "u8" | "i8" | "u16" | "i16" | "u32" | "i32" | "f32" | "u64" | "i64" | "f64" | "f16";
+
+const READ: Readonly<Record<NumberKind, readonly [number, (little: boolean) => number | bigint]>> = {
+  u8: [1, () => scratch.getUint8(0)],
+  i8: [1, () => scratch.getInt8(0)],
+  u16: [2, little => scratch.getUint16(0, little)],
+  i16: [2, little => scratch.getInt16(0, little)],
+  f16: [2, little => half(scratch.getUint16(0, little))],
+  u32: [4, little => scratch.getUint32(0, little)],
+  i32: [4, little => scratch.getInt32(0, little)],
+  f32: [4, little => scratch.getFloat32(0, little)],
+  u64: [8, little => scratch.getBigUint64(0, little)],
+  i64: [8, little => scratch.getBigInt64(0, little)],
+  f64: [8, little => scratch.getFloat64(0, little)]
+};
+
+/** How many bytes a number of a kind has. */
+export const widthOf = (kind: NumberKind) => READ[kind][0];
+
+/** The number that the bytes are; those of 64 bits are exact. */
+export function numberIn(bytes: Uint8Array, kind: NumberKind, little = true): number | bigint {
+  inOrder.set(bytes.subarray(0, READ[kind][0]));
+  return READ[kind][1](little);
+}
+
+/** An unsigned number of at most eight bytes; malformed where doubles are not exact. */
+export function count(bytes: Uint8Array, little = true): number {
+  let total = 0;
+  for (let index = 0; index < bytes.length; index++) {
+    total = total * 256 + bytes[little ? bytes.length - 1 - index : index];
+  }
+  need(Number.isSafeInteger(total), "a number in it is larger than files can be");
+  return total;
+}
+
+const STRICT = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+const LENIENT = new TextDecoder("utf-8", { ignoreBOM: true });
+
+/** A text; malformed where it is no UTF-8. */
+export function text(bytes: Uint8Array, what: string): string {
+  const short = bytes.length <= 64 ? ascii(bytes) : null;
+  if (short !== null) return short;
+  try {
+    return STRICT.decode(bytes);
+  } catch {
+    need(false, `${what} is no text`);
+    return "";
+  }
+}
+
+/** A text, with marks where it is no UTF-8. */
+export const anyText = (bytes: Uint8Array) => LENIENT.decode(bytes);
+
+/** Short texts are most, and a decoder takes longer for each. */
+function ascii(bytes: Uint8Array): string | null {
+  let result = "";
+  for (const byte of bytes) {
+    if (byte > 127) return null;
+    result += String.fromCharCode(byte);
+  }
+  return result;
+}
+
+function half(bits: number): number {
+  const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
+  const sign = bits >> 15 ? -1 : 1;
+  if (exponent === 0) return sign * fraction * 2 ** -24;
+  if (exponent === 31) return fraction ? NaN : sign * Infinity;
+  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+}
+
+/** A double as Python writes it. */
+export function floatText(value: number): string {
+  if (Number.isNaN(value)) return "nan";
+  if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";
+  if (Object.is(value, -0)) return "-0.0";
+  const [digits, exponent] = value.toExponential().split("e");
+  const power = Number(exponent);
+  if (value !== 0 && (power < -4 || power >= 16)) {
+    return `${digits}e${power < 0 ? "-" : "+"}${String(Math.abs(power)).padStart(2, "0")}`;
+  }
+  if (power >= 0) return Number.isInteger(value) ? `${BigInt(value)}.0` : String(value);
+  return plainFraction(value, digits, power);
+}
+
+function plainFraction(value: number, digits: string, power: number): string {
+  return `${value < 0 ? "-" : ""}0.${"0".repeat(-power - 1)}${digits.replace(/[-.]/g, "")}`;
+}
+
+/** A whole number with commas between thousands. */
+export const grouped = (value: number | bigint) => String(value).replace(/\B(?=(\d{3})+$)/g, ",");

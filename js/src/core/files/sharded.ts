@@ -1,0 +1,114 @@
+// The index of a model that is spread over several files of safetensors.
+
+import { type Fields, isObject, isString } from "../shared/schema";
+import { excess, isPlainName, mapSome, MOST_TENSORS, need, plainOnes, shown } from "./bounds";
+import { FileProblem } from "../shared/file_problem";
+import { parseObject } from "./json";
+import { grouped } from "./numbers";
+import type { FileContents, FileSource, Plain, TensorRecord } from "./records";
+import { readSafetensors } from "./safetensors";
+
+const LARGEST_INDEX = 64 * 2 ** 20; // bytes
+const MOST_SHARDS = 5_000;
+const AT_ONCE = 6; // requests, as browsers send them to one host
+const MOST_LISTED = 5; // names in a message
+
+type Listed = ReadonlyMap<string, string>; // by tensor: its file
+
+/** The tensors of all the files that an index names; those of files that are not there are a warning. */
+export async function readIndex(source: FileSource): Promise<FileContents> {
+  if (source.size > LARGEST_INDEX) throw excess("bytes of an index");
+  const index = parseObject(await source.read(0, source.size), "the index", true);
+  const listed = weightMap(index);
+  const shards = [...new Set(listed.values())];
+  if (listed.size > MOST_TENSORS || shards.length > MOST_SHARDS) throw excess("tensors or files in the index");
+  for (const shard of shards) if (!isPlainName(shard)) throw new FileProblem("elsewhere", shown(shard));
+  const found = await mapSome(shards, AT_ONCE, shard => shardOf(source, shard));
+  const missing = shards.filter((_, at) => found[at] === null);
+  if (shards.length > 0 && missing.length === shards.length) throw new FileProblem("missing", shown(missing[0]));
+  const tensors = merged(found);
+  const texts = found.map(contents => contents?.metadata ?? {}).reverse();
+  const metadata = Object.fromEntries(
+    [plainOnes(index.metadata), ...texts].flatMap(part => Object.entries<Plain>(part))
+  );
+  const warnings = [...absent(missing), ...disagreement(listed, tensors, new Set(missing))];
+  return {
+    format: "safetensors, sharded",
+    title: "",
+    metadata,
+    tensors: inOrder(listed, tensors),
+    modules: [],
+    graph: null,
+    classes: [],
+    warnings
+  };
+}
+
+function weightMap(index: Fields): Listed {
+  const listed = index.weight_map;
+  need(isObject(listed) && Object.values(listed).every(isString), "it has no weight_map from tensors to files");
+  return new Map(Object.entries(listed as Record<string, string>));
+}
+
+/** What a file of the folder holds; null where there is none. */
+async function shardOf(source: FileSource, shard: string): Promise<FileContents | null> {
+  try {
+    const file = await source.beside(shard);
+    const contents = await readSafetensors(file);
+    return { ...contents, tensors: contents.tensors.map(tensor => ({ ...tensor, file: shard })) };
+  } catch (error) {
+    if (error instanceof FileProblem && error.reason === "missing") return null;
+    throw error;
+  }
+}
+
+function merged(found: readonly (FileContents | null)[]): Map<string, TensorRecord> {
+  const tensors = new Map<string, TensorRecord>();
+  for (const tensor of found.flatMap(contents => contents?.tensors ?? [])) {
+    need(!tensors.has(tensor.name), `${shown(tensor.name)} stands in two files`);
+    tensors.set(tensor.name, tensor);
+  }
+  if (tensors.size > MOST_TENSORS) throw excess("tensors");
+  return tensors;
+}
+
+/** As the index lists them, and then those that it does not. */
+function inOrder(listed: Listed, tensors: ReadonlyMap<string, TensorRecord>): TensorRecord[] {
+  const first = [...listed.keys()].flatMap(name => tensors.get(name) ?? []);
+  return [...first, ...[...tensors.values()].filter(({ name }) => !listed.has(name))];
+}
+
+function absent(missing: readonly string[]): string[] {
+  const count = grouped(missing.length);
+  return missing.length === 0
+    ? []
+    : [`${count} of the files are not there, so their tensors are not shown: ${some(missing)}`];
+}
+
+/** Where the index says otherwise than the files. */
+function disagreement(
+  listed: Listed,
+  tensors: ReadonlyMap<string, TensorRecord>,
+  missing: ReadonlySet<string>
+): string[] {
+  const entries = [...listed];
+  const lost = entries.filter(([name, shard]) => !missing.has(shard) && !tensors.has(name));
+  const elsewhere = entries.filter(([name, shard]) => tensors.has(name) && tensors.get(name)?.file !== shard);
+  const unlisted = [...tensors.keys()].filter(name => !listed.has(name));
+  const names = (found: typeof entries) => found.map(([name]) => name);
+  return [
+    ...disagrees(names(lost), "are in no file"),
+    ...disagrees(names(elsewhere), "are in another file"),
+    ...disagrees(unlisted, "are not listed")
+  ];
+}
+
+function disagrees(names: readonly string[], what: string): string[] {
+  const text = `the index does not agree with the files: ${grouped(names.length)} tensors ${what}: ${some(names)}`;
+  return names.length === 0 ? [] : [text];
+}
+
+function some(names: readonly string[]): string {
+  const listed = names.slice(0, MOST_LISTED).map(name => shown(name));
+  return listed.join(", ") + (names.length > MOST_LISTED ? ", …" : "");
+}
