@@ -5,7 +5,10 @@ from modulekg_widgets.engine.axes.graph import DataflowGraph as DataflowGraph
 from modulekg_widgets.engine.axes.graph import trace as trace
 from modulekg_widgets.engine.axes.registration import axis_rule as axis_rule
 from modulekg_widgets.engine.errors import ModuleKGError as ModuleKGError
-from modulekg_widgets.engine.identity.diff import diff as diff
+from modulekg_widgets.engine.files.comparison import diff as diff
+from modulekg_widgets.engine.files.model_file import ModelFile as ModelFile
+from modulekg_widgets.engine.files.model_file import open_file as open_file
+from modulekg_widgets.engine.files.readers import file_reader as file_reader
 from modulekg_widgets.engine.identity.fingerprint import Fingerprint as Fingerprint
 from modulekg_widgets.engine.identity.fingerprint import fingerprint as fingerprint
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy as Hierarchy

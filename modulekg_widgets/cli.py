@@ -198,7 +198,7 @@ def first_error(notebook: Path) -> str | None:
 
 def run_diff(arguments: argparse.Namespace) -> int:
     """Print how two models differ; 0 when they do not."""
-    from modulekg_widgets.engine.identity.diff import diff
+    from modulekg_widgets.engine.files.comparison import diff
 
     difference = diff(load_model(arguments.a), load_model(arguments.b))
     print(difference)

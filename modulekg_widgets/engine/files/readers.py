@@ -74,10 +74,17 @@ def read(source: FileSource) -> FileContents:
         raise ModelFileError(f"{shown(source.name)} is malformed: {reason}") from error
 
 
+def extension_of(name: str) -> str:
+    """The longest known extension that a file's name has, as it is written there; "" for none."""
+    lower = name.lower()
+    length = max((len(extension) for extension in READERS if lower.endswith(extension)), default=0)
+    return name[len(name) - length :]
+
+
 def _reader_of(source: FileSource) -> Reader:
     start = source.read(0, min(16, source.size))
     name = source.name.lower()
-    named = max((extension for extension in READERS if name.endswith(extension)), key=len, default=None)
+    named = extension_of(name) or None
     if named is not None and (not _MAGIC[named] or start.startswith(_MAGIC[named])):
         return READERS[named]
     for extension in READERS:

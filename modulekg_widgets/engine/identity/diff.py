@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from torch import nn
-
 from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.identity.hierarchy import Hierarchy, hierarchy
+from modulekg_widgets.engine.identity.hierarchy import Hierarchy
 from modulekg_widgets.engine.identity.walk import nominal_class
 
 SAME, RENAMED, MOVED, CHANGED, REMOVED, ADDED = "same", "renamed", "moved", "changed", "removed", "added"
@@ -99,35 +97,6 @@ class HierarchyDiff:
 def _end(side: Hierarchy, index: int) -> str:
     identity = side.identities.digests[index].hex()[:6]
     return f"{shown(side.walk.path(index)) or '(root)'} {shown(side[index].class_name)} {identity}"
-
-
-def diff(left: nn.Module, right: nn.Module) -> HierarchyDiff:
-    """Compare the structure of two models, by fingerprint.
-
-    Parameters
-    ----------
-    left, right : nn.Module
-        The models; none of their code runs.
-
-    Returns
-    -------
-    HierarchyDiff
-        Each module of either in exactly one pair; prints what changed.
-
-    Raises
-    ------
-    NotAModuleError
-        Where one is no module.
-
-    Examples
-    --------
-    >>> import modulekg_widgets as mk
-    >>> from torch import nn
-    >>> found = mk.diff(nn.Sequential(nn.Linear(4, 2)), nn.Sequential(nn.Linear(4, 3), nn.ReLU()))
-    >>> found.identical, found.counts
-    (False, {'changed': 1, 'added': 1})
-    """
-    return HierarchyDiff(hierarchy(left), hierarchy(right))
 
 
 def _pairs(left: Hierarchy, right: Hierarchy) -> Iterator[Pair]:

@@ -8,11 +8,19 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 
 from modulekg_widgets.engine.identity.fingerprint import Identities
 from modulekg_widgets.engine.identity.levels import LEVELLINGS, checked_levelling
-from modulekg_widgets.engine.identity.tensors import TensorBase, is_uninitialised, own_tensors, without_subclass_code
+from modulekg_widgets.engine.identity.stand_in import BYTES_WHERE_IT_LIES
+from modulekg_widgets.engine.identity.tensors import (
+    PLAIN_TENSORS,
+    TensorBase,
+    is_uninitialised,
+    own_tensors,
+    without_subclass_code,
+)
 from modulekg_widgets.engine.identity.walk import Walk, walk
 
 
@@ -172,9 +180,15 @@ def _own_figures(state: dict[str, Any], figures: dict[int, tuple[int, int]]) -> 
                 continue
             keys.add(id(own.tensor))
             elements = TensorBase.numel(own.tensor)
-            size = elements * TensorBase.element_size(own.tensor)
+            size = _bytes_of(own.tensor, elements)
             figures[id(own.tensor)] = (elements if own.role == "parameter" else 0, size)
     return keys
+
+
+def _bytes_of(tensor: torch.Tensor, elements: int) -> int:
+    if type(tensor) in PLAIN_TENSORS and BYTES_WHERE_IT_LIES in tensor.__dict__:
+        return tensor.__dict__[BYTES_WHERE_IT_LIES]
+    return elements * TensorBase.element_size(tensor)
 
 
 class TensorPlace(NamedTuple):

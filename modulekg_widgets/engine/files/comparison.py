@@ -1,0 +1,206 @@
+"""What differs between two models of which one or both are files: names, shapes, dtypes and, if asked for, values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.files.model_file import ModelFile
+from modulekg_widgets.engine.files.records import TensorRecord
+from modulekg_widgets.engine.files.renaming import renamed_pairs
+from modulekg_widgets.engine.files.sides import Side, side_of
+from modulekg_widgets.engine.files.values import largest_difference
+from modulekg_widgets.engine.identity.diff import HierarchyDiff
+from modulekg_widgets.engine.identity.hierarchy import hierarchy
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SAME, RENAMED, RESHAPED, RETYPED = "same", "renamed", "reshaped", "retyped"
+CHANGED, REMOVED, ADDED, UNREAD = "changed", "removed", "added", "unread"
+ORDER = (RENAMED, RESHAPED, RETYPED, CHANGED, REMOVED, ADDED, UNREAD)
+MARKS = {RENAMED: "~", RESHAPED: "!", RETYPED: "!", CHANGED: "!", REMOVED: "-", ADDED: "+", UNREAD: "?"}
+MOST_LINES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class TensorPair:
+    """A tensor of the left and the one of the right that corresponds to it; None where there is none.
+
+    `status` is "same", "renamed", "reshaped", "retyped", "changed" (its values), "removed", "added", or "unread" where
+    values were asked for and cannot be read; `difference` is the largest between two values, None where not compared.
+    """
+
+    status: str
+    left: TensorRecord | None
+    right: TensorRecord | None
+    difference: float | None = None
+
+    def __str__(self) -> str:
+        ends = [f"{shown(each.name)} {list(each.shape)} {each.dtype}" for each in (self.left, self.right) if each]
+        line = f"{MARKS.get(self.status, ' ')} {self.status:8} {' → '.join(dict.fromkeys(ends))}"
+        return line if self.difference is None else f"{line}, by up to {self.difference:.6g}"
+
+
+class FileDiff:
+    """The correspondence of the tensors of two models; every tensor of either stands in exactly one pair.
+
+    Attributes
+    ----------
+    pairs : list of TensorPair
+        In the order of the left, then what the right alone has.
+    """
+
+    def __init__(self, left: Side, right: Side, weights: bool) -> None:
+        self._left, self._right, self._weights = left, right, weights
+        self.pairs = list(_pairs(left, right, weights))
+
+    @property
+    def identical(self) -> bool:
+        """Whether no tensor differs by what was compared."""
+        return not self.differences
+
+    @property
+    def differences(self) -> list[TensorPair]:
+        """The pairs that are not the same."""
+        return [pair for pair in self.pairs if pair.status != SAME]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many of the `differences` have each status."""
+        found = Counter(pair.status for pair in self.differences)
+        return {status: found[status] for status in ORDER if status in found}
+
+    @cached_property
+    def structure(self) -> HierarchyDiff:
+        """The modules of both as trees, compared by all that is known of both: classes only where both have them."""
+        return _structure(self._left, self._right)
+
+    def table(self) -> pd.DataFrame:
+        """All pairs as a table.
+
+        Returns
+        -------
+        DataFrame
+            `status`, the names `left` and `right`, `left_shape`, `right_shape`, `left_dtype`, `right_dtype`, and
+            `difference`, the largest between two values, where values were compared.
+        """
+        import pandas as pd
+
+        def row(pair: TensorPair) -> tuple:
+            ends = (pair.left, pair.right)
+            parts = [[None if end is None else getattr(end, name) for end in ends] for name in ("name", "shape", "dtype")]
+            return (pair.status, *parts[0], *parts[1], *parts[2], pair.difference)
+
+        columns = ["status", "left", "right", "left_shape", "right_shape", "left_dtype", "right_dtype", "difference"]
+        return pd.DataFrame([row(pair) for pair in self.pairs], columns=columns)
+
+    def __repr__(self) -> str:
+        return f"<FileDiff: {self._summary()}>"
+
+    def __str__(self) -> str:
+        found = self.differences
+        lines = [str(pair) for pair in found[:MOST_LINES]]
+        if len(found) > MOST_LINES:
+            lines.append(f"… and {len(found) - MOST_LINES:,} more, see table()")
+        return "\n".join([*lines, self._summary()])
+
+    def _summary(self) -> str:
+        compared = "names, shapes, dtypes and values" if self._weights else "names, shapes and dtypes"
+        if self.identical:
+            return f"same {compared}: {len(self.pairs):,} tensors"
+        parts = ", ".join(f"{count:,} {status}" for status, count in self.counts.items())
+        return f"{parts}; of {len(self.pairs):,} tensors, by {compared}"
+
+
+def diff(left: nn.Module | ModelFile, right: nn.Module | ModelFile, weights: bool = False) -> HierarchyDiff | FileDiff:
+    """Compare two models: live ones by the structure of their modules, files by their tensors.
+
+    Parameters
+    ----------
+    left, right : torch.nn.Module or ModelFile
+        The models; none of their code runs.
+    weights : bool
+        Whether to compare values, too, a part at a time: tensors are compared then, of live models as well.
+
+    Returns
+    -------
+    HierarchyDiff or FileDiff
+        Of two live models without `weights` a `HierarchyDiff`: each module of either in exactly one pair. Else a
+        `FileDiff`: each tensor in exactly one pair, renamed, reshaped, retyped, changed, removed or added, and the
+        trees of both as `.structure`. Both print what differs, and have `.identical`, `.differences` and `.counts`.
+
+    Raises
+    ------
+    NotAModuleError
+        Where one is neither a module nor a file.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> found = mk.diff(nn.Sequential(nn.Linear(4, 2)), nn.Sequential(nn.Linear(4, 3), nn.ReLU()))
+    >>> found.identical, found.counts
+    (False, {'changed': 1, 'added': 1})
+    """
+    if not weights and not isinstance(left, ModelFile) and not isinstance(right, ModelFile):
+        return HierarchyDiff(hierarchy(left), hierarchy(right))
+    return FileDiff(side_of(left), side_of(right), weights)
+
+
+def tree_diff(left: nn.Module | ModelFile, right: nn.Module | ModelFile) -> HierarchyDiff:
+    """The trees of two models, files or not, by all that is known of both; raises `NotAModuleError`."""
+    if not isinstance(left, ModelFile) and not isinstance(right, ModelFile):
+        return HierarchyDiff(hierarchy(left), hierarchy(right))
+    return _structure(side_of(left), side_of(right))
+
+
+def _structure(left: Side, right: Side) -> HierarchyDiff:
+    classes = left.knows_classes and right.knows_classes
+    order = right if right.live is not None and left.live is None else left  # a file may have its tensors by name
+    return HierarchyDiff(left.hierarchy(classes, order), right.hierarchy(classes, order))
+
+
+def _pairs(left: Side, right: Side, weights: bool) -> Iterator[TensorPair]:
+    ours = [name for name in left.tensors if name not in right.tensors and not _stands_elsewhere(name, left, right)]
+    theirs = [name for name in right.tensors if name not in left.tensors and not _stands_elsewhere(name, right, left)]
+    renamed = renamed_pairs([left.tensors[name] for name in ours], [right.tensors[name] for name in theirs])
+    gone = set(ours)
+    for name, record in left.tensors.items():
+        if name in right.tensors:
+            yield _compared(record, right.tensors[name], left, right, weights)
+        elif name in renamed:
+            yield _compared(record, right.tensors[renamed[name]], left, right, weights)
+        elif name in gone:
+            yield TensorPair(REMOVED, record, None)
+    taken = set(renamed.values())
+    for name in theirs:
+        if name not in taken:
+            yield TensorPair(ADDED, None, right.tensors[name])
+
+
+def _stands_elsewhere(name: str, side: Side, other: Side) -> bool:
+    """Whether the tensor has another name that both sides know: a file may have one of the names of a tied tensor."""
+    return any(alias in other.tensors for alias in side.tied.get(name, ()))
+
+
+def _compared(one: TensorRecord, other: TensorRecord, left: Side, right: Side, weights: bool) -> TensorPair:
+    if one.shape != other.shape:
+        return TensorPair(RESHAPED, one, other)
+    if one.dtype != other.dtype:
+        return TensorPair(RETYPED, one, other)
+    status, difference = RENAMED if one.name != other.name else SAME, None
+    if weights:
+        values = left.value(one.name), right.value(other.name)
+        if values[0] is None or values[1] is None:
+            return TensorPair(UNREAD, one, other)
+        difference = largest_difference(values[0], values[1])
+        if difference is not None:
+            status = CHANGED
+    return TensorPair(status, one, other, difference)

@@ -1,0 +1,263 @@
+"""A model file: what is in it as Python values, with nothing of it run and no weights read until they are asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.errors import ModelFileError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.files import formats as _formats  # noqa: F401  they register themselves
+from modulekg_widgets.engine.files.config import with_config
+from modulekg_widgets.engine.files.graph import to_networkx
+from modulekg_widgets.engine.files.mapping import mapped_tensor
+from modulekg_widgets.engine.files.readers import extension_of, read
+from modulekg_widgets.engine.files.records import FileContents, Plain, TensorRecord
+from modulekg_widgets.engine.files.skeleton import skeleton, torch_dtype
+from modulekg_widgets.engine.files.source import opened
+from modulekg_widgets.engine.identity.hierarchy import Hierarchy
+from modulekg_widgets.engine.identity.stand_in import StandIn
+from modulekg_widgets.engine.safe_files import PATHLIKE
+
+if TYPE_CHECKING:
+    import networkx as nx
+    import pandas as pd
+
+COLUMNS = ("name", "shape", "dtype", "bytes")
+# what a folder is opened by, in this order
+USUAL_NAMES = (
+    "model.safetensors.index.json", "model.safetensors", "diffusion_pytorch_model.safetensors.index.json",
+    "diffusion_pytorch_model.safetensors", "pytorch_model.bin",
+)  # fmt: skip
+
+
+class ModelFile(StandIn):
+    """A file with a model, opened by `open_file`: wherever a model is looked at, it can be passed.
+
+    Parameters
+    ----------
+    path : str
+        Where the file lies.
+    contents : FileContents
+        What its reader tells of it.
+    size : int
+        Bytes that the file had.
+
+    Attributes
+    ----------
+    format : str
+        Such as "safetensors", "ONNX" or "torch.export".
+    title : str
+        The class of the model where that is known, else the file's name.
+    metadata : dict
+        What the file, and a config.json beside it, say of the model: plain values by name.
+    classes : tuple of str
+        The classes and functions that the file names, and that whoever loads it would import or call.
+    warnings : tuple of str
+        What to know before it is loaded, such as code that would run.
+    """
+
+    def __init__(self, path: str, contents: FileContents, size: int) -> None:
+        self.path, self.contents, self._size = path, contents, size
+        self.format, self.metadata = contents.format, dict(contents.metadata)
+        self.classes, self.warnings = contents.classes, contents.warnings
+        name = os.path.basename(path)
+        self.title = contents.title or name[: len(name) - len(extension_of(name))] or name
+
+    def hierarchy(self) -> Hierarchy:
+        """The modules of the file, as `mk.hierarchy` has those of a model: to fold, fingerprint, compare and search.
+
+        Returns
+        -------
+        Hierarchy
+            Classes as the file names them; where it does not, a kind such as "matrix" or "convolution 2d".
+
+        Raises
+        ------
+        ModelFileError
+            For more modules, or a larger tensor, than any model has.
+        """
+        return self._hierarchy
+
+    @cached_property
+    def _hierarchy(self) -> Hierarchy:
+        return Hierarchy(skeleton(self.contents, self.title))
+
+    def skeleton(self) -> nn.Module:
+        """The modules of the file as modules of torch, with the shapes of its tensors, without values and code.
+
+        Returns
+        -------
+        torch.nn.Module
+            On the meta device; it cannot be called.
+
+        Raises
+        ------
+        ModelFileError
+            As of `hierarchy`.
+        """
+        return self._hierarchy.root.module
+
+    def tensors(self) -> pd.DataFrame:
+        """The tensors of the file, in its order.
+
+        Returns
+        -------
+        DataFrame
+            `name`, `shape` (in the order of torch), `dtype` (torch's word, or the format's, as "Q4_K") and `bytes` in
+            the file.
+        """
+        import pandas as pd
+
+        rows = [(each.name, each.shape, each.dtype, each.nbytes) for each in self.contents.tensors]
+        return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"bytes": "int64"} if rows else {})
+
+    @cached_property
+    def graph(self) -> nx.MultiDiGraph | None:
+        """The operators of the file, as nodes with `op`, `module`, `attributes` and `tensors`; None where it has none.
+
+        An edge is a value that one gives to another, with its name, shape and dtype; the model's inputs and outputs
+        are nodes of the operators "input" and "output".
+        """
+        if self.contents.graph is None:
+            return None
+        return to_networkx(self.contents.graph, frozenset(each.name for each in self.contents.tensors))
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """One tensor, mapped into memory where it lies: what is not looked at is not read, and the file never written.
+
+        Parameters
+        ----------
+        name : str
+            As in `tensors()`.
+
+        Returns
+        -------
+        torch.Tensor
+            On the CPU; changing it changes this copy alone.
+
+        Raises
+        ------
+        UnknownNameError
+            For a name that there is not.
+        ModelFileError
+            Where its bytes are not in the file as torch has them, as those of a quantised type, or no longer.
+        """
+        return mapped_tensor(self.path, self.record(name), self._size)
+
+    def stored_values(self, name: str) -> torch.Tensor:
+        """The values of a tensor, or its bytes where torch has no dtype for them, as of a quantised one.
+
+        Parameters
+        ----------
+        name : str
+            As in `tensors()`.
+
+        Returns
+        -------
+        torch.Tensor
+            Mapped into memory, as of `tensor`; bytes are one-dimensional, of the dtype uint8.
+
+        Raises
+        ------
+        UnknownNameError, ModelFileError
+            As of `tensor`.
+        """
+        record = self.record(name)
+        if torch_dtype(record.dtype) is None:
+            record = replace(record, dtype="uint8", shape=(record.nbytes,), strides=None)
+        return mapped_tensor(self.path, record, self._size)
+
+    def record(self, name: str) -> TensorRecord:
+        """What the file tells of one tensor.
+
+        Parameters
+        ----------
+        name : str
+            As in `tensors()`.
+
+        Returns
+        -------
+        TensorRecord
+            With its offset, strides and role.
+
+        Raises
+        ------
+        UnknownNameError
+            For a name that there is not.
+        """
+        found = self._by_name.get(name)
+        if found is None:
+            raise UnknownNameError(f"the file has no tensor {shown(str(name))!r}: {nearest(str(name), self._by_name)}")
+        return found
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, TensorRecord]:
+        return {each.name: each for each in self.contents.tensors}
+
+    def __repr__(self) -> str:
+        tensors = self.contents.tensors
+        size = sum(each.nbytes for each in tensors)
+        warned = f", {len(self.warnings)} warnings" if self.warnings else ""
+        return (
+            f"<ModelFile {shown(os.path.basename(self.path))!r}: {shown(self.format)}, {len(tensors):,} tensors, "
+            f"{size:,} bytes{warned}>"
+        )
+
+
+def open_file(path: PATHLIKE) -> ModelFile:
+    """Open a model file without running anything of it: its header is read, and no weights.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file of safetensors (or the index of several), ONNX, torch.export (`.pt2`), TorchScript, a checkpoint of
+        torch (`.pt`, `.pth`, `.ckpt`, `.bin`), GGUF, or of a format that `file_reader` has added; or the folder of a
+        saved model. A config.json beside it gives title and sizes.
+
+    Returns
+    -------
+    ModelFile
+        `.format`, `.hierarchy()`, `.tensors()`, `.graph`, `.metadata`, `.tensor(name)`, `.warnings`.
+
+    Raises
+    ------
+    ModelFileError
+        For a file that cannot be read, is cut off, malformed or forged, or of a format that is not known; it says
+        what was found.
+    MissingPackageError
+        For ONNX without the extra `[files]`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import torch
+    >>> import modulekg_widgets as mk
+    >>> path = tempfile.mkdtemp() + "/model.pt"
+    >>> torch.save(torch.nn.Sequential(torch.nn.Linear(4, 2)).state_dict(), path)
+    >>> file = mk.open_file(path)
+    >>> print(file.tensors().to_string(index=False))
+        name  shape   dtype  bytes
+    0.weight (2, 4) float32     32
+      0.bias   (2,) float32      8
+    """
+    with opened(_file_of(path)) as source:
+        return ModelFile(source.path, with_config(read(source), source), source.size)
+
+
+def _file_of(path: PATHLIKE) -> str:
+    try:
+        text = os.fsdecode(path)
+        if not os.path.isdir(text):
+            return text
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(f"a {shown(type(path).__name__)} was passed ({error}): pass the path of a file") from None
+    found = next((name for name in USUAL_NAMES if os.path.isfile(os.path.join(text, name))), None)
+    if found is None:
+        raise ModelFileError(f"the folder {shown(os.path.basename(text))!r} has none of {', '.join(USUAL_NAMES)}")
+    return os.path.join(text, found)

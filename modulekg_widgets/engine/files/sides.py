@@ -1,0 +1,128 @@
+"""What is compared: the tensors and modules of a file, or those of a live model, in the same records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.errors import ModuleKGError
+from modulekg_widgets.engine.files.model_file import ModelFile
+from modulekg_widgets.engine.files.records import FileContents, ModulePart, TensorRecord
+from modulekg_widgets.engine.files.skeleton import skeleton
+from modulekg_widgets.engine.identity.classes import class_names
+from modulekg_widgets.engine.identity.hierarchy import Hierarchy
+from modulekg_widgets.engine.identity.tensors import (
+    dtype_of,
+    is_uninitialised,
+    own_tensors,
+    shape_of,
+    without_subclass_code,
+)
+from modulekg_widgets.engine.identity.walk import nominal_class, walk
+from modulekg_widgets.engine.torch_runtime.private import VOLATILE_BUFFERS
+
+Entry = TypeVar("Entry")
+NAMELESS = "model"  # the root of a tree of which no class is known
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two that are compared; `tied` gives for the name of a tensor that has several all of them."""
+
+    contents: FileContents
+    tensors: Mapping[str, TensorRecord]
+    tied: Mapping[str, Sequence[str]]
+    file: ModelFile | None = None
+    live: Mapping[str, torch.Tensor] | None = None
+
+    @property
+    def knows_classes(self) -> bool:
+        """Whether the class of every module is known, those without tensors included."""
+        known = {part.path for part in self.contents.modules if part.class_name}
+        return bool(known) and all(name.rpartition(".")[0] in known for name in self.tensors)
+
+    def value(self, name: str) -> torch.Tensor | None:
+        """The values of a tensor, as bytes where torch has no dtype for them; None where they cannot be read."""
+        if self.live is not None:
+            tensor = self.live[name]
+            return None if tensor.is_meta or tensor.layout is not torch.strided else tensor.detach()
+        try:
+            return self.file.stored_values(name) if self.file is not None else None
+        except ModuleKGError:
+            return None
+
+    def hierarchy(self, classes: bool, order: Side) -> Hierarchy:
+        """The modules in the order of another side, with or without what is known of their classes."""
+        parts = [replace(part, settings={}) for part in self.contents.modules]
+        contents = replace(
+            self.contents,
+            modules=_ordered(parts, [part.path for part in parts], [part.path for part in order.contents.modules]),
+            tensors=_ordered(self.contents.tensors, list(self.tensors), list(order.tensors)),
+            graph=None,
+        )
+        return Hierarchy(skeleton(contents, NAMELESS, classes))
+
+
+def _ordered(entries: Sequence[Entry], names: Sequence[str], order: Sequence[str]) -> tuple[Entry, ...]:
+    """The entries in the order of their names elsewhere; those without a place there stay behind the one before them."""
+    places = {name: place for place, name in enumerate(order)}
+    last, ranks = -1, []
+    for name in names:
+        last = places.get(name, last)
+        ranks.append((last, name not in places))
+    return tuple(entries[at] for at in sorted(range(len(entries)), key=ranks.__getitem__))
+
+
+def side_of(model: nn.Module | ModelFile) -> Side:
+    """The side that a file or a live model is; raises `NotAModuleError` for anything else."""
+    if isinstance(model, ModelFile):
+        tensors = {each.name: each for each in model.contents.tensors}
+        places = {name: _place(each) for name, each in tensors.items()}
+        return Side(model.contents, tensors, _tied(places), file=model)
+    return _of_model(model)
+
+
+def _of_model(model: nn.Module) -> Side:
+    modules = walk(model)
+    live: dict[str, torch.Tensor] = {}
+    records: dict[str, TensorRecord] = {}
+    with without_subclass_code():
+        for path, index in modules.places():
+            state = modules.states[index]
+            for own in own_tensors(state):
+                if own.tensor is not None and not (own.role == "buffer" and own.name in state.get(VOLATILE_BUFFERS, ())):
+                    name = f"{path}.{own.name}" if path else own.name
+                    live[name], records[name] = own.tensor, _record(name, own.tensor, own.role)
+    parts = tuple(
+        ModulePart(path, ".".join(filter(None, class_names(nominal_class(modules.modules[index])))))
+        for path, index in modules.places()
+    )
+    contents = FileContents("torch", tuple(records.values()), modules=parts)
+    return Side(contents, records, _tied({name: id(tensor) for name, tensor in live.items()}), live=live)
+
+
+def _place(record: TensorRecord) -> object:
+    """Equal for tensors that are one."""
+    if record.offset is None or not record.nbytes:
+        return record.name
+    return (record.file, record.offset, record.shape, record.strides, record.dtype)
+
+
+def _tied(places: Mapping[str, object]) -> dict[str, list[str]]:
+    names: dict[object, list[str]] = {}
+    for name, place in places.items():
+        names.setdefault(place, []).append(name)
+    return {name: group for group in names.values() if len(group) > 1 for name in group}
+
+
+def _record(name: str, tensor: torch.Tensor, role: str) -> TensorRecord:
+    shape = () if is_uninitialised(tensor) else shape_of(tensor)
+    elements = 1
+    for size in shape:
+        elements *= size
+    dtype = dtype_of(tensor)
+    return TensorRecord(name, tuple(shape), str(dtype).removeprefix("torch."), elements * dtype.itemsize, role=role)

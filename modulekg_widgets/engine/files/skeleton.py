@@ -1,0 +1,170 @@
+"""The modules of a file as modules of torch without code or values, so that all that looks at a model looks at a file.
+
+Classes are made here under the names that the file has for them; what they are called is all that they share with those.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.errors import ModelFileError, shown
+from modulekg_widgets.engine.files.kinds import is_buffer, kind_of
+from modulekg_widgets.engine.files.records import FileContents, ModulePart, TensorRecord
+from modulekg_widgets.engine.identity.stand_in import BYTES_WHERE_IT_LIES
+from modulekg_widgets.engine.torch_runtime.private import buffers_of, modules_of, parameters_of
+
+DEEPEST = 200  # segments of a path; what is deeper stands in one name
+MOST_MODULES = 300_000
+LARGEST = 1 << 60  # elements of a tensor
+NO_DTYPE = torch.uint8  # for what torch has no dtype for
+
+
+class FileModule(nn.Module):
+    """A module of a file: it has a class name, settings, children and the shapes of its tensors, and cannot be called."""
+
+
+@dataclass(slots=True)
+class Place:
+    """A module in the making."""
+
+    part: ModulePart | None = None
+    own: dict[str, TensorRecord] = field(default_factory=dict)
+    children: dict[str, Place] = field(default_factory=dict)
+
+
+def skeleton(contents: FileContents, title: str, classes: bool = True) -> nn.Module:
+    """The modules of a file; without `classes` those alone that have tensors, with kinds in the place of class names.
+
+    Raises `ModelFileError` for more modules, or a larger tensor, than any model has.
+    """
+    root = _places(contents, classes)
+    _in_natural_order(root)
+    made = _Maker(classes)
+    top = made.module(root, title)
+    waiting = [(root, top)]
+    while waiting:
+        place, module = waiting.pop()
+        for name, child in place.children.items():
+            inner = modules_of(module)[name] = made.module(child)
+            waiting.append((child, inner))
+    return top
+
+
+def _places(contents: FileContents, classes: bool) -> Place:
+    root, count = Place(), 0
+
+    def at(path: str) -> Place:
+        nonlocal count
+        place = root
+        for segment in path.split(".", DEEPEST) if path else ():
+            found = place.children.get(segment)
+            if found is None:
+                count += 1
+                if count > MOST_MODULES:
+                    raise ModelFileError(f"the file names more than {MOST_MODULES:,} modules: no model has as many")
+                found = place.children[segment] = Place()
+            place = found
+        return place
+
+    if classes:
+        for part in contents.modules:
+            at(part.path).part = part
+        for path in _paths_of_operators(contents):
+            at(path)
+    for record in contents.tensors:
+        path, _, name = record.name.rpartition(".")
+        at(path).own[name] = record
+    return root
+
+
+def _paths_of_operators(contents: FileContents) -> Iterable[str]:
+    return dict.fromkeys(o.module for o in contents.graph.operators) if contents.graph is not None else ()
+
+
+def _in_natural_order(root: Place) -> None:
+    """Sort siblings that are numbered: a file may have them as texts, 10 before 2."""
+    for place in _all(root):
+        names = list(place.children)
+        if len(names) > 1 and all(name.isdecimal() and name.isascii() and len(name) < 10 for name in names):
+            place.children = {name: place.children[name] for name in sorted(names, key=int)}
+
+
+def _all(root: Place) -> Iterator[Place]:
+    waiting = [root]
+    while waiting:
+        place = waiting.pop()
+        yield place
+        waiting.extend(place.children.values())
+
+
+class _Maker:
+    """Makes modules; a tensor that stands under several names is one, as it is in the model."""
+
+    def __init__(self, classes: bool) -> None:
+        self._classes = classes
+        self._tied: dict[tuple, nn.Parameter] = {}
+
+    def module(self, place: Place, title: str | None = None) -> nn.Module:
+        part = place.part
+        name = part.class_name if part is not None and self._classes else ""
+        made = class_of(name or title or kind_of(place.own))()
+        if part is not None and self._classes:
+            made.__dict__.update({key: value for key, value in part.settings.items() if key not in made.__dict__})
+        dtypes = sorted({record.dtype for record in place.own.values()})
+        if dtypes and "dtype" not in made.__dict__:
+            made.__dict__["dtype"] = ", ".join(dtypes)
+        for name, record in place.own.items():
+            registry = buffers_of(made) if is_buffer(name, record) else parameters_of(made)
+            registry[name] = self._tensor(record)
+        return made
+
+    def _tensor(self, record: TensorRecord) -> Any:
+        if record.offset is None or not record.nbytes:
+            return _meta(record)
+        key = (record.file, record.offset, record.shape, record.strides, record.dtype)
+        if key not in self._tied:
+            self._tied[key] = _meta(record)
+        return self._tied[key]
+
+
+def _meta(record: TensorRecord) -> nn.Parameter:
+    elements = 1
+    for size in record.shape:
+        elements *= size
+        if not 0 <= elements < LARGEST:
+            raise ModelFileError(f"{shown(record.name)} would have the shape {shown(str(list(record.shape)))}")
+    dtype = torch_dtype(record.dtype) or NO_DTYPE
+    made = nn.Parameter(_empty(record.shape, dtype), requires_grad=False)
+    if record.nbytes != elements * dtype.itemsize:
+        made.__dict__[BYTES_WHERE_IT_LIES] = record.nbytes
+    return made
+
+
+@lru_cache(maxsize=10_000)
+def _empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """One for all tensors of a shape: it has no values that they could share."""
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
+@lru_cache(maxsize=None)
+def torch_dtype(word: str) -> torch.dtype | None:
+    """The dtype that torch has under this word; None for none."""
+    found = vars(torch).get(word)
+    return found if isinstance(found, torch.dtype) else None
+
+
+@lru_cache(maxsize=4_096)
+def class_of(name: str) -> type[nn.Module]:
+    """A class of this name, which may be dotted: of a module of its own, and of nothing that the name might lead to."""
+    text = name.encode("utf-8", "backslashreplace").decode()
+    module, _, last = text.rpartition(".")
+    if not all(part.isidentifier() and not keyword.iskeyword(part) for part in text.split(".")):
+        module, last = "", text  # a kind in words, or the name of a file
+    return type(last.replace("\0", "\\0"), (FileModule,), {"__module__": module or FileModule.__module__})
