@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from modulekg_widgets.engine.identity.fingerprint import display_name
 from modulekg_widgets.engine.knowledge.records import ModelNode, StructureNode
+
+_UNCHANGEABLE = frozenset((str, int, float, bool, complex, bytes, type(None)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +108,15 @@ def uses_in(models: Iterable[ModelNode]) -> Counter[str]:
         for (fingerprint, _), count in model.occurrences.items():
             uses[fingerprint] += count
     return uses
+
+
+def copied(values: dict[Any, Any]) -> dict[Any, Any]:
+    """The same values, and nothing that can be changed among them is shared; most are numbers and texts."""
+    if _UNCHANGEABLE.issuperset(map(type, values.values())):
+        return values.copy()
+    return {key: value if _cannot_change(value) else deepcopy(value) for key, value in values.items()}
+
+
+def _cannot_change(value: Any) -> bool:
+    kind = type(value)
+    return kind in _UNCHANGEABLE or (kind is tuple and _UNCHANGEABLE.issuperset(map(type, value)))

@@ -45,11 +45,25 @@ class ModuleType:
 
 def module_types(contents: Contents, level: int = 1) -> list[ModuleType]:
     """The types of all modules, also those with one member, in the order of their first members."""
-    skeletons, keys = _skeletons(contents, _checked(level))
-    members: dict[bytes, list[str]] = defaultdict(list)
-    for fingerprint in contents.modules:
-        members[keys[fingerprint]].append(fingerprint)
-    return [_module_type(contents, level, key, skeletons[found[0]], found) for key, found in members.items()]
+    return types_by_level(contents, [_checked(level)])[level]
+
+
+def types_by_level(contents: Contents, levels: Iterable[int] = LEVELS) -> dict[int, list[ModuleType]]:
+    """The same for several levels; what they have in common is computed once."""
+    inside = {fingerprint: tuple(children(contents, node)) for fingerprint, node in contents.modules.items()}
+    order = list(_contents_first(inside))
+    modes: dict[tuple[str, ...], Values] = {}  # by the members: most types of leaves have the same at every level
+    found: dict[int, list[ModuleType]] = {}
+    for level in levels:
+        skeletons, keys = _skeletons(contents, level, inside, order)
+        members: dict[bytes, list[str]] = defaultdict(list)
+        for fingerprint in contents.modules:
+            members[keys[fingerprint]].append(fingerprint)
+        found[level] = [
+            _module_type(contents, level, key, skeletons[those[0]], tuple(those), modes)
+            for key, those in members.items()
+        ]
+    return found
 
 
 def type_names(contents: Contents, types: Iterable[ModuleType]) -> dict[str, str]:
@@ -106,21 +120,34 @@ def _checked(level: Any) -> int:
 
 
 def _module_type(
-    contents: Contents, level: int, key: bytes, skeleton: Sequence[bytes], members: list[str]
+    contents: Contents,
+    level: int,
+    key: bytes,
+    skeleton: Sequence[bytes],
+    members: tuple[str, ...],
+    modes: dict[tuple[str, ...], Values],
 ) -> ModuleType:
-    nodes = [contents.modules[member] for member in members]
-    mode = most_frequent((node.hyperparameters for node in nodes), (contents.uses[member] for member in members))
+    first, mode = contents.modules[members[0]], modes.get(members)
+    if mode is None:
+        mode = modes[members] = dict(first.hyperparameters) if len(members) == 1 else most_frequent(
+            (contents.modules[member].hyperparameters for member in members),
+            (contents.uses[member] for member in members),
+        )  # fmt: skip
     kept = tuple(child.hex() for child in skeleton)
-    return ModuleType(key.hex(), level, nodes[0].class_name, nodes[0].qualified_class, kept, tuple(members), mode)
+    return ModuleType(key.hex(), level, first.class_name, first.qualified_class, kept, members, mode)
 
 
-def _skeletons(contents: Contents, level: int) -> tuple[dict[str, tuple[bytes, ...]], dict[str, bytes]]:
+def _skeletons(
+    contents: Contents,
+    level: int,
+    inside: Mapping[str, Sequence[str]],
+    order: Iterable[tuple[str, Collection[str]]],
+) -> tuple[dict[str, tuple[bytes, ...]], dict[str, bytes]]:
     """By fingerprint, the keys of the types of the children and the key of its own type."""
-    inside = {fingerprint: tuple(children(contents, node)) for fingerprint, node in contents.modules.items()}
     keys: dict[str, bytes] = {}
     skeletons: dict[str, tuple[bytes, ...]] = {}
     known: dict[tuple[str, tuple[bytes, ...]], bytes] = {}
-    for fingerprint, ring in _contents_first(inside):
+    for fingerprint, ring in order:
         skeleton: Iterable[bytes] = (
             _digest(b"above", contents.modules[child]) if child in ring else keys[child]
             for child in inside[fingerprint]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from copy import deepcopy
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from modulekg_widgets.engine.knowledge.analysis.module_types import (
     type_names,
     written,
 )
-from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.contents import Contents, copied
 from modulekg_widgets.engine.knowledge.records import StructureNode
 from modulekg_widgets.engine.knowledge.tables import table
 
@@ -50,9 +50,21 @@ def is_a(contents: Contents, level: int = 1) -> pd.DataFrame:
     return table(rows, ["node", "type", "differs"])
 
 
-def is_a_edges(contents: Contents, types: list[ModuleType]) -> list[IsA]:
-    """The edges to those of `types` that have more than one member, by fingerprint and key."""
-    return [edge for kind in types if len(kind.members) > 1 for edge in _edges_to(contents, kind)]
+def is_a_edges(contents: Contents, types: Iterable[ModuleType]) -> list[IsA]:
+    """The edges to those of `types` that have more than one member, by fingerprint and key; nothing of them is shared.
+
+    What differs among the same members, as in types of two levels, is found once.
+    """
+    edges: list[IsA] = []
+    known: dict[tuple[str, ...], list[Values]] = {}
+    for kind in types:
+        if len(kind.members) == 1:
+            continue
+        if kind.members not in known:
+            known[kind.members] = _differences(contents, kind)
+        differing = zip(kind.members, known[kind.members], strict=True)
+        edges += [IsA(member, kind.key, copied(values)) for member, values in differing]
+    return edges
 
 
 def subclass_of(contents: Contents) -> pd.DataFrame:
@@ -82,19 +94,20 @@ def families(contents: Contents) -> pd.DataFrame:
     return table(rows, ["family", "count", "models", "class"])
 
 
-def _edges_to(contents: Contents, kind: ModuleType) -> list[IsA]:
+def _differences(contents: Contents, kind: ModuleType) -> list[Values]:
+    """How each member differs from most of them; its values are those of the contents."""
     nodes = [contents.modules[member] for member in kind.members]
     weights = [contents.uses[member] for member in kind.members]
     shapes = _Mode(most_frequent((node.tensors for node in nodes), weights))
     slots = most_frequent(({"slots": _slots(node)} for node in nodes), weights)["slots"]
     values = _Mode(kind.mode)
-    return [IsA(node.fingerprint, kind.key, _differs(node, values, shapes, slots)) for node in nodes]
+    return [_differs(node, values, shapes, slots) for node in nodes]
 
 
 def _differs(node: StructureNode, values: _Mode, shapes: _Mode, slots: tuple[str, ...]) -> Values:
     differing = values.others(node.hyperparameters) or shapes.others(node.tensors)
     if differing:
-        return deepcopy(differing)
+        return differing
     here = _slots(node)
     if len(here) != len(slots):
         return {"children": len(here)}

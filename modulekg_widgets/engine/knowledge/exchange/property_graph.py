@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, TypeAlias
 
 import networkx as nx
 
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
-from modulekg_widgets.engine.knowledge.contents import Contents, positions
+from modulekg_widgets.engine.knowledge.contents import Contents, copied, positions
 from modulekg_widgets.engine.knowledge.exchange.collecting import collector_paused
 from modulekg_widgets.engine.knowledge.records import ModelNode
 
@@ -23,7 +23,6 @@ STORED = ("Module", "Model", "DataSet", "User", "Job")
 GRAPH_TYPES = (*STORED, "Operator", "ModuleType")
 Types = Iterable[str] | str | None
 Attributes = dict[str, Any]
-_UNCHANGEABLE = frozenset((str, int, float, bool, complex, bytes, type(None)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +196,7 @@ class _Builder:
 
     def _add_module_types(self) -> None:
         """The types of both levels with their isA edges, and as types of level 0 the classes with their bases."""
-        from modulekg_widgets.engine.knowledge.analysis.module_types import LEVELS, module_types, type_names
+        from modulekg_widgets.engine.knowledge.analysis.module_types import type_names, types_by_level
         from modulekg_widgets.engine.knowledge.analysis.relations import is_a_edges, subclass_of
 
         bases = subclass_of(self.contents)[["class", "base", "distance"]].itertuples(index=False, name=None)
@@ -208,27 +207,15 @@ class _Builder:
             self._add("ModuleType", _class_key(base), name=base, level=0)
             start, end = (node_key("ModuleType", _class_key(end)) for end in (name, base))
             self._relate(start, end, "subclassOf", distance=distance)
-        for level in LEVELS:
-            types = module_types(self.contents, level)
+        every = types_by_level(self.contents)
+        for types in every.values():
             names = type_names(self.contents, types)
             for kind in types:
-                self._add("ModuleType", kind.key, name=names[kind.key], level=level, count=len(kind.members))
+                self._add("ModuleType", kind.key, name=names[kind.key], level=kind.level, count=len(kind.members))
                 end = node_key("ModuleType", _class_key(kind.qualified_class))
                 self._relate(node_key("ModuleType", kind.key), end, "subclassOf", distance=1)
-            for edge in is_a_edges(self.contents, types):
-                self._relate(edge.fingerprint, node_key("ModuleType", edge.type), "isA", differs=edge.differs)
-
-
-def copied(values: dict[Any, Any]) -> dict[Any, Any]:
-    """The same values, and nothing that can be changed among them is shared; most are numbers and texts."""
-    if _UNCHANGEABLE.issuperset(map(type, values.values())):
-        return values.copy()
-    return {key: value if _cannot_change(value) else deepcopy(value) for key, value in values.items()}
-
-
-def _cannot_change(value: Any) -> bool:
-    kind = type(value)
-    return kind in _UNCHANGEABLE or (kind is tuple and _UNCHANGEABLE.issuperset(map(type, value)))
+        for edge in is_a_edges(self.contents, chain.from_iterable(every.values())):
+            self._relate(edge.fingerprint, node_key("ModuleType", edge.type), "isA", differs=edge.differs)
 
 
 def _class_key(name: str) -> str:
