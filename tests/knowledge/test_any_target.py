@@ -10,7 +10,10 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from knowledge.zoo_contents import zoo_record
 from modulekg_widgets.engine.errors import PredictionError
+from modulekg_widgets.engine.knowledge.prediction.design import Sample
+from modulekg_widgets.engine.knowledge.prediction.domain import Domain
 from modulekg_widgets.engine.knowledge.prediction.features import features_of
 from modulekg_widgets.engine.knowledge.prediction.modality import modality
 from modulekg_widgets.engine.knowledge.prediction.observations import image_size_of, words_of
@@ -229,3 +232,31 @@ def test_words_of_a_training() -> None:
     assert image_size_of({"image_size": math.inf}) is None
     assert image_size_of({"image_size": 10**400}) is None
     assert image_size_of({"image_size": "big"}) is None
+
+
+def test_of_one_family_alone_models_are_told_that_are_as_alike_as_these() -> None:
+    one = Domain([sample_of(name) for name in ("resnet18", "resnet50", "resnet152")])
+    asked = [sample_of(name) for name in ("resnet34", "wide_resnet50_2", "vit_b_16", "vgg16")]
+    told = [reason == "" for reason in one.reasons(asked)]
+    assert told == [True, True, False, False]
+    assert "no known model has a structure like it" in one.reasons(asked)[2]
+    known = ("resnet18", "resnet50", "resnet152", "vgg11", "vit_b_32", "squeezenet1_1")
+    several = Domain([sample_of(name) for name in known])
+    assert several.reasons(asked) == [""] * 4
+
+
+def test_sizes_are_told_as_far_beyond_known_ones_as_these_lie_apart() -> None:
+    few = Domain([sample_of(name) for name in ("resnet50", "resnet101")])  # 26 and 45 million
+    many = Domain([sample_of(name) for name in ("resnet18", "resnet50", "wide_resnet101_2")])  # 12 to 127
+    assert (
+        "11,689,512 parameters, and the known models 25,557,032 to 44,549,160"
+        in few.reasons([sample_of("resnet18")])[0]
+    )
+    assert few.reasons([sample_of("resnet152")]) == [""]
+    assert many.reasons([sample_of("resnet101")]) == [""]
+    alone = Domain([sample_of("resnet50")])
+    assert [reason == "" for reason in alone.reasons([sample_of("resnet50"), sample_of("resnet34")])] == [True, False]
+
+
+def sample_of(name: str) -> Sample:
+    return Sample(features_of(zoo_record(name)))

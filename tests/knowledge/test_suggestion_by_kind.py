@@ -238,6 +238,21 @@ def test_latencies_that_cannot_be_told_are_counted(timed: mk.KnowledgeGraph) -> 
     assert "max_latency=1e-09 (the least has" in none.reason
 
 
+def test_a_few_latencies_tell_those_of_models_of_such_sizes_with_their_deviation(timed: mk.KnowledgeGraph) -> None:
+    mk.index_models({f"reader{width}": ReaderBuilder(width) for width in (48, 128)}, timed)  # 2 and 7 times the largest
+    found = timed.suggest("reviews", max_latency=1e9, device="phone")
+    assert {row.name for row in found} == {"reader8", "reader16", "reader32", "reader48"}
+    assert found.reason == "1 left out, of which no latency can be told"
+    for row in found:
+        told = timed.predict("latency", row.name, device="phone")
+        assert (row.latency, row.latency_std) == pytest.approx((told.value, told.std), rel=1e-6)
+    assert found.frame()["latency_std"].gt(0).all()
+    assert "latency_std" in repr(found)
+    large = timed.predict("latency", "reader128", device="phone")
+    assert large.far
+    assert large.value is None
+
+
 def test_devices_are_named(timed: mk.KnowledgeGraph) -> None:
     with pytest.raises(mk.ModuleKGError, match=r"known are '(card', 'phone|phone', 'card)'"):
         timed.suggest("reviews", max_latency=3, device="abacus")

@@ -13,7 +13,8 @@ from modulekg_widgets.engine.knowledge.prediction.features import Array, Feature
 from modulekg_widgets.engine.knowledge.prediction.modality import TABLES, modality
 
 RAREST = 0.005  # of known models are as far from those of other families
-BEYOND = 1.0  # decades of parameters beyond those known
+ROUNDING = 1e-9  # of a likeness
+BEYOND = 1.0  # decades of parameters beyond those known, at most
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,27 @@ class Domain:
 
     @cached_property
     def _least(self) -> float:
-        """The likeness to a model of another family that few known models fall short of."""
+        """The likeness to a model of another family that few known models fall short of.
+
+        Of one family alone nothing tells how far others may be: it is that of its models which are least alike.
+        """
         known = self._design.known
         families = np.array([each.family for each in known.models])
-        likeness = np.where(families[:, None] == families[None], -1.0, self._design.likeness(known))
-        nearest = likeness.max(1)
-        nearest = nearest[nearest >= 0]
-        return float(np.quantile(nearest, RAREST)) if len(nearest) else 0.0
+        likeness = self._design.likeness(known)
+        if len(set(families)) == 1:
+            return float(likeness.min())
+        nearest = np.where(families[:, None] == families[None], -1.0, likeness).max(1)
+        return float(np.quantile(nearest, RAREST))
+
+    @cached_property
+    def _sizes(self) -> tuple[int, int, float]:
+        """The least and the most parameters, and how many times beyond them something is told.
+
+        As far beyond as they lie apart: what a few of one size have in common tells nothing of others.
+        """
+        sizes = [each.parameters for each in self._design.known.models]
+        least, most = min(sizes), max(sizes)
+        return least, most, min(10**BEYOND, most / max(least, 1))
 
     def reasons(self, samples: Sequence[Sample]) -> list[str]:
         """Why nothing can be said of a model, empty where something can."""
@@ -71,9 +86,9 @@ class Domain:
         if not self.is_of_kind(features):
             taken = modality(features) or "something that neither its layers nor a call tell"
             return f"it takes {taken}, and values are known of models for {' and '.join(sorted(self._modalities))}"
-        sizes = [each.parameters for each in self._design.known.models]
-        if not min(sizes) / 10**BEYOND <= features.parameters <= max(sizes) * 10**BEYOND:
-            return f"it has {features.parameters:,} parameters, and the known models {min(sizes):,} to {max(sizes):,}"
-        if alike < self._least:
+        least, most, beyond = self._sizes
+        if not least / beyond <= features.parameters <= most * beyond:
+            return f"it has {features.parameters:,} parameters, and the known models {least:,} to {most:,}"
+        if alike < self._least - ROUNDING:
             return f"no known model has a structure like it (likeness {alike:.2f}, among these {self._least:.2f})"
         return ""

@@ -31,6 +31,20 @@ class Site(NamedTuple):
         return ", ".join(shown(part) for part in self if part is not None) or "no data set"
 
 
+class KnownFeatures:
+    """The features of the models of one graph, computed once, of whatever target values are asked for."""
+
+    def __init__(self) -> None:
+        self._labels = KnownLabels()
+        self._found: dict[int, Features] = {}  # by the identity of a model's node
+
+    def of(self, record: ModelRecord) -> Features:
+        known = self._found.get(id(record.model))
+        if known is None or known.record.model is not record.model:
+            known = self._found[id(record.model)] = with_known_flops(record, self._labels)
+        return known
+
+
 @dataclass(frozen=True, slots=True)
 class Observed:
     """What is known of one target, in one unit."""
@@ -38,15 +52,15 @@ class Observed:
     target: str
     unit: str | None
     places: dict[Site, list[tuple[Sample, float]]] = field(repr=False)
-    labels: KnownLabels = field(default_factory=KnownLabels, repr=False)  # of the modules of its models
+    features: KnownFeatures = field(default_factory=KnownFeatures, repr=False)
 
 
-def observations(contents: Contents, target: str) -> Observed:
+def observations(contents: Contents, target: str, known: KnownFeatures | None = None) -> Observed:
     """All values of a target; raises `UnknownNameError` where there is none.
 
     It may be called by any of its names. Values count in one unit, fractions as percents; of units that cannot be made
     one the commonest is taken. What torchvision publishes of a model counts where no job of the graph is of that model
-    on ImageNet-1K.
+    on ImageNet-1K. `known` are the features of models that other targets have asked for.
     """
     if not isinstance(target, str):
         raise UnknownNameError(f"a target is named by a text, got a {shown(type(target).__name__)}")
@@ -59,23 +73,23 @@ def observations(contents: Contents, target: str) -> Observed:
             found.append((job, own.value, own.unit))
     unit = counted_unit(target, (unit for *_, unit in found))
     places: dict[Site, list[tuple[Sample, float]]] = {}
+    known = KnownFeatures() if known is None else known
     features: dict[str, Features] = {}
-    labels = KnownLabels()
     for job, value, own in found:
         if own != unit or job.model is None:
             continue
         if job.model not in features:
-            features[job.model] = with_known_flops(record_in(contents, job.model), labels)
+            features[job.model] = known.of(record_in(contents, job.model))
         sample = Sample(features[job.model], words_of(job.properties), image_size_of(job.properties))
         places.setdefault(_place(job), []).append((sample, value))
     if target in TARGETS:
-        _add_published(places, contents, target, features)
+        _add_published(places, contents, target, known)
     if not places:
         every = sorted({each for job in contents.jobs.values() for each in results_of(job)} | set(TARGETS))
         raise UnknownNameError(
             f"no values are known of {shown(str(target))!r}: {nearest(str(target), every)}; kg.add_results brings some"
         )
-    return Observed(target, unit, places, labels)
+    return Observed(target, unit, places, known)
 
 
 def _place(job: JobNode) -> Site:
@@ -85,17 +99,13 @@ def _place(job: JobNode) -> Site:
 
 
 def _add_published(
-    places: dict[Site, list[tuple[Sample, float]]], contents: Contents, target: str, known: dict[str, Features]
+    places: dict[Site, list[tuple[Sample, float]]], contents: Contents, target: str, known: KnownFeatures
 ) -> None:
     own = places.setdefault(Site(IMAGENET), [])
     measured = {sample.features.name for sample, _ in own}
     names = [name for name, each in published().items() if target in each.values and name not in measured]
     records = published_records(names, {name: record_in(contents, name) for name in names if name in contents.models})
-    for name in names:
-        features = known.get(name) if name in contents.models else None
-        same = features is not None and features.record.model.root == records[name].model.root
-        sample = features if features is not None and same else with_known_flops(records[name])
-        own.append((Sample(sample, OF_PUBLISHED), published()[name].values[target]))
+    own += [(Sample(known.of(records[name]), OF_PUBLISHED), published()[name].values[target]) for name in names]
 
 
 def with_known_flops(record: ModelRecord, labels: KnownLabels | None = None) -> Features:

@@ -20,11 +20,11 @@ from modulekg_widgets.engine.knowledge.prediction.features import Features, reco
 from modulekg_widgets.engine.knowledge.prediction.mixture import Told
 from modulekg_widgets.engine.knowledge.prediction.modality import modality
 from modulekg_widgets.engine.knowledge.prediction.observations import (
+    KnownFeatures,
     Observed,
     Site,
     image_size_of,
     observations,
-    with_known_flops,
     words_of,
 )
 from modulekg_widgets.engine.knowledge.prediction.places import Places
@@ -123,7 +123,6 @@ class Predictor:
     datasets: dict[str, DataSetNode]
     _choices: dict[tuple[Site, bool], PredictorChoice] = field(default_factory=dict, repr=False)
     _domains: dict[Site, Domain] = field(default_factory=dict, repr=False)
-    _features: dict[int, Features] = field(default_factory=dict, repr=False)  # by the identity of a model's node
 
     @property
     def target(self) -> str:
@@ -197,11 +196,7 @@ class Predictor:
 
     def features(self, record: ModelRecord) -> Features:
         """Those of a record, computed once for a model of the graph."""
-        key = id(record.model)
-        known = self._features.get(key)
-        if known is None or known.record.model is not record.model:
-            known = self._features[key] = with_known_flops(record, self.observed.labels)
-        return known
+        return self.observed.features.of(record)
 
     # ----------------------------------------------------------------- places
 
@@ -327,9 +322,9 @@ def predict(
     return predictor.predict([wanted], dataset, **question)[0]
 
 
-def fitted_predictor(contents: Contents, target: str = TOP_1) -> Predictor:
-    """All that is known of `target`; good for as long as the contents stay the same. Raises `UnknownNameError`."""
-    observed = observations(contents, target)
-    samples = (sample for values in observed.places.values() for sample, _ in values)
-    features = {id(sample.features.record.model): sample.features for sample in samples}
-    return Predictor(observed, known_datasets(contents), _features=features)
+def fitted_predictor(contents: Contents, target: str = TOP_1, known: KnownFeatures | None = None) -> Predictor:
+    """All that is known of `target`; good for as long as the contents stay the same. Raises `UnknownNameError`.
+
+    `known` are the features of models that predictors of other targets share.
+    """
+    return Predictor(observations(contents, target, known), known_datasets(contents))

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import nn
 
+    from modulekg_widgets.engine.knowledge.prediction.observations import KnownFeatures
     from modulekg_widgets.engine.knowledge.prediction.predictor import Prediction, Predictor
     from modulekg_widgets.engine.knowledge.records import ModelRecord
     from modulekg_widgets.engine.knowledge.suggestion.candidates import Candidate, Ranking
@@ -25,7 +26,7 @@ class PredictionQuestions(Questions):
     """
 
     builders: dict[str, Callable[[], nn.Module]]  # of models by name, as far as this session knows them
-    _fitted: tuple[Contents, dict[str, Predictor]] | None = None
+    _fitted: tuple[Contents, KnownFeatures, dict[str, Predictor]] | None = None
 
     def predict(
         self,
@@ -167,8 +168,8 @@ class PredictionQuestions(Questions):
             The longest time that a model may be predicted to take, in ms, called as those whose times are known were.
             Blocks, and models of which it cannot be told, are left out.
         device : str, optional
-            On which it runs, one of which the graph has latencies; by default that of all. The column
-            `latency` is of it.
+            On which it runs, one of which the graph has latencies; by default that of all. The columns
+            `latency` and `latency_std` are of it.
         **options
             `kinds`, of "model" and "block", by default both; `target`, by default "acc@1"; `builders`, functions by the
             name of the model that they build, beside torchvision's and those that `mk.index_models` gave this graph in
@@ -178,7 +179,8 @@ class PredictionQuestions(Questions):
         -------
         Ranking of Candidate
             By predicted value less its deviation, what nobody can build last; each has `.build(num_classes=None)`,
-            `value` and `std` (percent), `parameters`, `flops`, `latency` (ms, or None), `why`. `.frame()` is a table.
+            `value` and `std` (percent), `parameters`, `flops`, `latency` and `latency_std` (ms, or None), `why`.
+            `.frame()` is a table.
             `.reason` says why there is none, or of how many no latency could be told.
 
         Raises
@@ -263,13 +265,14 @@ class PredictionQuestions(Questions):
     def _predictor(self, target: str) -> Predictor:
         """Fitted once for as long as the graph stays the same."""
         from modulekg_widgets.engine.knowledge.jobs import checked_name
+        from modulekg_widgets.engine.knowledge.prediction.observations import KnownFeatures
         from modulekg_widgets.engine.knowledge.prediction.predictor import fitted_predictor
         from modulekg_widgets.engine.knowledge.units import target_named
 
         contents, target = self.contents(), target_named(checked_name(target, "target"))
         if self._fitted is None or self._fitted[0] is not contents:
-            self._fitted = contents, {}
-        known = self._fitted[1]
+            self._fitted = contents, KnownFeatures(), {}
+        _, features, known = self._fitted
         if target not in known:
-            known[target] = fitted_predictor(contents, target)
+            known[target] = fitted_predictor(contents, target, features)
         return known[target]

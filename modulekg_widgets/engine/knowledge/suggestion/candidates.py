@@ -43,6 +43,7 @@ class Candidate:
     classes: int | None = None
     builder: Builder | None = field(default=None, repr=False)
     latency: float | None = None  # ms, where a device is asked for
+    latency_std: float | None = None
 
     @property
     def buildable(self) -> bool:
@@ -66,7 +67,7 @@ class Candidate:
         return {
             "name": self.name, "kind": self.kind, "value": self.value, "std": self.std,
             "parameters": self.parameters, "flops": self.flops,
-            **({} if self.latency is None else {"latency": self.latency}),
+            **({} if self.latency is None else {"latency": self.latency, "latency_std": self.latency_std}),
             "buildable": self.buildable, "why": self.why,
         }  # fmt: skip
 
@@ -148,7 +149,7 @@ class Ranking(Sequence[Row], Generic[Row]):
         for column in frame.columns:
             if column in ("parameters", "flops"):
                 frame[column] = [in_units(value) for value in frame[column]]
-            elif column == "latency":
+            elif column in ("latency", "latency_std"):
                 frame[column] = ["?" if pd.isna(value) else f"{value:.3g}" for value in frame[column]]
             elif frame[column].dtype == float:
                 frame[column] = ["?" if pd.isna(value) else f"{value:.1f}" for value in frame[column]]

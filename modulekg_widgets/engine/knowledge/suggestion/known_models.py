@@ -158,7 +158,7 @@ class KnownModels:
         told = self.latencies.of(records)
         self._untold |= {record.model.name for record, each in zip(records, told, strict=True) if each is None}
         most = self.required.max_latency
-        return [record for record, each in zip(records, told, strict=True) if each is not None and each <= most]
+        return [record for record, each in zip(records, told, strict=True) if each and each.value <= most]
 
     @property
     def untold(self) -> str:
@@ -258,7 +258,7 @@ class KnownModels:
         """What the least of models has of what is limited, where that is beyond the limit."""
         if name == "max_latency":
             told = [] if self.latencies is None else self.latencies.of(records)
-            sizes: list[float] = [each for each in told if each is not None]
+            sizes = [each.value for each in told if each is not None]
         elif name == "max_params":
             sizes = [float(record.model.parameters) for record in records]
         else:
@@ -299,11 +299,12 @@ class KnownModels:
 
     def _model(self, record: ModelRecord, prediction: Prediction, flops: int | None, ready: Ready | None) -> Candidate:
         name = record.model.name
+        latency = None if self.latencies is None else self.latencies.of([record])[0]
         return Candidate(
             name, "model", *prediction.numbers, record.model.parameters, flops,
             self._why(name, prediction), inputs=ready.run.inputs if ready else (), classes=self.required.classes,
             builder=ready.builder if ready else None,
-            latency=None if self.latencies is None else self.latencies.of([record])[0],
+            latency=latency and latency.value, latency_std=latency and latency.std,
         )  # fmt: skip
 
     def _why(self, name: str, prediction: Prediction) -> str:

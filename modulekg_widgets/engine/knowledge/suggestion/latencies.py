@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from modulekg_widgets.engine.errors import PredictionError, shown
 from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor
 from modulekg_widgets.engine.knowledge.records import ModelRecord
 
 MILLISECONDS = {"ms": 1.0, "s": 1e3, "us": 1e-3, "µs": 1e-3, "ns": 1e-6, None: 1.0}
+
+
+class Latency(NamedTuple):
+    """A predicted time with its deviation, in ms."""
+
+    value: float
+    std: float
 
 
 @dataclass
@@ -22,7 +30,7 @@ class Latencies:
 
     predictor: Predictor
     device: str | None
-    _told: dict[str, float | None] = field(default_factory=dict, repr=False)
+    _told: dict[str, Latency | None] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self.device = self.predictor.place(None, self.device).device
@@ -31,9 +39,10 @@ class Latencies:
             raise PredictionError(f"the latencies of the graph are in {shown(str(unit))}, which is no unit of time")
         self._factor = MILLISECONDS[unit]
 
-    def of(self, records: Sequence[ModelRecord]) -> list[float | None]:
+    def of(self, records: Sequence[ModelRecord]) -> list[Latency | None]:
         """None for models that are unlike those of which latencies are known."""
         unknown = [record for record in records if record.model.name not in self._told]
         for record, found in zip(unknown, self.predictor.predict(unknown, None, self.device), strict=True):
-            self._told[record.model.name] = None if found.value is None else found.value * self._factor
+            told = None if found.value is None else Latency(*(each * self._factor for each in found.numbers))
+            self._told[record.model.name] = told
         return [self._told[record.model.name] for record in records]
