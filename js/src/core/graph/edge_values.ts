@@ -96,6 +96,8 @@ function carried(flow: Dataflow, value: number): Carried {
   const shape = flow.payload.shapes[flow.payload.values.shape[value]];
   const dtype = flow.dtype(value);
   const size = itemSize(dtype);
-  const bytes = size === null ? null : shape.reduce((product, length) => product * length, 1) * size;
+  const fixed = shape.filter(length => typeof length === "number");
+  const isKnown = size !== null && fixed.length === shape.length;
+  const bytes = isKnown ? fixed.reduce((product, length) => product * length, size) : null;
   return { key: `value ${value}`, shape: shapeText(shape), dtype, bytes };
 }

@@ -217,6 +217,6 @@ export function dataflowOf(h: Hierarchy): Dataflow | null {
   return dataflow;
 }
 
-export function shapeText(shape: readonly number[]): string {
+export function shapeText(shape: readonly (number | string)[]): string {
   return shape.length > 0 ? shape.join("×") : "scalar";
 }

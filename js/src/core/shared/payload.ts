@@ -1,6 +1,7 @@
 // The payload of a model: its schema and its types.
 
 import * as v from "valibot";
+import { FileSchema } from "./payload_file";
 import { AxesSchema, FlowSchema } from "./payload_flow";
 import {
   arrayOf,
@@ -79,7 +80,8 @@ const OneModelSchema = v.pipe(
     traced: v.boolean(),
     error: v.nullable(text), // why a forward pass could not be followed to its end
     flow: v.nullable(FlowSchema),
-    axes: v.nullable(AxesSchema)
+    axes: v.nullable(AxesSchema),
+    file: v.optional(v.nullable(FileSchema)) // none of a model in memory
   }),
   relations({
     entity: ({ nodes, entities }) => isWithin(nodes.entity, entities.name.length),
@@ -96,6 +98,7 @@ const OneModelSchema = v.pipe(
       Object.keys(blocks).every(key => /^\d+$/.test(key) && Number(key) < nodes.name.length),
     node: ({ nodes, flow }) =>
       flow === null || (isWithin(flow.calls.node, nodes.name.length) && isWithin(flow.tensors.node, nodes.name.length)),
+    file: ({ nodes, file }) => !file || isWithin(file.tensors.node, nodes.name.length),
     dims: ({ flow, axes }) => axes === null || axes.dims.length === (flow?.tensors.node.length ?? 0)
   })
 );
@@ -117,6 +120,7 @@ export interface ModelPayload extends OneModel {
   compare: Comparison | null;
 }
 
+export type { FileAbout } from "./payload_file";
 export type Tensor = Guarded<typeof isTensor>;
 export type FoldRecord = Guarded<typeof isFold>;
 export type EdgeRecord = Guarded<typeof isEdge>;

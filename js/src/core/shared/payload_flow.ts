@@ -6,6 +6,7 @@ import {
   isCount,
   isCounts,
   isPlace,
+  isSizes,
   isString,
   isValue,
   isWithin,
@@ -41,7 +42,7 @@ export const FlowSchema = v.pipe(
       { attributes: list(isString), tied: list(tuple(isCount, isCount)) }
     ),
     names: list(isString),
-    shapes: list(isCounts),
+    shapes: list(isSizes),
     dtypes: list(isString),
     sources: list(isString),
     inputs: list(tuple(isString, isCount)), // of the model: name, value

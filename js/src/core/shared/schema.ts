@@ -63,6 +63,9 @@ export const isValue = (value: unknown) => value === null || typeof value === "n
 export const isScalar = (value: unknown) => isValue(value) || typeof value === "boolean";
 export const isStrings = (value: unknown): value is string[] => isArrayOf(value, isString);
 export const isCounts = (value: unknown): value is number[] => isArrayOf(value, isCount);
+/** A shape; text for a size that is not fixed. */
+export const isSizes = (value: unknown) => isArrayOf(value, isSize);
+const isSize = (value: unknown): value is number | string => typeof value === "string" || isCount(value);
 
 export type Value = Guarded<typeof isValue>;
 export type Scalar = Exclude<Guarded<typeof isScalar>, null>;

@@ -1,0 +1,117 @@
+// The modules of a file as a tree: from the modules that it lists, the names of its tensors and where its operators run.
+
+import { excess } from "./bounds";
+import type { FileContents, ModulePart, TensorRecord } from "./records";
+
+const MOST_MODULES = 500_000;
+const NUMBER = /^\d{1,15}$/;
+
+/** Depth first: a module stands behind the one that it lies in; 0 is the root. */
+export interface FileTree {
+  readonly names: readonly string[];
+  readonly parents: readonly number[]; // -1 for the root
+  readonly children: readonly (readonly number[])[];
+  readonly parts: readonly (ModulePart | undefined)[]; // what the file tells of it
+  readonly tensors: readonly ReadonlyMap<string, TensorRecord>[]; // its own, by the last parts of their names
+  /** The module of a path; undefined where there is none. */
+  find(path: string): number | undefined;
+}
+
+export function treeOf(contents: FileContents): FileTree {
+  const growing = new GrowingTree();
+  for (const part of contents.modules) growing.parts.set(growing.module(part.path), part);
+  for (const tensor of contents.tensors) growing.add(tensor);
+  for (const { module } of contents.graph?.operators ?? []) growing.module(module);
+  return growing.inOrder();
+}
+
+/** Modules in the order in which they are met. */
+class GrowingTree {
+  readonly parts = new Map<number, ModulePart>();
+  private readonly tensors = new Map<number, Map<string, TensorRecord>>();
+  private readonly names = [""];
+  private readonly parents = [-1];
+  private readonly children: number[][] = [[]];
+  private readonly places = new Map<string, number>(); // by parent and name: a path as a key would be as long as it is deep
+
+  /** The module of a path, made where there is none; loops, for a path may have as many parts as a file has bytes. */
+  module(path: string): number {
+    let node = 0;
+    for (let from = 0, end = 0; path !== "" && end >= 0; from = end + 1) {
+      end = path.indexOf(".", from);
+      node = this.child(node, end < 0 ? path.slice(from) : path.slice(from, end));
+    }
+    return node;
+  }
+
+  add(tensor: TensorRecord): void {
+    const dot = tensor.name.lastIndexOf(".");
+    // ".weight" is a tensor of a module whose name is empty
+    const node = dot === 0 ? this.child(0, "") : this.module(tensor.name.slice(0, Math.max(dot, 0)));
+    let own = this.tensors.get(node);
+    if (!own) this.tensors.set(node, (own = new Map()));
+    own.set(tensor.name.slice(dot + 1), tensor);
+  }
+
+  inOrder(): FileTree {
+    const order = this.depthFirst();
+    const placeOf = new Int32Array(order.length);
+    order.forEach((node, place) => (placeOf[node] = place));
+    return {
+      names: order.map(node => this.names[node]),
+      parents: order.map(node => (node === 0 ? -1 : placeOf[this.parents[node]])),
+      children: order.map(node => this.children[node].map(child => placeOf[child])),
+      parts: order.map(node => this.parts.get(node)),
+      tensors: order.map(node => this.tensors.get(node) ?? NONE),
+      find: path => {
+        const node = this.find(path);
+        return node === undefined ? undefined : placeOf[node];
+      }
+    };
+  }
+
+  private find(path: string): number | undefined {
+    let node: number | undefined = 0;
+    for (let from = 0, end = 0; path !== "" && end >= 0 && node !== undefined; from = end + 1) {
+      end = path.indexOf(".", from);
+      node = this.places.get(key(node, end < 0 ? path.slice(from) : path.slice(from, end)));
+    }
+    return node;
+  }
+
+  private child(parent: number, name: string): number {
+    const known = this.places.get(key(parent, name));
+    if (known !== undefined) return known;
+    if (this.names.length >= MOST_MODULES) throw excess("modules");
+    const node = this.names.length;
+    this.places.set(key(parent, name), node);
+    this.names.push(name);
+    this.parents.push(parent);
+    this.children.push([]);
+    this.children[parent].push(node);
+    return node;
+  }
+
+  private depthFirst(): number[] {
+    const order: number[] = [];
+    const waiting = [0];
+    for (let node = waiting.pop(); node !== undefined; node = waiting.pop()) {
+      order.push(node);
+      const inside = this.sorted(this.children[node]);
+      for (let i = inside.length - 1; i >= 0; i--) waiting.push(inside[i]);
+    }
+    return order;
+  }
+
+  /** Numbered siblings by their numbers: headers are often sorted as texts, 10 before 2. */
+  private sorted(siblings: number[]): readonly number[] {
+    if (siblings.length > 1 && siblings.every(node => NUMBER.test(this.names[node]))) {
+      siblings.sort((a, b) => Number(this.names[a]) - Number(this.names[b]));
+    }
+    return siblings;
+  }
+}
+
+const NONE: ReadonlyMap<string, TensorRecord> = new Map();
+
+const key = (parent: number, name: string) => `${parent}.${name}`;
