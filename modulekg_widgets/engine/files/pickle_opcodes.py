@@ -20,7 +20,6 @@ from modulekg_widgets.engine.files.pickle_tape import (
     LONGEST_NUMBER,
     LONGEST_TEXT,
     Made,
-    Persistent,
     Tape,
     Value,
 )
@@ -282,8 +281,8 @@ OPCODES: dict[int, Opcode] = {
         pickle.EXT1: _counted(1, _extension),
         pickle.EXT2: _counted(2, _extension),
         pickle.EXT4: _counted(4, _extension),
-        pickle.PERSID: _lined(lambda p, line: p.push(Persistent(line.decode("ascii", "replace")))),
-        pickle.BINPERSID: _stacked(lambda p: p.push(Persistent(p.stack.pop()))),
+        pickle.PERSID: _lined(lambda p, line: p.refer(line.decode("ascii", "replace"))),
+        pickle.BINPERSID: _stacked(lambda p: p.refer(p.stack.pop())),
         pickle.GET: _lined(lambda p, line: p.push(p.memo[_whole(line)])),
         pickle.PUT: _lined(_remember),
         pickle.MEMOIZE: _stacked(lambda p: p.remember(len(p.memo))),

@@ -21,14 +21,10 @@ Value = Any
 
 @dataclass(frozen=True, slots=True)
 class Global:
-    """A class or function that a pickle names and whoever loads it imports."""
+    """A class or function that whoever loads the pickle imports; `path` is `module` and its name."""
 
     module: str
-    name: str
-
-    @property
-    def path(self) -> str:
-        return f"{self.module}.{self.name}"
+    path: str
 
 
 class Made:
@@ -69,13 +65,14 @@ class Key:
 class Tape:
     """The bytes that `read(offset, length)` gives, in parts, and the stack, marks and memo of a pickle in them.
 
-    `globals` collects what every pickle on it names.
+    `globals` and `persistent` collect what every pickle on it names.
     """
 
     def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
         self._read, self._size = read, size
         self.position = 0
         self.globals: dict[tuple[str, str], Global] = {}
+        self.persistent: list[Persistent] = []
         self.window, self.base, self.last = b"", 0, -1
         self.forget()
 
@@ -137,7 +134,7 @@ class Tape:
         if found is None:
             if len(self.globals) >= MOST_GLOBALS:
                 raise ValueError(f"more than {MOST_GLOBALS:,} things to import")
-            found = self.globals[module, name] = Global(module, name)
+            found = self.globals[module, name] = Global(module, f"{module}.{name}")
         return found
 
     def since_mark(self) -> list[Value]:
@@ -148,6 +145,10 @@ class Tape:
 
     def remember(self, index: int) -> None:
         self.memo[index] = self.stack[-1]
+
+    def refer(self, key: Value) -> None:
+        self.persistent.append(Persistent(key))
+        self.push(self.persistent[-1])
 
     def put_in(self, target: Value, pairs: list[Value]) -> None:
         if isinstance(target, Made):

@@ -1,0 +1,272 @@
+"""Tensors in pickles: what the functions that would rebuild them are given, of torch and of numpy."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.files.pickle_tape import Global, Long, Made, Persistent, Value
+from modulekg_widgets.engine.files.torch_names import BITS, STORAGES
+
+MOST_DIMENSIONS = 64
+MOST_ELEMENTS = 1 << 62
+DEEPEST = 8  # parameters of subclasses of parameters …
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """What torch keeps the elements of tensors in; `offset` is None where they do not stand as they are."""
+
+    dtype: str
+    nbytes: int
+    offset: int | None = None
+
+
+class Found(NamedTuple):
+    """A tensor without its name."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    nbytes: int
+    offset: int | None = None
+    strides: tuple[int, ...] | None = None
+    role: str | None = None
+
+
+def storage_dtype(kind: Value) -> str:
+    """What a storage of a class has; raises `ValueError` for what is no class of storages."""
+    name = kind.path.rpartition(".")[2] if isinstance(kind, Global) else ""
+    if name not in STORAGES:
+        raise ValueError(f"a tensor is stored in {shown(class_path(kind)) or 'nothing'}, which torch does not have")
+    return STORAGES[name]
+
+
+def class_path(maker: Value) -> str:
+    """The path of what makes something, also where torch's old format wraps it; "" for what is made itself."""
+    if type(maker) is Persistent and type(maker.key) is tuple and maker.key[:1] == ("module",) and len(maker.key) > 1:
+        maker = maker.key[1]
+    return maker.path if type(maker) is Global else ""
+
+
+class Tensors:
+    """Finds tensors; `storage` finds what a persistent id, or bytes in the pickle, stand for."""
+
+    def __init__(self, storage: Callable[[Value], Storage]) -> None:
+        self._storage = storage
+
+    def of(self, value: Value, depth: int = 0) -> Found | None:
+        """The tensor that a value would be; None for anything else, and `ValueError` for one that cannot be."""
+        if type(value) is Made:
+            rebuild = _REBUILD.get(class_path(value.maker))
+            if rebuild is None:
+                return None
+            if depth > DEEPEST:
+                raise ValueError("a tensor is wrapped in too many others")
+            try:
+                return rebuild(self, value, depth + 1)
+            except (IndexError, TypeError, AttributeError) as error:
+                raise ValueError(f"{class_path(value.maker)} is given what makes no tensor") from error
+        if type(value) is Persistent and type(value.key) is tuple and value.key[:1] == ("storage",):
+            storage = self._storage(value)
+            return Found((storage.nbytes * 8 // BITS[storage.dtype],), storage.dtype, storage.nbytes, storage.offset)
+        return None
+
+    def _dense(self, made: Made, depth: int) -> Found:
+        """`_rebuild_tensor(storage, offset, size, stride)` and those that add to it."""
+        storage = self._storage(made.args[0])
+        return _view(storage, storage.dtype, made.args[1:4], _is_changed(made.args[6:7]))
+
+    def _typed(self, made: Made, depth: int) -> Found:
+        """`_rebuild_tensor_v3`, which tells the dtype of an untyped storage."""
+        return _view(self._storage(made.args[0]), _dtype(made.args[6]), made.args[1:4], _is_changed(made.args[7:8]))
+
+    def _quantized(self, made: Made, depth: int) -> Found:
+        storage = self._storage(made.args[0])
+        return _view(storage, storage.dtype, made.args[1:4])
+
+    def _parameter(self, made: Made, depth: int) -> Found | None:
+        found = self.of(made.args[0], depth)
+        return found and found._replace(role="parameter")
+
+    def _subclass(self, made: Made, depth: int) -> Found | None:
+        """`_rebuild_from_type_v2(function, class, arguments, state)`, where buffers are marked in the state."""
+        found = self.of(Made(made.args[0], made.args[2]), depth)
+        if found is None:
+            return None
+        state = made.args[3]
+        if isinstance(state, dict) and state.get("_is_buffer") is True:
+            return found._replace(role="buffer")
+        return found._replace(role="parameter") if class_path(made.args[1]) == _PARAMETER else found
+
+    def _sparse(self, made: Made, depth: int) -> Found:
+        """`_rebuild_sparse_tensor(layout, (indices, …, values, size, …))`."""
+        data = made.args[1]
+        parts = [self.of(part, depth) for part in data if type(part) is Made and class_path(part.maker) != _SIZE]
+        found = [part for part in parts if part is not None]
+        size = next(_sizes(part) for part in data if type(part) is not Made or class_path(part.maker) == _SIZE)
+        return Found(size, found[-1].dtype, sum(part.nbytes for part in found))
+
+    def _meta(self, made: Made, depth: int) -> Found:
+        return Found(_sizes(made.args[1]), _dtype(made.args[0]), 0)
+
+    def _wrapper(self, made: Made, depth: int) -> Found:
+        return Found(_sizes(made.args[2]), _dtype(made.args[1]), 0)
+
+    def _wrapped(self, made: Made, depth: int) -> Found | None:
+        """A tensor of another device, or a nested one, from a plain one."""
+        return self.of(made.args[0], depth)
+
+    def _array(self, made: Made, depth: int) -> Found | None:
+        """A numpy array, whose state is its version, shape, dtype, order and bytes."""
+        if type(made.state) is not tuple:
+            return None
+        _, shape, dtype, _, content = made.state
+        return _inline(shape, dtype, content)
+
+    def _buffer_array(self, made: Made, depth: int) -> Found | None:
+        content, dtype, shape = made.args[:3]
+        return _inline(shape, dtype, content)
+
+
+def _is_changed(metadata: Value) -> bool:
+    """Whether the values are the conjugates or negatives of those that are stored."""
+    return bool(metadata) and isinstance(metadata[0], dict) and any(map(bool, metadata[0].values()))
+
+
+def _dtype(kind: Value) -> str:
+    name = kind.path.removeprefix("torch.") if isinstance(kind, Global) else ""
+    if name not in BITS:
+        raise ValueError(f"a tensor has the type {shown(class_path(kind)) or 'of nothing'}, which torch does not have")
+    return name
+
+
+def _sizes(value: Value) -> tuple[int, ...]:
+    if type(value) is Made and class_path(value.maker) == _SIZE:
+        value = value.args[0] if value.args else ()
+    if not isinstance(value, (tuple, list)) or len(value) > MOST_DIMENSIONS:
+        raise ValueError("a tensor has no shape that can be")
+    for size in value:
+        if type(size) is not int or not 0 <= size <= MOST_ELEMENTS:
+            raise ValueError(f"a tensor has a size or stride of {_told(size)}")
+    if math.prod(value) > MOST_ELEMENTS:
+        raise ValueError("a tensor has more elements than fit into any memory")
+    return tuple(value)
+
+
+def _told(size: Value) -> str:
+    return f"{size:,}" if type(size) is int and abs(size) < 1 << 64 else type(size).__name__
+
+
+def _view(storage: Storage, dtype: str, layout: Value, changed: bool = False) -> Found:
+    """The part of a storage that offset, size and strides take; raises `ValueError` for what goes beyond it."""
+    start, size, strides = layout
+    shape = _sizes(size)
+    if type(strides) is not tuple or len(strides) != len(shape) or any(type(s) is not int or s < 0 for s in strides):
+        raise ValueError("a tensor has strides that do not fit its shape")
+    bits = BITS[dtype]
+    elements = math.prod(shape)
+    end = start + 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
+    if type(start) is not int or start < 0 or (elements and end * bits > storage.nbytes * 8 + 7):
+        raise ValueError("a tensor goes beyond its storage")
+    nbytes = min(-(-elements * bits // 8), storage.nbytes)
+    whole = bits >= 8 or start == 0
+    offset = None if storage.offset is None or changed or not whole else storage.offset + start * bits // 8
+    return Found(shape, dtype, nbytes, offset, None if _is_contiguous(shape, strides, elements) else strides)
+
+
+def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], elements: int) -> bool:
+    expected = 1
+    for length, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if length != 1 and stride != expected:
+            return not elements
+        expected *= length
+    return True
+
+
+_NUMPY = {
+    "f2": "float16", "f4": "float32", "f8": "float64", "i1": "int8", "i2": "int16", "i4": "int32", "i8": "int64",
+    "u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64", "b1": "bool", "c8": "complex64",
+    "c16": "complex128",
+}  # fmt: skip
+_NUMBERS = {
+    "f4": "f",
+    "f8": "d",
+    "i1": "b",
+    "i2": "h",
+    "i4": "i",
+    "i8": "q",
+    "u1": "B",
+    "u4": "I",
+    "u8": "Q",
+    "b1": "?",
+}
+
+
+def _code(dtype: Value) -> tuple[str, int]:
+    """The code of a numpy type, as "f4", and how many bytes an element of it takes."""
+    code = dtype.args[0]
+    if type(code) is not str or not re.fullmatch(r"[A-Za-z]\d{1,9}", code):
+        raise ValueError("an array has a type that numpy does not have")
+    return code, int(code[1:]) * (4 if code[0] == "U" else 1)
+
+
+def _inline(shape: Value, dtype: Value, content: Value) -> Found | None:
+    """An array whose bytes are in the pickle, and None for one of objects."""
+    content = _encoded(content)
+    code, size = _code(dtype)
+    if code[0] == "O" or type(content) not in (bytes, str, Long):
+        return None
+    shape = _sizes(shape)
+    nbytes = math.prod(shape) * size
+    if nbytes > (content.length if type(content) is Long else len(content)):
+        raise ValueError("an array has fewer bytes than its shape needs")
+    return Found(shape, _NUMPY.get(code, code), nbytes)
+
+
+def _encoded(content: Value) -> Value:
+    """Bytes that an old protocol writes as text, one character for each."""
+    return content.args[0] if type(content) is Made and class_path(content.maker) == "_codecs.encode" else content
+
+
+def number_of(made: Made) -> int | float | bool | None:
+    """The number that a scalar of numpy is; None for anything else."""
+    if class_path(made.maker) not in _SCALARS or type(made.args) is not tuple or len(made.args) != 2:
+        return None
+    try:
+        code, _ = _code(made.args[0])
+        content = _encoded(made.args[1])
+        raw = content.encode("latin-1") if type(content) is str else content
+        swapped = type(made.args[0].state) is tuple and made.args[0].state[1:2] == (">",)
+        return struct.unpack((">" if swapped else "<") + _NUMBERS[code], raw)[0]
+    except (KeyError, struct.error, AttributeError, IndexError, TypeError, ValueError):
+        return None
+
+
+_SIZE, _PARAMETER = "torch.Size", "torch.nn.parameter.Parameter"
+_SCALARS = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")
+_REBUILD: dict[str, Callable[[Tensors, Made, int], Found | None]] = {
+    "torch._utils._rebuild_tensor": Tensors._dense,
+    "torch._utils._rebuild_tensor_v2": Tensors._dense,
+    "torch._utils._rebuild_tensor_v3": Tensors._typed,
+    "torch._utils._rebuild_qtensor": Tensors._quantized,
+    "torch._utils._rebuild_parameter": Tensors._parameter,
+    "torch._utils._rebuild_parameter_with_state": Tensors._parameter,
+    _PARAMETER: Tensors._parameter,
+    "torch._tensor._rebuild_from_type_v2": Tensors._subclass,
+    "torch._utils._rebuild_sparse_tensor": Tensors._sparse,
+    "torch._utils._rebuild_meta_tensor_no_storage": Tensors._meta,
+    "torch._utils._rebuild_wrapper_subclass": Tensors._wrapper,
+    "torch._utils._rebuild_nested_tensor": Tensors._wrapped,
+    "torch._utils._rebuild_xla_tensor": Tensors._wrapped,
+    "torch._utils._rebuild_device_tensor_from_numpy": Tensors._wrapped,
+    "torch._utils._rebuild_device_tensor_from_cpu_tensor": Tensors._wrapped,
+    "numpy.core.multiarray._reconstruct": Tensors._array,
+    "numpy._core.multiarray._reconstruct": Tensors._array,
+    "numpy.core.numeric._frombuffer": Tensors._buffer_array,
+    "numpy._core.numeric._frombuffer": Tensors._buffer_array,
+}

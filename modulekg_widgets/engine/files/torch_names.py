@@ -1,0 +1,115 @@
+"""What torch calls things in pickles: types of elements, storages, and all that its own loader holds to be safe.
+
+The last is what `torch/_weights_only_unpickler.py` lists; the tests compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from modulekg_widgets.engine.errors import shown
+
+_BYTES = (
+    "uint8 int8 bool qint8 quint8 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu "
+    "float4_e2m1fn_x2 bits8 bits1x8 bits2x4 bits4x2 "
+    "int1 int2 int3 int4 int5 int6 int7 uint1 uint2 uint3 uint4 uint5 uint6 uint7"
+)
+# how many bits an element takes, by torch's word
+BITS = {
+    **dict.fromkeys(_BYTES.split(), 8),
+    **dict.fromkeys(("int16", "uint16", "float16", "bfloat16", "bits16"), 16),
+    **dict.fromkeys(("int32", "uint32", "float32", "complex32", "qint32", "bcomplex32"), 32),
+    **dict.fromkeys(("int64", "uint64", "float64", "complex64"), 64),
+    "complex128": 128,
+    "quint4x2": 4,
+    "quint2x4": 2,
+}
+
+# by the name of the class: what a storage has; an untyped one has bytes
+STORAGES = {
+    "DoubleStorage": "float64",
+    "FloatStorage": "float32",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64",
+    "IntStorage": "int32",
+    "ShortStorage": "int16",
+    "CharStorage": "int8",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
+    "ComplexDoubleStorage": "complex128",
+    "ComplexFloatStorage": "complex64",
+    "QUInt8Storage": "quint8",
+    "QInt8Storage": "qint8",
+    "QInt32Storage": "qint32",
+    "QUInt4x2Storage": "quint4x2",
+    "QUInt2x4Storage": "quint2x4",
+    "UntypedStorage": "uint8",
+}
+
+_DENSE = ("BFloat16", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short")
+_ON_CUDA = [name for name in STORAGES if not name.startswith(("Q", "U"))]
+_REBUILT = (
+    "tensor tensor_v2 tensor_v3 parameter parameter_with_state qtensor sparse_tensor nested_tensor wrapper_subclass "
+    "meta_tensor_no_storage device_tensor_from_numpy device_tensor_from_cpu_tensor"
+)
+SAFE = frozenset(
+    (
+        *(f"torch.{name}" for name in BITS),
+        *(f"torch.{name}" for name in STORAGES if name != "UntypedStorage"),
+        *(f"torch.cuda.{name}" for name in _ON_CUDA),
+        *(f"torch.{place}{name}Tensor" for place in ("", "cuda.") for name in (*_DENSE, "Bool")),
+        *(f"torch.{place}sparse.{name}Tensor" for place in ("", "cuda.") for name in _DENSE),
+        *(f"torch.per_tensor_{kind}" for kind in ("affine", "symmetric")),
+        *(f"torch.per_channel_{kind}" for kind in ("affine", "symmetric", "affine_float_qparams")),
+        *(f"torch._utils._rebuild_{what}" for what in _REBUILT.split()),
+        "torch._tensor._rebuild_from_type_v2",
+        "torch.Size",
+        "torch.Tensor",
+        "torch.device",
+        "torch.nn.parameter.Parameter",
+        "torch.serialization._get_layout",
+        "torch.storage.TypedStorage",
+        "torch.storage.UntypedStorage",
+        "collections.Counter",
+        "collections.OrderedDict",
+        "_codecs.encode",
+        "builtins.bytearray",
+        "builtins.complex",
+        "builtins.set",
+    )
+)
+
+# what reaches beyond the model, to be named first: all of some modules, and some of others
+_MODULES_BEYOND = (
+    "os posix nt subprocess sys shutil socket pty runpy importlib ctypes _ctypes marshal code codeop pickle _pickle "
+    "webbrowser multiprocessing asyncio threading _thread signal http urllib ftplib smtplib tempfile io _io pip timeit "
+    "pdb bdb cProfile profile operator _operator"
+)
+_NAMES_BEYOND = (
+    "types.FunctionType types.CodeType copyreg._extension_registry torch.load "
+    "torch.hub.load torch.serialization.load numpy.load "
+    "builtins.eval builtins.exec builtins.compile builtins.open builtins.__import__ builtins.getattr builtins.setattr "
+    "builtins.delattr builtins.globals builtins.locals builtins.vars builtins.input builtins.breakpoint "
+    "builtins.apply builtins.execfile builtins.map builtins.filter"
+)
+_DANGEROUS_MODULES = frozenset(_MODULES_BEYOND.split())
+_DANGEROUS_NAMES = frozenset(_NAMES_BEYOND.split())
+MOST_NAMED = 8
+
+
+def is_dangerous(path: str) -> bool:
+    """Whether something that a file would have imported reaches beyond any model: files, processes, other code."""
+    return path.partition(".")[0] in _DANGEROUS_MODULES or path.partition("[")[0] in _DANGEROUS_NAMES
+
+
+def code_warnings(classes: Iterable[str], loader: str) -> tuple[str, ...]:
+    """What to say of a file that names more than torch's own loader takes to be safe, the most dangerous first."""
+    beyond = sorted((path for path in classes if path not in SAFE), key=lambda path: (not is_dangerous(path), path))
+    if not beyond:
+        return ()
+    named = ", ".join(shown(path) for path in beyond[:MOST_NAMED]) + (", …" if len(beyond) > MOST_NAMED else "")
+    text = f"{loader} would import and run code that this file names, beyond what torch holds to be safe: {named}"
+    if is_dangerous(beyond[0]):
+        return (f"{text}. That may do anything on your computer: do not load it",)
+    return (f"{text}. Load it only if you trust where it comes from",)
