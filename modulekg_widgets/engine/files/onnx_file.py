@@ -1,0 +1,86 @@
+"""ONNX: weights, operators, modules and metadata of a file, whose numbers are left where they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modulekg_widgets.engine.errors import MissingPackageError, ModelFileError, shown
+from modulekg_widgets.engine.files.graph_parts import Allowance, short_text
+from modulekg_widgets.engine.files.onnx_graph import GraphReader, Span
+from modulekg_widgets.engine.files.onnx_wire import Wire
+from modulekg_widgets.engine.files.readers import file_reader
+from modulekg_widgets.engine.files.records import FileContents, Plain
+from modulekg_widgets.engine.files.source import FileSource
+
+MOST_ENTRIES = 1_000  # of the metadata
+MOST_FUNCTIONS = 100_000
+# numbers of ModelProto's fields by https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
+_GRAPH, _TRAINING, _FUNCTION = 7, 20, 25
+_LARGEST_HEAD = 1 << 20  # bytes of what a model has beside graphs and functions
+
+
+@file_reader(".onnx")
+def read_onnx(source: FileSource) -> FileContents:
+    """What is in an ONNX file; needs the `onnx` package, whose messages are all of it that is used."""
+    wire, allowance = Wire(source), Allowance(source.name)
+    reader = GraphReader(source, wire, allowance, _messages())
+    head, graphs, functions = _parts(source, wire)
+    model = reader.parsed("ModelProto", head)
+    if not graphs or not model.opset_import:
+        raise ModelFileError(f"{shown(source.name)} has no {'opset' if graphs else 'graph'}: it is no ONNX model")
+    graph = reader.graph(graphs, functions)
+    return FileContents(
+        "onnx",
+        tuple(reader.tensors),
+        metadata=_metadata(model),
+        modules=reader.modules.parts(),
+        graph=graph,
+        warnings=_warnings(reader),
+    )
+
+
+def _parts(source: FileSource, wire: Wire) -> tuple[bytes, list[Span], list[Span]]:
+    """The model's message without graphs and functions, and where these are."""
+    head, graphs, functions = bytearray(), [], []
+    for number, tag, begin, after in wire.fields(0, source.size):
+        if number == _GRAPH:
+            graphs.append((begin, after))
+        elif number == _FUNCTION:
+            functions.append((begin, after))
+        elif number != _TRAINING:
+            head += wire.content(tag, after)
+        if len(head) > _LARGEST_HEAD or len(functions) > MOST_FUNCTIONS or len(graphs) > MOST_ENTRIES:
+            raise ModelFileError(f"{shown(source.name)} has more beside its graph than any model: it is forged")
+    return bytes(head), graphs, functions
+
+
+def _metadata(model: Any) -> dict[str, Plain]:
+    producer = f"{model.producer_name} {model.producer_version}".strip()
+    opsets = ", ".join(f"{entry.domain or 'ai.onnx'} {entry.version}" for entry in model.opset_import[:MOST_ENTRIES])
+    told: dict[str, Plain] = {
+        "producer": producer and short_text(producer),
+        "opset": short_text(opsets),
+        "ir_version": model.ir_version,
+        "domain": short_text(model.domain),
+        "model_version": model.model_version,
+        "description": short_text(model.doc_string),
+    }
+    told = {key: value for key, value in told.items() if value}
+    for entry in model.metadata_props[:MOST_ENTRIES]:
+        told.setdefault(short_text(entry.key), short_text(entry.value))
+    return told
+
+
+def _warnings(reader: GraphReader) -> tuple[str, ...]:
+    files = sorted({tensor.file for tensor in reader.tensors if tensor.file})
+    return tuple(f"weights lie in {shown(file)}, which has to be in the same folder" for file in files[:10])
+
+
+def _messages() -> Any:
+    try:
+        from onnx import onnx_ml_pb2
+    except ImportError as error:
+        raise MissingPackageError(
+            "this is an ONNX file: pip install 'modulekg-widgets[files]' brings the package that reads it"
+        ) from error
+    return onnx_ml_pb2

@@ -1,0 +1,144 @@
+"""Tensors of ONNX as records: dtypes in torch's words, where their bytes are, and what lies in other files."""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from modulekg_widgets.engine.errors import ModelFileError, shown
+from modulekg_widgets.engine.files.graph_parts import Allowance, short
+from modulekg_widgets.engine.files.onnx_wire import WireTensor
+from modulekg_widgets.engine.files.records import Plain, TensorRecord
+from modulekg_widgets.engine.files.source import FileSource, is_plain_name
+
+# TensorProto.DataType → torch's word (its own where torch has none), and the bits of an element
+_DTYPES = {
+    1: ("float32", 32), 2: ("uint8", 8), 3: ("int8", 8), 4: ("uint16", 16), 5: ("int16", 16), 6: ("int32", 32),
+    7: ("int64", 64), 8: ("string", 0), 9: ("bool", 8), 10: ("float16", 16), 11: ("float64", 64), 12: ("uint32", 32),
+    13: ("uint64", 64), 14: ("complex64", 64), 15: ("complex128", 128), 16: ("bfloat16", 16),
+    17: ("float8_e4m3fn", 8), 18: ("float8_e4m3fnuz", 8), 19: ("float8_e5m2", 8), 20: ("float8_e5m2fnuz", 8),
+    21: ("uint4", 4), 22: ("int4", 4), 23: ("float4_e2m1", 4), 24: ("float8_e8m0fnu", 8), 25: ("uint2", 2),
+    26: ("int2", 2), 27: ("float6_e2m3", 6), 28: ("float6_e3m2", 6),
+}  # fmt: skip
+_LETTERS = {1: "f", 2: "B", 3: "b", 4: "H", 5: "h", 6: "i", 7: "q", 9: "B", 10: "e", 11: "d", 12: "I", 13: "Q"}
+_FLOAT16, _BOOL = 10, 9
+MOST_DIMENSIONS = 64
+FEW = 8  # elements: a constant of no more is a setting, one of more a tensor
+_LARGEST_SIZE = 1 << 60
+_EXTERNAL = 1  # TensorProto.DataLocation
+
+
+def dtype_of(number: int) -> str:
+    """The word for a `TensorProto.DataType`; "" for none, a number for what is newer than this."""
+    if not number:
+        return ""
+    return _DTYPES[number][0] if number in _DTYPES else f"type {number}"
+
+
+class Tensors:
+    """Makes records of the tensors of one file, and remembers which other files they named."""
+
+    def __init__(self, source: FileSource, allowance: Allowance) -> None:
+        self._source, self._allowance = source, allowance
+        self._allowed: set[str] = set()
+
+    def record(self, name: str, message: Any, wire: WireTensor, role: str | None = None) -> TensorRecord:
+        """The record of a tensor, by its message without numbers."""
+        shape = self.shape(message.dims, name)
+        dtype = dtype_of(message.data_type)
+        self._allowance.text(len(name) + 200 + 40 * len(shape))
+        expected = _bytes_of(shape, message.data_type)
+        if message.data_location == _EXTERNAL:
+            return self._external(name, shape, dtype, expected, message.external_data, role)
+        if wire.raw is not None and expected is not None and wire.nbytes != expected:
+            raise self._error(
+                f"{shown(name)} has {wire.nbytes:,} bytes, and its shape takes {expected:,}: it is forged"
+            )
+        return TensorRecord(name, shape, dtype, wire.nbytes, wire.raw, role=role)
+
+    def sparse(self, message: Any, values: Any, parts: Sequence[WireTensor]) -> TensorRecord:
+        """The record of a sparse tensor: what its values and their indices take."""
+        self._allowance.text(len(values.name) + 400)
+        shape = self.shape(message.dims, values.name)
+        return TensorRecord(values.name, shape, dtype_of(values.data_type), sum(part.nbytes for part in parts))
+
+    def shape(self, dims: Sequence[int], name: str) -> tuple[int, ...]:
+        """The sizes, if a tensor can have them."""
+        shape = tuple(dims) if len(dims) <= MOST_DIMENSIONS else (-1,)
+        if any(size < 0 for size in shape) or math.prod(shape) > _LARGEST_SIZE:
+            raise self._error(f"{shown(name)} has sizes that no tensor has: it is forged")
+        return shape
+
+    def _external(
+        self, name: str, shape: tuple[int, ...], dtype: str, expected: int | None, entries: Any, role: str | None
+    ) -> TensorRecord:
+        told = {entry.key: entry.value for entry in entries}
+        location = told.get("location", "")
+        self._check(location, name)
+        offset = self._number(told.get("offset", "0"), name)
+        length = self._number(told["length"], name) if "length" in told else expected
+        if expected is not None and length != expected:
+            raise self._error(
+                f"{shown(name)} has {length:,} bytes in {shown(location)}, and its shape takes {expected:,}"
+            )
+        return TensorRecord(name, shape, dtype, length or 0, offset, self._allowance.name(location), role=role)
+
+    def _check(self, location: str, name: str) -> None:
+        if location in self._allowed:
+            return
+        if not is_plain_name(location):
+            raise self._error(
+                f"{shown(name)} lies in {shown(repr(location))}, which is no file of its folder: it may lead anywhere, "
+                "so it is not opened"
+            )
+        if os.path.islink(os.path.join(os.path.dirname(self._source.path), location)):
+            raise self._error(
+                f"{shown(name)} lies in {shown(location)}, a link, which may lead out of the folder: put the file "
+                "itself there"
+            )
+        self._allowed.add(location)
+
+    def _number(self, text: str, name: str) -> int:
+        if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+            raise self._error(f"{shown(name)} begins or ends at {shown(repr(text))} of another file: it is forged")
+        return int(text)
+
+    def _error(self, found: str) -> ModelFileError:
+        return ModelFileError(f"{shown(self._source.name)}: {found}")
+
+
+def in_short(message: Any) -> Plain:
+    """A tensor among the settings of an operator: its numbers where it is small, else its kind."""
+    shape = tuple(message.dims[:MOST_DIMENSIONS])
+    values = _values(message, math.prod(shape)) if is_small(message) else None
+    if values is None:
+        return f"{dtype_of(message.data_type)} of {shape}"
+    return short(values) if shape else short(values[0])
+
+
+def is_small(message: Any) -> bool:
+    """Whether a tensor is rather a setting than weights: few numbers, and in the file itself."""
+    return message.data_location != _EXTERNAL and math.prod(message.dims[:MOST_DIMENSIONS]) <= FEW
+
+
+def _values(message: Any, count: int) -> list[Any] | None:
+    """The numbers of a small tensor. Not by `onnx.numpy_helper`, which opens the files that a tensor names."""
+    letter = _LETTERS.get(message.data_type)
+    if message.raw_data and letter and len(message.raw_data) == count * struct.calcsize(letter):
+        values = list(struct.unpack(f"<{count}{letter}", message.raw_data))
+    elif message.data_type == _FLOAT16:  # as numbers they stand there as patterns of bits
+        values = []
+    else:
+        lists = (message.float_data, message.int32_data, message.int64_data, message.double_data, message.uint64_data)
+        values = next((list(typed) for typed in lists if len(typed) == count), [])
+    if message.data_type == _BOOL:
+        values = [bool(value) for value in values]
+    return values or None
+
+
+def _bytes_of(shape: tuple[int, ...], dtype: int) -> int | None:
+    bits = _DTYPES.get(dtype, ("", 0))[1]
+    return -(-math.prod(shape) * bits // 8) if bits else None

@@ -1,0 +1,213 @@
+"""ONNX in the bytes of the file: where its messages begin, and messages without the numbers of their tensors.
+
+What is read here is protobuf's wire format: fields of a tag and a value, of which those with a length may be messages.
+The parts that are needed are handed to the `onnx` package one after another, so memory does not grow with weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from modulekg_widgets.engine.errors import ModelFileError, shown
+from modulekg_widgets.engine.files.source import FileSource
+
+MOST_FIELDS = 3_000_000  # that are looked at one by one
+LARGEST_MESSAGE = 1 << 20  # bytes of a message without its tensors; protobuf's objects take a hundred times as much
+DEEPEST = 30  # graphs within graphs
+FEW_BYTES = 64  # of numbers that stay
+MOST_GRAPHS = 1_000  # of an attribute
+SMALL = 1 << 12  # bytes of a message that is handed on as it is
+_WINDOW = 1 << 18  # bytes that are read at a time where one message follows the other,
+_GLANCE = 1 << 10  # and after a jump over a payload
+_LONGEST_TAG = 20  # bytes of a tag and a length
+
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+
+# numbers of fields by https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
+_OF_NODE_ATTRIBUTE = 5
+_ATTRIBUTE_TENSORS, _ATTRIBUTE_GRAPHS, _ATTRIBUTE_SPARSE = (5, 10), (6, 11), (22, 23)
+_ATTRIBUTE_LISTS = (7, 8, 9)
+_TENSOR_RAW, _TENSOR_TYPED = 9, (4, 5, 6, 7, 10, 11)
+_SPARSE_TENSORS = (1, 2)
+
+# a field's number, negative where its value has no length, and where its tag, its value and what follows it begin
+Field = tuple[int, int, int, int]
+
+
+@dataclass(slots=True)
+class WireTensor:
+    """A tensor's message without its numbers: how many bytes they have, and where they are, unless they are encoded."""
+
+    content: bytes = b""
+    nbytes: int = 0
+    raw: int | None = None
+
+
+@dataclass(slots=True)
+class WireNode:
+    """A node's message without the numbers of its tensors and without its graphs, which are told by attribute.
+
+    The keys are the places of attributes in the node's list.
+    """
+
+    content: bytes = b""
+    graphs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    tensors: dict[int, WireTensor] = field(default_factory=dict)
+    long: set[int] = field(default_factory=set)  # attributes that hold long lists, which are left out
+
+
+class Wire:
+    """The messages of a file, read through a window that moves on."""
+
+    def __init__(self, source: FileSource) -> None:
+        self._source = source
+        self._label = shown(source.name)
+        self._left = MOST_FIELDS
+        self._data, self._begin, self._end = b"", 0, 0
+
+    def fields(self, start: int, stop: int) -> Iterator[Field]:
+        """The fields of a message, without reading what they hold."""
+        at = start
+        while at < stop:
+            self._left -= 1
+            if self._left < 0:
+                raise self._error(f"it has more than {MOST_FIELDS:,} fields: it is forged, or too large")
+            if at < self._begin or at + _LONGEST_TAG > self._end:
+                self._move(at)
+            tag = at
+            key, at = self._varint(at)
+            begin = at
+            kind = key & 7
+            if kind == LENGTH:
+                length, begin = self._varint(at)
+                at = begin + length
+            elif kind == VARINT:
+                _, at = self._varint(at)
+            elif kind == FIXED32:
+                at += 4
+            elif kind == FIXED64:
+                at += 8
+            else:
+                raise self._malformed(tag)
+            if at > stop or not 0 < key >> 3 < 1 << 29:
+                raise self._malformed(tag)
+            yield (key >> 3 if kind == LENGTH else -(key >> 3)), tag, begin, at
+
+    def content(self, start: int, stop: int) -> bytes:
+        """The bytes of a message that is not large."""
+        if stop - start > LARGEST_MESSAGE:
+            raise self._error(f"a message at {start:,} has {stop - start:,} bytes beside numbers: it is forged")
+        if self._begin <= start and stop <= self._end:
+            return self._data[start - self._begin : stop - self._begin]
+        return self._source.read(start, stop - start)
+
+    def tensor(self, start: int, stop: int) -> WireTensor:
+        """A `TensorProto`; few numbers stay in it."""
+        found = WireTensor()
+        kept = bytearray()
+        for number, tag, begin, after in self.fields(start, stop):
+            if number == _TENSOR_RAW:  # protobuf's rule for what stands twice: the last counts
+                found.raw, found.nbytes = begin, after - begin
+            elif abs(number) in _TENSOR_TYPED:
+                found.nbytes += after - begin
+            else:
+                self._keep(kept, tag, after)
+                continue
+            if found.nbytes <= FEW_BYTES:
+                self._keep(kept, tag, after)
+        found.content = bytes(kept)
+        return found
+
+    def sparse(self, start: int, stop: int) -> tuple[bytes, list[WireTensor]]:
+        """A `SparseTensorProto` without its tensors, and these: values and indices."""
+        kept = bytearray()
+        tensors = [WireTensor(), WireTensor()]
+        for number, tag, begin, after in self.fields(start, stop):
+            if number in _SPARSE_TENSORS:
+                tensors[number - 1] = self.tensor(begin, after)
+            else:
+                self._keep(kept, tag, after)
+        return bytes(kept), tensors
+
+    def node(self, start: int, stop: int) -> WireNode:
+        """A `NodeProto`."""
+        found = WireNode()
+        kept = bytearray()
+        place = 0
+        for number, tag, begin, after in self.fields(start, stop):
+            if number == _OF_NODE_ATTRIBUTE:
+                content = self._attribute(found, place, begin, after)
+                kept += b"\x2a" + _varint_bytes(len(content)) + content
+                place += 1
+            else:
+                self._keep(kept, tag, after)
+        if len(kept) > LARGEST_MESSAGE:
+            raise self._error(f"an operator at {start:,} has {len(kept):,} bytes beside numbers: it is forged")
+        found.content = bytes(kept)
+        return found
+
+    def _attribute(self, node: WireNode, place: int, start: int, stop: int) -> bytes:
+        kept = bytearray()
+        for number, tag, begin, after in self.fields(start, stop):
+            if number in _ATTRIBUTE_GRAPHS:
+                graphs = node.graphs.setdefault(place, [])
+                if len(graphs) >= MOST_GRAPHS:
+                    raise self._error(f"an operator at {start:,} has more than {MOST_GRAPHS:,} graphs: it is forged")
+                graphs.append((begin, after))
+            elif number in _ATTRIBUTE_TENSORS:
+                tensor = node.tensors[place] = self.tensor(begin, after)
+                kept += _varint_bytes(number << 3 | LENGTH) + _varint_bytes(len(tensor.content)) + tensor.content
+            elif number in _ATTRIBUTE_SPARSE:
+                continue
+            elif abs(number) in _ATTRIBUTE_LISTS and stop - start > SMALL:
+                node.long.add(place)  # decision trees have millions, each a field: the rest is not looked at
+                break
+            else:
+                self._keep(kept, tag, after)
+        return bytes(kept)
+
+    def _keep(self, kept: bytearray, start: int, stop: int) -> None:
+        if len(kept) + stop - start > LARGEST_MESSAGE:
+            raise self._error(f"a message at {start:,} has more than {LARGEST_MESSAGE:,} bytes beside numbers")
+        kept += self.content(start, stop)
+
+    def _varint(self, at: int) -> tuple[int, int]:
+        data, place = self._data, at - self._begin
+        try:
+            byte = data[place]
+            if byte < 0x80:
+                return byte, at + 1
+            value = byte & 0x7F
+            for shift in range(7, 70, 7):
+                place += 1
+                byte = data[place]
+                value |= (byte & 0x7F) << shift
+                if byte < 0x80:
+                    return value, self._begin + place + 1
+        except IndexError:
+            pass
+        raise self._malformed(at)
+
+    def _move(self, at: int) -> None:
+        follows = self._begin <= at <= self._end
+        length = min(_WINDOW if follows else _GLANCE, self._source.size - at)
+        self._data = self._source.read(at, length)
+        self._begin, self._end = at, at + length
+        if at + length >= self._source.size:
+            self._end = at + length + _LONGEST_TAG  # there is no more to be read
+
+    def _malformed(self, at: int) -> ModelFileError:
+        return self._error(f"the bytes at {at:,} are no field of protobuf: it is cut off or forged")
+
+    def _error(self, found: str) -> ModelFileError:
+        return ModelFileError(f"{self._label}: {found}")
+
+
+def _varint_bytes(value: int) -> bytes:
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)

@@ -1,0 +1,211 @@
+"""The operators of an exported program, from the JSON of its graph, with those of branches and loops.
+
+The operators of a subgraph, as a branch of `cond`, come before the operator that has it, which takes what they give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from modulekg_widgets.engine.files.graph_parts import Allowance, Occurrences, Scope, short, short_text, source_of
+from modulekg_widgets.engine.files.pt2_schema import (
+    LAYOUTS,
+    MEMORY_FORMATS,
+    dtype_of,
+    listed,
+    mapping,
+    module_path,
+    text,
+    value_of,
+)
+from modulekg_widgets.engine.files.records import ModulePart, OperatorGraph, OperatorRecord, Plain, ValueRecord
+
+DEEPEST = 30  # graphs within graphs
+_PREFIX = "torch.ops."
+_MOST_MODULES = 100  # modules within modules
+
+
+@dataclass(slots=True)
+class Arguments:
+    """What an operator is called with: values, settings, and graphs, with how many values came before each."""
+
+    values: list[str] = field(default_factory=list)
+    settings: dict[str, Plain] = field(default_factory=dict)
+    graphs: list[Mapping[str, Any]] = field(default_factory=list)
+    before_operands: int = 0
+
+
+class ProgramReader:
+    """Reads the graph of an exported program; `names` are the state-dict names of the values that are tensors."""
+
+    def __init__(self, allowance: Allowance, names: Mapping[str, str]) -> None:
+        self._allowance = allowance
+        self._tensors = set(names.values())
+        self._given = Occurrences(self._tensors)
+        self._operator_names = Occurrences()
+        self._top = Scope()
+        for value, name in names.items():
+            self._top[value] = name
+        self._operators: list[OperatorRecord] = []
+        self._values: dict[str, ValueRecord] = {}
+        self._classes: dict[str, str] = {}
+        self._stacks: dict[str, str] = {}
+
+    def graph(self, graph: Mapping[str, Any], inputs: list[str], outputs: list[Any]) -> OperatorGraph:
+        """The graph; `inputs` are the names of what the user passes, `outputs` arguments that he gets."""
+        taken = tuple(self._define(name, self._top) for name in inputs)
+        self._run(graph, self._top, "", 0)
+        given = [self._top[name] for argument in outputs for name in names_of(argument)]
+        return OperatorGraph(tuple(self._operators), taken, tuple(given), self._values)
+
+    def modules(self, calls: Any) -> tuple[ModulePart, ...]:
+        """The modules that the program lists as called, and those that its operators come from, with their classes."""
+        for call in listed(calls):
+            self._class(module_path(text(mapping(call)["fqn"])), "")
+        return tuple(ModulePart(path, name) for path, name in self._classes.items())
+
+    def _run(self, graph: Mapping[str, Any], scope: Scope, module: str, depth: int) -> list[str]:
+        """Add the operators of a graph; what it gives."""
+        for node in listed(graph.get("nodes")):
+            self._node(mapping(node), scope, module, depth)
+        for name, meta in mapping(graph.get("tensor_values")).items():
+            unique = scope[name]
+            if unique not in self._tensors and unique not in self._values:
+                self._allowance.text(300)
+                self._values[unique] = value_of(mapping(meta))
+        return [scope[name] for argument in listed(graph.get("outputs")) for name in names_of(argument)]
+
+    def _node(self, node: Mapping[str, Any], scope: Scope, module: str, depth: int) -> None:
+        self._allowance.operator()
+        metadata = mapping(node.get("metadata"))
+        target = text(node["target"]).removeprefix(_PREFIX)
+        module = self._module(text(metadata.get("nn_module_stack", ""))) or module
+        called = self._arguments(node, scope)
+        for graph in called.graphs:
+            called.values.extend(self._subgraph(graph, called, scope, module, depth))
+        outputs = tuple(self._define(name, scope) for part in listed(node.get("outputs")) for name in names_of(part))
+        name = node.get("name") or (outputs[0] if outputs else target)
+        self._operators.append(
+            OperatorRecord(
+                self._operator_names.once(self._allowance.name(text(name))),
+                self._allowance.name(target),
+                module,
+                tuple(dict.fromkeys(called.values)) if called.graphs else tuple(called.values),
+                outputs,
+                called.settings,
+                self._allowance.name(source_of(text(metadata.get("stack_trace", "")))),
+            )
+        )
+
+    def _define(self, name: str, scope: Scope) -> str:
+        unique = scope[name] = self._given.once(self._allowance.name(name))
+        return unique
+
+    def _arguments(self, node: Mapping[str, Any], scope: Scope) -> Arguments:
+        found = Arguments()
+        for place, entry in enumerate(listed(node.get("inputs"))):
+            entry = mapping(entry)
+            argument = mapping(entry["arg"])
+            if "as_graph" in argument:
+                found.graphs.append(mapping(argument["as_graph"]))
+                found.before_operands = len(found.values)
+                continue
+            found.values.extend(self._allowance.name(scope[name]) for name in names_of(argument))
+            setting = _setting(argument)
+            if setting is not None:
+                key = self._allowance.name(short_text(text(entry.get("name") or "") or f"argument {place}"))
+                found.settings[key] = self._allowance.name(setting) if isinstance(setting, str) else setting
+        return found
+
+    def _subgraph(
+        self, argument: Mapping[str, Any], called: Arguments, scope: Scope, module: str, depth: int
+    ) -> list[str]:
+        if depth >= DEEPEST:
+            raise ValueError(f"it has more than {DEEPEST} graphs within graphs")
+        graph = mapping(argument["graph"])
+        path = f"{module}.{text(argument['name'])}".lstrip(".")
+        inner = Scope(scope)
+        operands = called.values[called.before_operands :]
+        names = [name for part in listed(graph.get("inputs")) for name in names_of(part)]
+        for place, name in enumerate(names):
+            inner[name] = operands[place] if place < len(operands) else scope[name]
+        self._class(path, "")
+        return self._run(graph, inner, path, depth + 1)
+
+    def _module(self, stack: str) -> str:
+        """The path of the innermost of the modules in a text as "L__self__,,pkg.Net;L__self__conv1,conv1,pkg.Conv"."""
+        known = self._stacks.get(stack)
+        if known is not None or not stack:
+            return known or ""
+        path = ""
+        for entry in stack.split(";", _MOST_MODULES)[:_MOST_MODULES]:
+            parts = entry.split(",")
+            if len(parts) == 3:
+                path = module_path(parts[1])
+                self._class(path, parts[2])
+        self._allowance.text(len(stack) + 200)
+        self._stacks[stack] = self._allowance.name(path)
+        return path
+
+    def _class(self, path: str, name: str) -> None:
+        if not self._classes.get(path):
+            self._classes[self._allowance.name(path)] = self._allowance.name(name)
+
+
+def names_of(argument: Any, depth: int = 0) -> Iterator[str]:
+    """The names of the values in an argument: tensors, lists of them, and sizes that are computed."""
+    if depth > DEEPEST:
+        raise ValueError("arguments are nested too deep")
+    if isinstance(argument, list):
+        for part in argument:
+            yield from names_of(part, depth + 1)
+        return
+    for kind, value in mapping(argument).items():
+        if kind in ("as_tensor", "as_token"):
+            yield from _named(mapping(value).get("name"))
+        elif kind == "as_name" or (kind == "name" and depth):  # in a list, tensors stand without their kind
+            yield from _named(value)
+        elif kind == "as_string_to_argument":
+            for part in mapping(value).values():
+                yield from names_of(part, depth + 1)
+        elif kind in _HOLDERS:
+            yield from names_of(value, depth + 1)
+
+
+_HOLDERS = {
+    "as_tensors", "as_optional_tensor", "as_optional_tensors", "as_nested_tensors", "as_sym_int", "as_sym_ints",
+    "as_sym_bool", "as_sym_bools", "as_sym_float", "as_sym_floats",
+}  # fmt: skip
+
+
+def _named(name: Any) -> Iterator[str]:
+    if name:
+        yield text(name)
+
+
+def _setting(argument: Mapping[str, Any]) -> Plain:
+    """An argument that is no value, as a plain setting; None for one that is."""
+    for kind, value in argument.items():
+        if kind in _NUMBERED:
+            words = _NUMBERED[kind]
+            return words.get(value, short_text(f"{kind[3:]} {value}")) if isinstance(value, int) else None
+        if kind == "as_scalar_type":
+            return dtype_of(value)
+        if kind == "as_device":
+            device = mapping(value)
+            index = device.get("index")
+            return short_text(text(device["type"]) if index is None else f"{text(device['type'])}:{index}")
+        if kind == "as_custom_obj":
+            return short_text(text(mapping(value)["class_fqn"]))
+        if kind in ("as_sym_ints", "as_sym_floats", "as_sym_bools"):
+            return short([next(iter(mapping(part).values()), None) for part in listed(value)[:100]])
+        if kind in ("as_sym_int", "as_sym_float", "as_sym_bool"):
+            return next((short(part) for key, part in mapping(value).items() if key != "as_name"), None)
+        if kind not in _HOLDERS and kind not in ("as_none", "as_tensor", "as_token", "as_string_to_argument"):
+            return short(value)
+    return None
+
+
+_NUMBERED = {"as_memory_format": MEMORY_FORMATS, "as_layout": LAYOUTS}
