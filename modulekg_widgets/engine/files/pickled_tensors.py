@@ -105,8 +105,9 @@ class Tensors:
 
     def _sparse(self, made: Made, depth: int) -> Found:
         """`_rebuild_sparse_tensor(layout, (indices, …, values, size, …))`."""
-        data = made.args[1]
-        parts = [self.of(part, depth) for part in data if type(part) is Made and class_path(part.maker) != _SIZE]
+        data = made.args[1][:4]
+        held = [part for part in data if type(part) is Made and class_path(part.maker) != _SIZE]
+        parts = [self.of(part, max(DEEPEST, depth)) for part in held]  # which are no sparse ones themselves
         found = [part for part in parts if part is not None]
         size = next(_sizes(part) for part in data if type(part) is not Made or class_path(part.maker) == _SIZE)
         return Found(size, found[-1].dtype, sum(part.nbytes for part in found))

@@ -1,0 +1,267 @@
+"""What a pickle tells of a model: tensors by dotted names, modules with classes and settings, plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.files.pickle_tape import Global, Key, Made, Persistent, Value
+from modulekg_widgets.engine.files.pickled_tensors import Found, Tensors, class_path, number_of
+from modulekg_widgets.engine.files.records import ModulePart, Plain, TensorRecord
+
+MOST_TENSORS = 250_000
+MOST_FOLLOWED = 3_000_000  # values, each as often as it is reached
+MOST_METADATA = 200
+DEEPEST = 100  # of values in values
+DEEPEST_METADATA = 3
+LONGEST_NAME = 1_000
+LONGEST_TEXT = 1_000
+MOST_NAMES = 64 << 20  # characters of all names
+MOST_SHOWN = 8  # values of a list that are told one by one
+LARGEST_NUMBER = 1 << 64
+
+# what torch keeps in a module beside hyper-parameters; those of scripted modules have no underscore
+_OWN = frozenset({"_parameters", "_buffers", "_modules"})
+_NO_SETTINGS = frozenset({"training"})
+SCRIPTED = "__torch__."
+
+
+class ScriptedClass(NamedTuple):
+    """What a TorchScript archive tells of a class: its name without marks, which tensors are what, and constants."""
+
+    name: str
+    parameters: frozenset[str] = frozenset()
+    buffers: frozenset[str] = frozenset()
+    constants: tuple[tuple[str, Plain], ...] = ()
+
+
+class Inventory:
+    """Goes through what a pickle makes, and collects `tensors`, `modules`, `metadata` and `warnings`.
+
+    Values that are reached on several ways are listed by each of them, and no value is followed into itself.
+    """
+
+    def __init__(self, tensors: Tensors, scripted: Callable[[Value], ScriptedClass]) -> None:
+        self._found, self._scripted = tensors, scripted
+        self._left, self._letters = MOST_FOLLOWED, MOST_NAMES
+        self._above: set[int] = set()  # the values that the one at hand is in
+        self._names: set[str] = set()
+        self.tensors: list[TensorRecord] = []
+        self.modules: list[ModulePart] = []
+        self.metadata: dict[str, Plain] = {}
+        self.warnings: tuple[str, ...] = ()
+
+    def add(self, value: Value, path: str = "", role: str | None = None) -> None:
+        """List what is in a value at a dotted path; raises `ValueError` for more than any model has."""
+        self._spend(1)
+        found = self._found.of(value)
+        if found is not None:
+            self._add_tensor(path, found, role)
+        elif id(value) not in self._above and len(self._above) < DEEPEST:
+            self._above.add(id(value))
+            self._add_inner(value, path)
+            self._above.remove(id(value))
+        elif len(self._above) >= DEEPEST:
+            self.warnings = (f"what is nested more than {DEEPEST} deep is not listed",)
+
+    def _add_tensor(self, path: str, found: Found, role: str | None) -> None:
+        name = self._unused(path)
+        self._letters -= len(name)
+        if len(self.tensors) >= MOST_TENSORS or self._letters < 0:
+            raise ValueError(f"it has more than {MOST_TENSORS:,} tensors, or {MOST_NAMES:,} letters of names")
+        self._names.add(name)
+        shape, dtype, nbytes, offset, strides, own_role = found
+        self.tensors.append(TensorRecord(name, shape, dtype, nbytes, offset, "", strides, role or own_role))
+
+    def _spend(self, values: int) -> None:
+        self._left -= values
+        if self._left < 0:
+            raise ValueError(f"it refers to more than {MOST_FOLLOWED:,} values: it is forged")
+
+    def _unused(self, name: str) -> str:
+        while name in self._names:
+            self._spend(1)
+            name = f"{name}#{len(self.tensors)}"
+        return name
+
+    def _add_inner(self, value: Value, path: str) -> None:
+        if type(value) is not Made:
+            return self._add_members(value, path)
+        if class_of(value).startswith(SCRIPTED) and type(value.state) is dict:
+            return self._add_scripted(value, path)
+        state = _module_state(value)
+        if state is not None:
+            return self._add_module(class_of(value), state, path)
+        return self._add_members(value, path)
+
+    def _add_members(self, value: Value, path: str) -> None:
+        for name, member in self._members(value):
+            if not self._add_plain(name, member, path) and type(member) in _HOLDERS:
+                self.add(member, _joined(path, name))
+
+    def _add_plain(self, name: Value, member: Value, path: str) -> bool:
+        """Whether a member is told as text or number, once for all."""
+        if len(self._above) > DEEPEST_METADATA or len(self.metadata) >= MOST_METADATA:
+            return False
+        told = self._plain(member)
+        if told is None and member is not None:
+            return False
+        self.metadata.setdefault(_joined(path, name), told)
+        return True
+
+    def _plain(self, member: Value) -> Plain:
+        self._spend(len(member) if type(member) in (list, tuple) else 0)
+        return plain(member)
+
+    def _members(self, value: Value) -> list[tuple[Value, Value]]:
+        """The names and values in a container, or the attributes of an object and what was put into it."""
+        pairs = list(_pairs(value))
+        self._spend(len(pairs))
+        return pairs
+
+    def _add_module(self, class_name: str, state: dict[Value, Value], path: str) -> None:
+        settings = self._settings(state)
+        self.modules.append(ModulePart(path, class_name, settings))
+        for place, role in (("_parameters", "parameter"), ("_buffers", "buffer"), ("_modules", None)):
+            for name, member in self._members(state.get(place)):
+                if type(member) in _HOLDERS:
+                    self.add(member, _joined(path, name), role)
+        for name, member in self._members(state):
+            # torch's own attributes, as _flat_weights of LSTM, repeat what is listed
+            if type(member) in _HOLDERS and not str(name).startswith("_") and name not in settings:
+                self.add(member, _joined(path, name))
+
+    def _add_scripted(self, module: Made, path: str) -> None:
+        known = self._scripted(module.maker)
+        settings = dict(known.constants) | self._settings(module.state)
+        self.modules.append(ModulePart(path, known.name, settings))
+        for name, member in self._members(module.state):
+            if type(member) in _HOLDERS and name not in settings:
+                role = "parameter" if name in known.parameters else "buffer" if name in known.buffers else None
+                self.add(member, _joined(path, name), role)
+
+    def _settings(self, state: dict[Value, Value]) -> dict[str, Plain]:
+        settings: dict[str, Plain] = {}
+        for name, member in self._members(state):
+            if type(name) is str and not name.startswith("_") and name not in _NO_SETTINGS:
+                told = self._plain(member)
+                if told is not None or member is None:
+                    settings[name[:LONGEST_NAME]] = told
+        return settings
+
+
+_HOLDERS = frozenset({Made, Persistent, dict, list, tuple})
+_MAKERS = frozenset({"copyreg._reconstructor", "copyreg.__newobj__", "copyreg.__newobj_ex__"})
+_DICTS = frozenset({"collections.OrderedDict", "collections.defaultdict", "collections.Counter", "builtins.dict"})
+
+
+def class_of(made: Made) -> str:
+    """The path of the class of an object, which protocols 0 and 1 pass to a function."""
+    path = class_path(made.maker)
+    if path in _MAKERS and type(made.args) is tuple and made.args:
+        return class_path(made.args[0])
+    return path
+
+
+def _module_state(made: Made) -> dict[Value, Value] | None:
+    """The attributes of a module, which a traced one of torch.fx passes to a function; None for no module."""
+    for state in (made.state, made.args[0] if type(made.args) is tuple and made.args else None):
+        if type(state) is dict and "_parameters" in state and type(state.get("_modules")) in (dict, Made):
+            return state
+    return None
+
+
+def _pairs(value: Value) -> Iterator[tuple[Value, Value]]:
+    if type(value) is Made:
+        yield from _pairs_of(value)
+    else:
+        yield from _plain_pairs(value)
+
+
+def _plain_pairs(value: Value) -> Iterator[tuple[Value, Value]]:
+    if type(value) is dict:
+        yield from value.items()
+    elif type(value) in (list, tuple):
+        yield from enumerate(value)
+    elif type(value) is Made:
+        yield "state", value
+
+
+def _pairs_of(made: Made) -> Iterator[tuple[Value, Value]]:
+    path = class_path(made.maker)
+    args = made.args if type(made.args) is tuple else ()
+    if path.startswith("torch.jit._pickle.") and args:
+        yield from _plain_pairs(args[0])
+    elif path in _DICTS:
+        # Python 2 gives an ordered dict its pairs at once
+        for pair in args[0] if args and type(args[0]) is list else ():
+            if type(pair) in (list, tuple) and len(pair) == 2:
+                yield pair
+    elif made.state is None:
+        yield from _plain_pairs(args)
+    else:
+        for part in _attributes(made.state):
+            yield from _plain_pairs(part)
+    yield from _plain_pairs(made.items)
+    yield from _plain_pairs(made.entries)
+
+
+def _attributes(state: Value) -> tuple[Value, ...]:
+    """A state, or both of an object that has slots, too."""
+    if type(state) is tuple and len(state) == 2 and all(type(part) is dict or part is None for part in state):
+        return state
+    return (state,)
+
+
+def _joined(path: str, key: Value) -> str:
+    text = key if type(key) is str else _key_text(key)
+    name = f"{path}.{text}" if path else text
+    if len(name) > LONGEST_NAME:
+        raise ValueError(f"it has a name of more than {LONGEST_NAME:,} letters")
+    return name
+
+
+def _key_text(key: Value) -> str:
+    told = plain(key.value if type(key) is Key else key)
+    return f"<{type(key).__name__}>" if told is None and key is not None else str(told)
+
+
+def plain(value: Value) -> Plain:
+    """A value as text or number where it is so short that it can be shown; None where it cannot, and for None."""
+    kind = type(value)
+    if kind is int:
+        return value if -LARGEST_NUMBER < value < LARGEST_NUMBER else f"a number of {value.bit_length():,} bits"
+    if kind is str:
+        return value if len(value) <= LONGEST_TEXT else value[: LONGEST_TEXT - 1] + "…"
+    if kind in (bool, float):
+        return value
+    if kind is Global:
+        return value.path
+    if kind is Made:
+        return _plain_object(value)
+    if kind in (tuple, list) and value:
+        return _plain_list(value)
+    return None
+
+
+def _plain_object(made: Made) -> Plain:
+    path = class_path(made.maker)
+    args = made.args
+    if path == "torch.device" and type(args) is tuple and args and type(args[0]) is str:
+        return ":".join(shown(str(part)) for part in args[:2] if type(part) in (str, int))
+    if path == "torch.Size" and type(args) is tuple and args:
+        return _plain_list(args[0]) if type(args[0]) in (tuple, list) else None
+    return number_of(made)
+
+
+def _plain_list(values: Value) -> str | None:
+    """A short list as it is written in Python, and a long one by its length; None where it holds more than numbers."""
+    if any(type(value) not in (int, float, bool, str) for value in values):
+        return None
+    if len(values) > MOST_SHOWN:
+        return f"{len(values):,} values"
+    told = [repr(plain(value)) for value in values]
+    if type(values) is list:
+        return f"[{', '.join(told)}]"
+    return f"({', '.join(told)}{',' if len(told) == 1 else ''})"

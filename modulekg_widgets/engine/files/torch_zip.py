@@ -1,0 +1,245 @@
+"""What torch.save, torch.jit.save and torch.export.save write, and other pickles: read without loading them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from modulekg_widgets.engine.errors import ModelFileError, shown
+from modulekg_widgets.engine.files.archive import Archive
+from modulekg_widgets.engine.files.pickle_opcodes import Pickles
+from modulekg_widgets.engine.files.pickle_tape import Long, Made, Persistent, Value
+from modulekg_widgets.engine.files.pickled import SCRIPTED, Inventory, ScriptedClass, class_of
+from modulekg_widgets.engine.files.pickled_tensors import Storage, Tensors, class_path, storage_dtype
+from modulekg_widgets.engine.files.pt2 import is_pt2, read_pt2
+from modulekg_widgets.engine.files.readers import file_reader
+from modulekg_widgets.engine.files.records import FileContents
+from modulekg_widgets.engine.files.source import FileSource
+from modulekg_widgets.engine.files.torch_names import BITS, code_warnings
+from modulekg_widgets.engine.files.torchscript import ScriptedClasses
+
+ZIP = b"PK\x03\x04"
+PICKLE = b"\x80"  # of protocol 2 and later
+LEGACY_MAGIC, LEGACY_VERSION = 0x1950A86A20F9469CFC6C, 1001  # MAGIC_NUMBER, PROTOCOL_VERSION of torch/serialization.py
+LOADER = "torch.load(weights_only=False)"
+SCRIPT_WARNING = "torch.jit.load keeps the code in this file, and a call of the model runs it"
+
+
+@file_reader(".pt2", ".bin", ".ptl", magic=(ZIP, PICKLE))
+def read_torch(source: FileSource) -> FileContents:
+    """A zip archive or a pickle of torch."""
+    if source.size < 4 or source.read(0, 4) != ZIP:
+        return _pickle(source)
+    archive = Archive(source)
+    if is_pt2(archive):
+        return read_pt2(archive, source)
+    if "data.pkl" not in archive:
+        listed = ", ".join(shown(name) for name in archive.names[:6])
+        raise ModelFileError(
+            f"{shown(source.name)} is a zip archive without data.pkl, so torch has not written it: it has {listed}"
+        )
+    return _script(source, archive) if "constants.pkl" in archive else _checkpoint(source, archive)
+
+
+@file_reader(".pt", ".pth", ".ckpt", ".pkl", ".pickle")
+def read_any_pickle(source: FileSource) -> FileContents:
+    """The same, also of the old protocols of pickle, which begin with no mark of their own."""
+    return read_torch(source)
+
+
+def _no_scripts(maker: Value) -> ScriptedClass:
+    return ScriptedClass(class_path(maker))
+
+
+def _checkpoint(source: FileSource, archive: Archive) -> FileContents:
+    pickles = _member(source, archive, "data.pkl")
+    root = pickles.load()
+    inventory = Inventory(Tensors(ArchiveStorages(archive, "data").find), _no_scripts)
+    inventory.add(root)
+    return _contents("torch checkpoint", root, pickles, inventory)
+
+
+def _script(source: FileSource, archive: Archive) -> FileContents:
+    pickles = _member(source, archive, "data.pkl")
+    root = pickles.load()
+    inventory = Inventory(Tensors(ArchiveStorages(archive, "data").find), ScriptedClasses(archive))
+    inventory.add(root)
+    contents = _contents("TorchScript", root, pickles, inventory)
+    constants = _constants(source, archive)
+    return _with(contents, constants)
+
+
+def _constants(source: FileSource, archive: Archive) -> Inventory:
+    """The tensors that the code names as CONSTANTS.c0 and so on."""
+    inventory = Inventory(Tensors(ArchiveStorages(archive, "constants").find), _no_scripts)
+    values = _member(source, archive, "constants.pkl").load()
+    for index, value in enumerate(values if type(values) in (tuple, list) else ()):
+        inventory.add(value, f"CONSTANTS.c{index}", "constant")
+    return inventory
+
+
+def _with(contents: FileContents, constants: Inventory) -> FileContents:
+    return FileContents(
+        contents.format,
+        contents.tensors + tuple(constants.tensors),
+        title=contents.title,
+        metadata=contents.metadata,
+        modules=contents.modules,
+        classes=contents.classes,
+        warnings=(SCRIPT_WARNING, *contents.warnings),
+    )
+
+
+def _member(source: FileSource, archive: Archive, name: str) -> Pickles:
+    """The pickle of a member, read in parts where it stands in the file as it is."""
+    place = archive.place(name)
+    if place is None:
+        return Pickles.of(archive.read(name))
+    return Pickles(lambda offset, length: source.read(place + offset, length), archive.size(name))
+
+
+@dataclass
+class ArchiveStorages:
+    """The storages of an archive: each is a member that its key names, in one folder."""
+
+    archive: Archive
+    folder: str
+    known: dict[tuple[str, str], Storage] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        order = self.archive.read("byteorder", largest=16) if "byteorder" in self.archive else b"little"
+        self.as_they_are = order.strip() != b"big"
+
+    def find(self, value: Value) -> Storage:
+        if type(value) is Made:
+            return inline_storage(value)
+        kind, key, _ = storage_id(value)
+        dtype = storage_dtype(kind)
+        if (dtype, key) not in self.known:
+            name = f"{self.folder}/{key}"
+            size = self.archive.size(name)
+            self.known[dtype, key] = Storage(dtype, size, self.archive.place(name) if self.as_they_are else None)
+        return self.known[dtype, key]
+
+
+def storage_id(value: Value) -> tuple[Value, str, tuple[Value, ...]]:
+    """The class and key of a storage, and what else torch writes of it; raises `ValueError` for what is none."""
+    key = value.key if type(value) is Persistent else None
+    if type(key) is not tuple or len(key) < 5 or key[0] != "storage" or type(key[2]) is not str:
+        raise ValueError("a tensor has no storage that torch could find")
+    return key[1], key[2], key[3:]
+
+
+def inline_storage(made: Made) -> Storage:
+    """A storage that a plain pickle holds as the bytes of another file of torch's old format."""
+    content = made.args[0] if class_path(made.maker) == "torch.storage._load_from_bytes" else None
+    head = content.head if type(content) is Long else content
+    if type(head) is not bytes:
+        raise ValueError("a tensor has no storage that torch could find")
+    pickles = Pickles.of(head)
+    if pickles.load() != LEGACY_MAGIC:
+        raise ValueError("a tensor is stored in bytes that torch does not know")
+    _, _, storage = pickles.load(), pickles.load(), pickles.load()
+    kind, _, rest = storage_id(storage)
+    dtype = storage_dtype(kind)
+    return Storage(dtype, _bytes_of(dtype, rest[1]))
+
+
+def _bytes_of(dtype: str, elements: Value) -> int:
+    if type(elements) is not int or not 0 <= elements < 1 << 60:
+        raise ValueError("a storage has no number of elements")
+    return elements * max(BITS[dtype], 8) // 8
+
+
+def _pickle(source: FileSource) -> FileContents:
+    pickles = Pickles(source.read, source.size)
+    root = pickles.load()
+    if type(root) is int and root == LEGACY_MAGIC:
+        return _legacy(source, pickles)
+    inventory = Inventory(Tensors(_inline_only), _no_scripts)
+    inventory.add(root)
+    return _contents("pickle", root, pickles, inventory)
+
+
+def _inline_only(value: Value) -> Storage:
+    if type(value) is Made:
+        return inline_storage(value)
+    raise ValueError("a tensor is stored outside of the pickle")
+
+
+def _legacy(source: FileSource, pickles: Pickles) -> FileContents:
+    """Magic number, version, system, the object, the keys of storages, and then the storages in that order."""
+    version, system = pickles.load(), pickles.load()
+    if version != LEGACY_VERSION:
+        raise ModelFileError(f"{shown(source.name)} is of another version of torch's old format than {LEGACY_VERSION}")
+    root, referred = pickles.load(), list(pickles.persistent)
+    little = not isinstance(system, dict) or system.get("little_endian") is not False
+    places = _legacy_places(source, pickles, _legacy_types(referred), little)
+    inventory = Inventory(Tensors(LegacyStorages(places).find), _no_scripts)
+    inventory.add(root)
+    return _contents("torch checkpoint (legacy)", root, pickles, inventory)
+
+
+def _legacy_types(referred: list[Persistent]) -> dict[str, str]:
+    """The types of storages by their keys."""
+    types: dict[str, str] = {}
+    for persistent in referred:
+        if type(persistent.key) is tuple and persistent.key[:1] == ("storage",):
+            kind, key, _ = storage_id(persistent)
+            types.setdefault(key, storage_dtype(kind))
+    return types
+
+
+def _legacy_places(source: FileSource, pickles: Pickles, types: dict[str, str], little: bool) -> dict[str, Storage]:
+    keys = pickles.load()
+    at = pickles.position
+    places: dict[str, Storage] = {}
+    for key in keys if type(keys) is list else ():
+        if type(key) is not str or key not in types or key in places:
+            raise ModelFileError(f"{shown(source.name)} has a storage that no tensor, or two, belong to: it is forged")
+        elements = int.from_bytes(source.read(at, 8), "little" if little else "big")
+        nbytes = _bytes_of(types[key], elements)
+        at += 8
+        if nbytes > source.size - at:
+            raise ModelFileError(f"{shown(source.name)} ends within the bytes of its tensors: it is cut off or forged")
+        places[key] = Storage(types[key], nbytes, at if little else None)
+        at += nbytes
+    return places
+
+
+@dataclass
+class LegacyStorages:
+    """The storages of a file in torch's old format, where some are parts of others."""
+
+    places: Mapping[str, Storage]
+
+    def find(self, value: Value) -> Storage:
+        if type(value) is Made:
+            return inline_storage(value)
+        kind, key, rest = storage_id(value)
+        if key not in self.places:
+            raise ValueError(f"a tensor is in the storage {shown(key)}, which the file does not have")
+        whole = self.places[key]
+        part = rest[2] if len(rest) > 2 else None
+        if type(part) is not tuple or len(part) != 3:
+            return Storage(storage_dtype(kind), whole.nbytes, whole.offset)
+        start, nbytes = _bytes_of(whole.dtype, part[1]), _bytes_of(whole.dtype, part[2])
+        if start + nbytes > whole.nbytes:
+            raise ValueError(f"a tensor is beyond the end of the storage {shown(key)}")
+        return Storage(storage_dtype(kind), nbytes, None if whole.offset is None else whole.offset + start)
+
+
+def _contents(format_name: str, root: Value, pickles: Pickles, inventory: Inventory) -> FileContents:
+    classes = sorted(named.path for named in pickles.globals.values() if not f"{named.path}.".startswith(SCRIPTED))
+    title = ""
+    if type(root) is Made and inventory.modules and inventory.modules[0].path == "":
+        title = inventory.modules[0].class_name.rpartition(".")[2] or class_of(root)
+    return FileContents(
+        format_name,
+        tuple(inventory.tensors),
+        title=title,
+        metadata=inventory.metadata,
+        modules=tuple(inventory.modules),
+        classes=tuple(classes),
+        warnings=(*code_warnings(classes, LOADER), *inventory.warnings),
+    )
