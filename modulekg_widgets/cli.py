@@ -1,4 +1,4 @@
-"""The `modulekg` command: demo, diff, index and export."""
+"""The `modulekg` command: demo, show, diff, index and export."""
 
 import argparse
 import importlib
@@ -17,6 +17,8 @@ from urllib.parse import quote
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from modulekg_widgets.engine.files.model_file import ModelFile
 
 PICTURE_FORMATS = (".html", ".json", ".png", ".svg")
 LIBRARIES = ("torchvision", "timm", "transformers")
@@ -75,9 +77,15 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--no-browser", action="store_true", help="do not open a browser")
     demo.set_defaults(run=run_demo)
 
-    compare = commands.add_parser("diff", help="compare two models by fingerprint (exit code 0: same, 1: different)")
-    compare.add_argument("a", help=name)
+    show = commands.add_parser("show", help="print what a model file holds, without running anything of it")
+    show.add_argument("file", type=Path, help="such as model.safetensors, model.onnx, model.pt2, checkpoint.pth")
+    show.add_argument("--tensors", action="store_true", help="list every tensor instead of the folded modules")
+    show.set_defaults(run=run_show)
+
+    compare = commands.add_parser("diff", help="compare two models or model files (exit code 0: same, 1: different)")
+    compare.add_argument("a", help=f"{name}, or a model file")
     compare.add_argument("b", help="another one")
+    compare.add_argument("--weights", action="store_true", help="compare the values of the tensors, too")
     compare.set_defaults(run=run_diff)
 
     index = commands.add_parser("index", help="add models to a knowledge graph; goes on where it was interrupted")
@@ -91,7 +99,7 @@ def parser() -> argparse.ArgumentParser:
     index.set_defaults(run=run_index)
 
     export = commands.add_parser("export", help="write a picture or the graph of a model, or a stored graph")
-    export.add_argument("model", help=f"{name}, or the store of a graph: {' '.join(STORES)} or a URL")
+    export.add_argument("model", help=f"{name}, a model file, or the store of a graph: {' '.join(STORES)} or a URL")
     shows = f"{' '.join(PICTURE_FORMATS)} show the hierarchy of a model, .dot .graphml .csv … the graph of structures"
     export.add_argument("out", type=Path, help=f"file; its ending decides: {shows}")
     export.set_defaults(run=run_export)
@@ -196,11 +204,30 @@ def first_error(notebook: Path) -> str | None:
     return None
 
 
+def run_show(arguments: argparse.Namespace) -> int:
+    """Print format, metadata, warnings and modules of a file."""
+    from modulekg_widgets.engine.errors import shown
+    from modulekg_widgets.engine.files.model_file import open_file
+
+    file = open_file(arguments.file)
+    print(repr(file)[1:-1])
+    for name, value in file.metadata.items():
+        print(f"  {shown(name)}: {shown(str(value))}")
+    for warning in file.warnings:
+        print(f"  warning: {shown(warning, 400)}")
+    if arguments.tensors:
+        for each in file.contents.tensors:
+            print(f"{shown(each.name, 400)}  {list(each.shape)}  {shown(each.dtype)}  {each.nbytes:,}")
+    else:
+        print(file.hierarchy().fold())
+    return 0
+
+
 def run_diff(arguments: argparse.Namespace) -> int:
     """Print how two models differ; 0 when they do not."""
     from modulekg_widgets.engine.files.comparison import diff
 
-    difference = diff(load_model(arguments.a), load_model(arguments.b))
+    difference = diff(model_or_file(arguments.a), model_or_file(arguments.b), weights=arguments.weights)
     print(difference)
     return 0 if difference.identical else 1
 
@@ -242,7 +269,7 @@ def run_export(arguments: argparse.Namespace) -> int:
     from modulekg_widgets.engine.knowledge.exchange import exporters
     from modulekg_widgets.engine.knowledge.store.database import existing
 
-    stored = "://" in arguments.model or Path(arguments.model).is_file() or arguments.model.endswith(STORES)
+    stored = "://" in arguments.model or is_store(arguments.model)
     ending = arguments.out.suffix.lower()
     graphs = tuple(f".{extension}" for extension in exporters)
     known = graphs if stored else (*PICTURE_FORMATS, *graphs)
@@ -253,13 +280,27 @@ def run_export(arguments: argparse.Namespace) -> int:
     if stored:
         mk.KnowledgeGraph(existing(arguments.model)).export(arguments.out)
     elif ending in PICTURE_FORMATS:
-        mk.ModelGraph(load_model(arguments.model)).export(arguments.out)
+        mk.ModelGraph(model_or_file(arguments.model)).export(arguments.out)
     else:
         graph = mk.KnowledgeGraph()
-        graph.add_model(load_model(arguments.model), name=arguments.model)
+        graph.add_model(model_or_file(arguments.model), name=arguments.model)
         graph.export(arguments.out)
     print(arguments.out)
     return 0
+
+
+def is_store(name: str) -> bool:
+    """Whether a name is that of a stored graph: by its ending, or as a file that is no model file."""
+    from modulekg_widgets.engine.files.model_file import is_model_file
+
+    return name.endswith(STORES) or (Path(name).is_file() and not is_model_file(name))
+
+
+def model_or_file(name: str) -> "nn.Module | ModelFile":
+    """The model file of this path; where there is none, the model that `module:callable` builds."""
+    from modulekg_widgets.engine.files.model_file import open_file
+
+    return open_file(name) if os.path.exists(name) else load_model(name)
 
 
 def load_model(name: str) -> "nn.Module":

@@ -19,6 +19,7 @@ ALLOWED = {
     "keywords": {"errors"},
     "registry": {"errors"},
     "safe_files": {"errors"},
+    "safetensors_header": {"errors", "safe_files"},
     "plugins": {"errors"},
     "torch_runtime": GROUND - {"adapters"},
     "adapters": {"errors", "registry", "torch_runtime"},  # of torch_runtime the private names alone
@@ -29,13 +30,15 @@ ALLOWED = {
     "profiling": GROUND | {"torch_runtime", "identity", "tracing"},
     "axes": GROUND | {"torch_runtime", "operators", "identity", "tracing", "residuals", "profiling"},
     "playback": GROUND | {"torch_runtime", "identity", "tracing"},
-    "pruning": GROUND | {"torch_runtime", "operators", "identity", "tracing", "residuals", "axes", "profiling"},
+    "pruning": GROUND
+    | {"torch_runtime", "operators", "identity", "tracing", "residuals", "axes", "profiling", "safetensors_header"},
     "knowledge": GROUND | {"torch_runtime", "operators", "identity", "tracing", "axes"},
     "rewriting": GROUND | {"torch_runtime", "operators", "identity", "tracing", "axes"},
     "monitoring": GROUND | {"torch_runtime", "identity"},
+    "files": GROUND | {"torch_runtime", "identity", "safetensors_header"},
     "views": GROUND
     | {"torch_runtime", "operators", "identity", "tracing", "residuals", "axes", "playback", "pruning", "knowledge"}
-    | {"rewriting", "monitoring"},
+    | {"rewriting", "monitoring", "files"},
 }
 WIDGET_LIBRARIES = {"ipywidgets", "traitlets", "ipycytoscape", "IPython", "comm", "ipykernel"}
 

@@ -26,6 +26,7 @@ SAME, RENAMED, RESHAPED, RETYPED = "same", "renamed", "reshaped", "retyped"
 CHANGED, REMOVED, ADDED, UNREAD = "changed", "removed", "added", "unread"
 ORDER = (RENAMED, RESHAPED, RETYPED, CHANGED, REMOVED, ADDED, UNREAD)
 MARKS = {RENAMED: "~", RESHAPED: "!", RETYPED: "!", CHANGED: "!", REMOVED: "-", ADDED: "+", UNREAD: "?"}
+PARTS = ("name", "shape", "dtype")  # of a tensor's record, in the table
 MOST_LINES = 200
 
 
@@ -95,8 +96,8 @@ class FileDiff:
 
         def row(pair: TensorPair) -> tuple:
             ends = (pair.left, pair.right)
-            parts = [[None if end is None else getattr(end, name) for end in ends] for name in ("name", "shape", "dtype")]
-            return (pair.status, *parts[0], *parts[1], *parts[2], pair.difference)
+            both = [None if end is None else getattr(end, part) for part in PARTS for end in ends]
+            return (pair.status, *both, pair.difference)
 
         columns = ["status", "left", "right", "left_shape", "right_shape", "left_dtype", "right_dtype", "difference"]
         return pd.DataFrame([row(pair) for pair in self.pairs], columns=columns)

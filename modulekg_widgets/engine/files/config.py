@@ -1,4 +1,4 @@
-"""A config.json beside a model file, as transformers writes it: class, title and sizes as text, and nothing of it run."""
+"""A config.json beside a model file, as transformers writes it: class, title and sizes as text, none of it run."""
 
 from __future__ import annotations
 

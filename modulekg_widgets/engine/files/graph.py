@@ -13,7 +13,7 @@ INPUT, OUTPUT = "input", "output"
 
 
 def to_networkx(graph: OperatorGraph, tensors: frozenset[str]) -> nx.MultiDiGraph:
-    """Nodes by name with `op`, `module`, `attributes`, `tensors` and `source`; the edges have `value`, `shape`, `dtype`.
+    """Nodes by name with `op`, `module`, `attributes`, `tensors`, `source`; edges with `value`, `shape`, `dtype`.
 
     Inputs and outputs of the model are nodes, too, of the operators "input" and "output".
     """

@@ -1,4 +1,4 @@
-"""A tensor of a file in memory: mapped where it lies, so that only what is read of it is loaded, and never written back."""
+"""A tensor of a file, mapped into memory where it lies: only what is looked at is loaded, and nothing is written."""
 
 from __future__ import annotations
 
@@ -76,5 +76,3 @@ def _dense(shape: Sequence[int]) -> tuple[int, ...]:
     for size in reversed(shape[1:]):
         strides.append(strides[-1] * size)
     return tuple(reversed(strides)) if shape else ()
-
-

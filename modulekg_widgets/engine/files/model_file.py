@@ -17,7 +17,7 @@ from modulekg_widgets.engine.files.config import with_config
 from modulekg_widgets.engine.files.graph import to_networkx
 from modulekg_widgets.engine.files.mapping import mapped_tensor
 from modulekg_widgets.engine.files.readers import extension_of, read
-from modulekg_widgets.engine.files.records import FileContents, Plain, TensorRecord
+from modulekg_widgets.engine.files.records import FileContents, TensorRecord
 from modulekg_widgets.engine.files.skeleton import skeleton, torch_dtype
 from modulekg_widgets.engine.files.source import opened
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
@@ -60,6 +60,19 @@ class ModelFile(StandIn):
         The classes and functions that the file names, and that whoever loads it would import or call.
     warnings : tuple of str
         What to know before it is loaded, such as code that would run.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import torch
+    >>> import modulekg_widgets as mk
+    >>> path = tempfile.mkdtemp() + "/model.pt"
+    >>> torch.save(torch.nn.Linear(4, 2).state_dict(), path)
+    >>> file = mk.open_file(path)
+    >>> file
+    <ModelFile 'model.pt': torch checkpoint, 2 tensors, 40 bytes>
+    >>> file.tensor("bias").shape, file.hierarchy().root.parameters
+    (torch.Size([2]), 10)
     """
 
     def __init__(self, path: str, contents: FileContents, size: int) -> None:
@@ -248,6 +261,11 @@ def open_file(path: PATHLIKE) -> ModelFile:
     """
     with opened(_file_of(path)) as source:
         return ModelFile(source.path, with_config(read(source), source), source.size)
+
+
+def is_model_file(name: str) -> bool:
+    """Whether a file's name ends as those of model files do."""
+    return bool(extension_of(name))
 
 
 def _file_of(path: PATHLIKE) -> str:

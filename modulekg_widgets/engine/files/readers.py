@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Callable
 
 from modulekg_widgets.engine.errors import ModelFileError, ModuleKGError, nearest, shown
@@ -66,12 +67,27 @@ def read(source: FileSource) -> FileContents:
     """What the reader of a file tells of it; raises `ModelFileError`, whatever the bytes."""
     reader = _reader_of(source)
     try:
-        return reader(source)
+        return _checked(reader(source))
     except ModuleKGError:
         raise
     except (*MALFORMED, *ALSO_MALFORMED) as error:
         reason = shown(str(error)) or type(error).__name__
         raise ModelFileError(f"{shown(source.name)} is malformed: {reason}") from error
+
+
+def _checked(contents: FileContents) -> FileContents:
+    """Raise `ModelFileError` where two tensors or operators have one name, or a size is none."""
+    tensors = {each.name for each in contents.tensors}
+    if len(tensors) != len(contents.tensors):
+        again = next(name for name, count in Counter(each.name for each in contents.tensors).items() if count > 1)
+        raise ModelFileError(f"the tensor {shown(again)!r} stands in it twice: it is forged, or was written by mistake")
+    for each in contents.tensors:
+        if each.nbytes < 0 or not all(type(size) is int and size >= 0 for size in each.shape):
+            raise ModelFileError(f"{shown(each.name)} has the shape {shown(str(list(each.shape)))}: it is forged")
+    operators = contents.graph.operators if contents.graph is not None else ()
+    if len({each.name for each in operators}) != len(operators):
+        raise ModelFileError("two of its operators have one name: the reader has to tell them apart")
+    return contents
 
 
 def extension_of(name: str) -> str:
@@ -95,6 +111,6 @@ def _reader_of(source: FileSource) -> Reader:
             f"{shown(source.name)} begins with {start[:8]!r}, and no {named} file does: its name or its bytes are wrong"
         )
     raise ModelFileError(
-        f"{shown(source.name)} is of no format that is known: {nearest(name[name.find('.'):], READERS)}; "
+        f"{shown(source.name)} is of no format that is known: {nearest(name[name.find('.') :], READERS)}; "
         "@mk.file_reader adds one"
     )

@@ -1,4 +1,4 @@
-"""Which tensors of two models are the same under other names: of one shape and dtype, and alike at the end of their names."""
+"""Which tensors of two models are the same under other names: of one shape and dtype, with names that end alike."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Side:
 
 
 def _ordered(entries: Sequence[Entry], names: Sequence[str], order: Sequence[str]) -> tuple[Entry, ...]:
-    """The entries in the order of their names elsewhere; those without a place there stay behind the one before them."""
+    """The entries in the order of their names elsewhere; those without one there stay behind the one before."""
     places = {name: place for place, name in enumerate(order)}
     last, ranks = -1, []
     for name in names:
@@ -94,7 +94,9 @@ def _of_model(model: nn.Module) -> Side:
         for path, index in modules.places():
             state = modules.states[index]
             for own in own_tensors(state):
-                if own.tensor is not None and not (own.role == "buffer" and own.name in state.get(VOLATILE_BUFFERS, ())):
+                if own.tensor is not None and not (
+                    own.role == "buffer" and own.name in state.get(VOLATILE_BUFFERS, ())
+                ):
                     name = f"{path}.{own.name}" if path else own.name
                     live[name], records[name] = own.tensor, _record(name, own.tensor, own.role)
     parts = tuple(

@@ -1,6 +1,6 @@
 """The modules of a file as modules of torch without code or values, so that all that looks at a model looks at a file.
 
-Classes are made here under the names that the file has for them; what they are called is all that they share with those.
+Classes are made here under the names that the file has for them, and share nothing else with those.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ NO_DTYPE = torch.uint8  # for what torch has no dtype for
 
 
 class FileModule(nn.Module):
-    """A module of a file: it has a class name, settings, children and the shapes of its tensors, and cannot be called."""
+    """A module of a file: a class name, settings, children and the shapes of tensors, and nothing to call."""
 
 
 @dataclass(slots=True)
-class Place:
+class ModulePlace:
     """A module in the making."""
 
     part: ModulePart | None = None
     own: dict[str, TensorRecord] = field(default_factory=dict)
-    children: dict[str, Place] = field(default_factory=dict)
+    children: dict[str, ModulePlace] = field(default_factory=dict)
 
 
 def skeleton(contents: FileContents, title: str, classes: bool = True) -> nn.Module:
@@ -57,30 +57,31 @@ def skeleton(contents: FileContents, title: str, classes: bool = True) -> nn.Mod
     return top
 
 
-def _places(contents: FileContents, classes: bool) -> Place:
-    root, count = Place(), 0
+def _places(contents: FileContents, classes: bool) -> ModulePlace:
+    root, count = ModulePlace(), 0
 
-    def at(path: str) -> Place:
+    def at(path: str) -> ModulePlace:
         nonlocal count
         place = root
-        for segment in path.split(".", DEEPEST) if path else ():
+        for segment in path.split(".", DEEPEST):
             found = place.children.get(segment)
             if found is None:
                 count += 1
                 if count > MOST_MODULES:
                     raise ModelFileError(f"the file names more than {MOST_MODULES:,} modules: no model has as many")
-                found = place.children[segment] = Place()
+                found = place.children[segment] = ModulePlace()
             place = found
         return place
 
     if classes:
         for part in contents.modules:
-            at(part.path).part = part
+            (at(part.path) if part.path else root).part = part
         for path in _paths_of_operators(contents):
-            at(path)
+            if path:
+                at(path)
     for record in contents.tensors:
-        path, _, name = record.name.rpartition(".")
-        at(path).own[name] = record
+        path, dot, name = record.name.rpartition(".")
+        (at(path) if dot else root).own[name] = record  # ".weight" is of a module whose name is empty
     return root
 
 
@@ -88,7 +89,7 @@ def _paths_of_operators(contents: FileContents) -> Iterable[str]:
     return dict.fromkeys(o.module for o in contents.graph.operators) if contents.graph is not None else ()
 
 
-def _in_natural_order(root: Place) -> None:
+def _in_natural_order(root: ModulePlace) -> None:
     """Sort siblings that are numbered: a file may have them as texts, 10 before 2."""
     for place in _all(root):
         names = list(place.children)
@@ -96,7 +97,7 @@ def _in_natural_order(root: Place) -> None:
             place.children = {name: place.children[name] for name in sorted(names, key=int)}
 
 
-def _all(root: Place) -> Iterator[Place]:
+def _all(root: ModulePlace) -> Iterator[ModulePlace]:
     waiting = [root]
     while waiting:
         place = waiting.pop()
@@ -111,7 +112,7 @@ class _Maker:
         self._classes = classes
         self._tied: dict[tuple, nn.Parameter] = {}
 
-    def module(self, place: Place, title: str | None = None) -> nn.Module:
+    def module(self, place: ModulePlace, title: str | None = None) -> nn.Module:
         part = place.part
         name = part.class_name if part is not None and self._classes else ""
         made = class_of(name or title or kind_of(place.own))()
@@ -153,7 +154,7 @@ def _empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     return torch.empty(shape, dtype=dtype, device="meta")
 
 
-@lru_cache(maxsize=None)
+@lru_cache(maxsize=1_000)
 def torch_dtype(word: str) -> torch.dtype | None:
     """The dtype that torch has under this word; None for none."""
     found = vars(torch).get(word)

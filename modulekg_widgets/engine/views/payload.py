@@ -95,6 +95,7 @@ def model_payload(
             "error": None,
             "flow": None,
             "axes": None,
+            "file": None,
             "compare": None if difference is None else _comparison(difference),
         }
     )

@@ -61,6 +61,10 @@ MODEL = Schema("model", 2, _parts(
     ),
     axes=_parts("name", "label", "size", "role", "frozen", "reasons", "dims", "written"),
     compare=_parts("model", "left", "right", "pairs"),
+    # of a model that was read from a file
+    file=_parts(
+        "name", "format", "metadata", "classes", "warnings", "dtypes", tensors=_parts("node", "name", "dtype", "bytes"),
+    ),
 ))  # fmt: skip
 KNOWLEDGE = Schema("knowledge", 2, _parts(
     "title", "analysis", "size", "values", "families", "types", "results",

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from traitlets import Bool, Dict, List, Unicode, validate
 
 from modulekg_widgets.engine.errors import UnknownAxisError, UnknownNameError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.identity.diff import HierarchyDiff
+from modulekg_widgets.engine.files.comparison import tree_diff
+from modulekg_widgets.engine.files.model_file import ModelFile
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.views.opening import first_opening
 from modulekg_widgets.engine.views.payload import model_payload, number, text
@@ -32,12 +33,12 @@ class ModelGraph(ModuleKGWidget):
 
     Parameters
     ----------
-    model : torch.nn.Module
-        What is shown.
+    model : torch.nn.Module or ModelFile
+        What is shown; of a file also its graph of operators, where it has one.
     args, kwargs : optional
         What the model's forward takes. One forward pass is traced (`mk.trace`): data edges with shapes, FLOPs, axes,
         and the views "dataflow" and "operators". Where it fails, `error` says why and the graph ends there.
-    compare : torch.nn.Module, optional
+    compare : torch.nn.Module or ModelFile, optional
         A second model: the graph opens with both side by side, unless `view` says otherwise.
     selected, axis, expanded, color_by, query, view, overlay : optional
         What the attributes of these names start with.
@@ -131,9 +132,13 @@ class ModelGraph(ModuleKGWidget):
 
     def _read(self, model: Any, args: Any, kwargs: Any, compare: Any = None) -> dict[str, Any]:
         """The payload of a model, whose paths are from now on those that exist."""
-        modules = hierarchy(model)
-        difference = None if compare is None else HierarchyDiff(modules, hierarchy(compare))
+        difference = None if compare is None else tree_diff(model, compare)
+        modules = hierarchy(model) if difference is None else difference.left
         payload = model_payload(modules, difference)
+        if isinstance(model, ModelFile) and difference is None:
+            from modulekg_widgets.engine.views.file_payload import add_file
+
+            add_file(payload, model, modules)
         if args is not None or kwargs is not None:
             from modulekg_widgets.engine.views.dataflow_payload import add_trace
 
@@ -148,7 +153,7 @@ class ModelGraph(ModuleKGWidget):
 
         Parameters
         ----------
-        model : torch.nn.Module
+        model : torch.nn.Module or ModelFile
             What is shown from now on.
         args, kwargs : optional
             What its forward takes; without them nothing is traced.

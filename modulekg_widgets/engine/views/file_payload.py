@@ -1,0 +1,53 @@
+"""A model file as the browser gets it: the payload of a model, what the file says of itself, and its graph.
+
+js/src/core/files/payload.ts makes the same of a file that is opened without a kernel.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modulekg_widgets.engine.files.model_file import ModelFile
+from modulekg_widgets.engine.identity.hierarchy import Hierarchy
+from modulekg_widgets.engine.views.file_flow import MOST_DRAWN, file_flow
+from modulekg_widgets.engine.views.payload import Distinct, number, text
+
+
+def add_file(payload: dict[str, Any], file: ModelFile, hierarchy: Hierarchy) -> None:
+    """Write what a file tells, beside its modules, into their payload."""
+    flow = file_flow(file.contents, hierarchy)
+    payload["flow"], payload["traced"] = flow, flow is not None
+    payload["classes"]["source"] = [None] * len(payload["classes"]["source"])  # what it is called, and not what it is
+    payload["file"] = _about(file, hierarchy, flow is not None)
+
+
+def _about(file: ModelFile, hierarchy: Hierarchy, is_drawn: bool) -> dict[str, Any]:
+    contents = file.contents
+    places = [(_owner(hierarchy, each.name), each) for each in contents.tensors]
+    places.sort(key=lambda place: place[0])
+    dtypes = Distinct()
+    dtype = [dtypes.place(text(each.dtype)) for _, each in places]
+    count = 0 if contents.graph is None else len(contents.graph.operators)
+    large = f"Its graph is not drawn: it has {count} operators, and at most {MOST_DRAWN} are drawn."
+    return {
+        "name": text(file.title),
+        "format": text(contents.format),
+        "metadata": [[text(key), _plain(value)] for key, value in file.metadata.items()],
+        "classes": [text(name) for name in contents.classes],
+        "warnings": [*map(text, contents.warnings), *([large] if count and not is_drawn else [])],
+        "dtypes": dtypes.keys,
+        "tensors": {
+            "node": [node for node, _ in places],
+            "name": [text(each.name) for _, each in places],
+            "dtype": dtype,
+            "bytes": [number(each.nbytes) for _, each in places],
+        },
+    }
+
+
+def _owner(hierarchy: Hierarchy, name: str) -> int:
+    return hierarchy.find(name.rpartition(".")[0]) or 0
+
+
+def _plain(value: Any) -> Any:
+    return text(value) if isinstance(value, str) else number(value)
