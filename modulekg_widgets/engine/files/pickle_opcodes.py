@@ -309,8 +309,7 @@ class Pickles(Tape):
         """What the next pickle makes."""
         self.forget()
         try:
-            with _without_collecting():
-                return self._followed()
+            return self._followed()
         except ModelFileError:
             raise
         except (IndexError, KeyError, TypeError, AttributeError, OverflowError, struct.error, ValueError) as error:
@@ -356,7 +355,7 @@ class Pickles(Tape):
 
 
 @contextmanager
-def _without_collecting() -> Iterator[None]:
+def without_collecting() -> Iterator[None]:
     """Millions of values that stay make the garbage collector look at all of them again and again, for nothing."""
     collects = gc.isenabled()
     gc.disable()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from modulekg_widgets.engine.errors import ModelFileError, shown
 from modulekg_widgets.engine.files.archive import Archive
-from modulekg_widgets.engine.files.pickle_opcodes import Pickles
+from modulekg_widgets.engine.files.pickle_opcodes import Pickles, without_collecting
 from modulekg_widgets.engine.files.pickle_tape import Long, Made, Persistent, Value
 from modulekg_widgets.engine.files.pickled import SCRIPTED, Inventory, ScriptedClass, class_of
 from modulekg_widgets.engine.files.pickled_tensors import Storage, Tensors, class_path, storage_dtype
@@ -28,6 +28,11 @@ SCRIPT_WARNING = "torch.jit.load keeps the code in this file, and a call of the 
 @file_reader(".pt2", ".bin", ".ptl", magic=(ZIP, PICKLE))
 def read_torch(source: FileSource) -> FileContents:
     """A zip archive or a pickle of torch."""
+    with without_collecting():
+        return _read(source)
+
+
+def _read(source: FileSource) -> FileContents:
     if source.size < 4 or source.read(0, 4) != ZIP:
         return _pickle(source)
     archive = Archive(source)
