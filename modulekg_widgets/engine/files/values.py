@@ -13,7 +13,7 @@ PART = 1 << 22  # elements compared at a time
 def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float | None:
     """The largest difference of two tensors of the same shape and dtype; None where all bytes are the same.
 
-    NaN where one has no number and the other has, or another one.
+    NaN where one has a number and the other none, 0 where the same numbers are written in other bits, as -0.
     """
     largest = None
     for ours, theirs in zip(_parts(one), _parts(other), strict=True):
@@ -28,8 +28,9 @@ def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float | None:
 
 def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
     wide = torch.complex128 if ours.is_complex() else torch.float64
-    differ = (ours.to(wide) - theirs.to(wide)).abs()
-    differ[ours == theirs] = 0  # infinities of one sign
+    ours, theirs = ours.to(wide), theirs.to(wide)
+    differ = (ours - theirs).abs()
+    differ[(ours == theirs) | (ours.isnan() & theirs.isnan())] = 0  # infinities of one sign, and no numbers at all
     return differ.max().item()
 
 
