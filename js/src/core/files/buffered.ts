@@ -12,6 +12,7 @@ const MOST_HELD = 96 * 2 ** 20;
 export interface Bytes {
   /** Those from `offset` on; they are not to be changed. */
   bytes(offset: number, length: number): Uint8Array;
+  byte(offset: number): number;
 }
 
 /** A part of a file, or of an archive, that has been read. */
@@ -21,6 +22,10 @@ export class Whole implements Bytes {
   bytes(offset: number, length: number): Uint8Array {
     if (!(offset >= 0 && length >= 0 && offset + length <= this.content.length)) throw new FileProblem("truncated");
     return this.content.subarray(offset, offset + length);
+  }
+
+  byte(offset: number): number {
+    return this.content[offset] ?? this.bytes(offset, 1)[0];
   }
 }
 
@@ -52,6 +57,10 @@ export class Window implements Bytes {
       return content.subarray(offset - start, offset - start + length);
     }
     return this.elsewhere(offset, length);
+  }
+
+  byte(offset: number): number {
+    return this.last.content[offset - this.last.start] ?? this.elsewhere(offset, 1)[0];
   }
 
   /**

@@ -4,6 +4,7 @@ import { FileProblem } from "../shared/file_problem";
 import { malformed } from "./bounds";
 import { withConfig } from "./config";
 import { readGguf } from "./gguf";
+import { readOnnx } from "./onnx";
 import type { FileContents, FileSource, Reader } from "./records";
 import { readSafetensors } from "./safetensors";
 import { readIndex } from "./sharded";
@@ -17,7 +18,8 @@ interface Format {
 const FORMATS: readonly Format[] = [
   { extensions: [".safetensors"], magic: [], read: readSafetensors },
   { extensions: [".safetensors.index.json"], magic: [], read: readIndex },
-  { extensions: [".gguf"], magic: ["GGUF"], read: readGguf }
+  { extensions: [".gguf"], magic: ["GGUF"], read: readGguf },
+  { extensions: [".onnx"], magic: [], read: readOnnx }
 ];
 
 const LONGEST_MAGIC = 16;

@@ -1,0 +1,114 @@
+// What the readers of graphs share: names that occur once, settings in short, places in source.
+// As modulekg_widgets/engine/files/graph_parts.py has them.
+
+import { excess } from "./bounds";
+import { floatText } from "./numbers";
+import type { Plain } from "./records";
+
+export const MOST_OPERATORS = 200_000;
+const LONGEST_TEXT = 200; // characters of a setting
+export const MOST_ELEMENTS = 16; // of a list among the settings
+const LONGEST_TRACE = 20_000; // characters of it that are looked at
+
+/** How many operators may still be kept; a file that goes beyond is refused. */
+export class Allowance {
+  private left = MOST_OPERATORS;
+
+  operator(): void {
+    this.left -= 1;
+    if (this.left < 0) throw excess("operators");
+  }
+
+  fits(operators: number): boolean {
+    return operators <= this.left;
+  }
+}
+
+/** Names that occur once: a second "add" becomes "add_1", or the next that is free. */
+export class Occurrences {
+  private readonly next: Map<string, number>;
+
+  constructor(taken: Iterable<string> = []) {
+    this.next = new Map([...taken].map(name => [name, 1]));
+  }
+
+  has(name: string): boolean {
+    return this.next.has(name);
+  }
+
+  once(name: string): string {
+    let number = this.next.get(name);
+    if (number === undefined) {
+      this.next.set(name, 1);
+      return name;
+    }
+    while (this.next.has(`${name}_${number}`)) number += 1;
+    this.next.set(name, number + 1);
+    this.next.set(`${name}_${number}`, 1);
+    return `${name}_${number}`;
+  }
+}
+
+/** The names of values as a body writes them, and as the file's graph has them: a body may use a name again. */
+export class Scope {
+  private readonly names = new Map<string, string>();
+
+  constructor(private readonly outer: Scope | null = null) {}
+
+  get(name: string): string {
+    return this.names.get(name) ?? this.outer?.get(name) ?? name;
+  }
+
+  set(name: string, unique: string): void {
+    this.names.set(name, unique);
+  }
+}
+
+/** A number that has a fraction in the file, whatever its value: Python writes it with one. */
+export class Float {
+  constructor(readonly value: number) {}
+}
+
+export type Element = Float | number | bigint | string | boolean | null;
+
+/** A setting as a plain value: long texts cut, no NaN. */
+export function short(value: Element): Plain {
+  if (value instanceof Float) return Number.isFinite(value.value) ? value.value : floatText(value.value);
+  if (typeof value === "bigint") {
+    const isOf64 = value < 2n ** 63n && value > -(2n ** 63n);
+    return isOf64 ? Number(value) : String(value).slice(0, LONGEST_TEXT);
+  }
+  return typeof value === "string" ? shortText(value) : value;
+}
+
+/** A list as a text of its first elements, as Python writes them. */
+export function shortList(values: readonly Element[]): string {
+  const more = values.length > MOST_ELEMENTS ? ", …" : "";
+  return shortText(`[${values.slice(0, MOST_ELEMENTS).map(elementText).join(", ")}${more}]`);
+}
+
+export function elementText(value: Element): string {
+  if (value instanceof Float) return floatText(value.value);
+  if (value === null) return "None";
+  if (typeof value === "boolean") return value ? "True" : "False";
+  return typeof value === "string" ? shortText(value) : String(value);
+}
+
+/** A text of one line's length. */
+export function shortText(text: string): string {
+  if (text.length <= LONGEST_TEXT) return text;
+  const characters = [...text.slice(0, 2 * LONGEST_TEXT + 2)]; // not halves of those beyond 16 bits
+  return characters.length <= LONGEST_TEXT ? text : `${characters.slice(0, LONGEST_TEXT - 1).join("")}…`;
+}
+
+/** The last place in a file that a stack trace names, as "resnet.py:285"; "" where there is none. */
+export function sourceOf(trace: string): string {
+  let found: RegExpMatchArray | null = null;
+  for (const each of trace.slice(-LONGEST_TRACE).matchAll(/File "([^"<>\n]{1,4096})", line (\d{1,9})/g)) found = each;
+  if (found === null) return "";
+  const name = found[1].replace(/\\/g, "/");
+  return `${shortText(name.slice(name.lastIndexOf("/") + 1))}:${found[2]}`;
+}
+
+/** A path without the dots before it. */
+export const withoutDots = (path: string) => path.replace(/^\.+/, "");

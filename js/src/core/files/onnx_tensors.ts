@@ -1,0 +1,136 @@
+// Tensors of ONNX as records: dtypes in torch's words, where their bytes are, and what lies in other files.
+
+import { FileProblem } from "../shared/file_problem";
+import { isPlainName, malformed, need, product, shown } from "./bounds";
+import { type Element, elementText, Float, short, shortList } from "./graph_parts";
+import { numberIn, type NumberKind, widthOf } from "./numbers";
+import type { SparseMessage, TensorMessage } from "./onnx_messages";
+import type { Plain, TensorRecord } from "./records";
+
+const FEW = 8; // elements: a constant of no more is a setting, one of more a tensor
+const BOOL = 9;
+const FLOAT16 = 10;
+
+/** TensorProto.DataType: torch's word, or its own where torch has none; bits of an element; how its bytes are read. */
+const DTYPES: ReadonlyMap<number, readonly [string, number, NumberKind?]> = new Map([
+  [1, ["float32", 32, "f32"]],
+  [2, ["uint8", 8, "u8"]],
+  [3, ["int8", 8, "i8"]],
+  [4, ["uint16", 16, "u16"]],
+  [5, ["int16", 16, "i16"]],
+  [6, ["int32", 32, "i32"]],
+  [7, ["int64", 64, "i64"]],
+  [8, ["string", 0]],
+  [BOOL, ["bool", 8, "u8"]],
+  [FLOAT16, ["float16", 16, "f16"]],
+  [11, ["float64", 64, "f64"]],
+  [12, ["uint32", 32, "u32"]],
+  [13, ["uint64", 64, "u64"]],
+  [14, ["complex64", 64]],
+  [15, ["complex128", 128]],
+  [16, ["bfloat16", 16]],
+  [17, ["float8_e4m3fn", 8]],
+  [18, ["float8_e4m3fnuz", 8]],
+  [19, ["float8_e5m2", 8]],
+  [20, ["float8_e5m2fnuz", 8]],
+  [21, ["uint4", 4]],
+  [22, ["int4", 4]],
+  [23, ["float4_e2m1", 4]],
+  [24, ["float8_e8m0fnu", 8]],
+  [25, ["uint2", 2]],
+  [26, ["int2", 2]],
+  [27, ["float6_e2m3", 6]],
+  [28, ["float6_e3m2", 6]]
+]);
+
+/** "" for none, a number for what is newer than this. */
+export function dtypeOf(number: number): string {
+  return number === 0 ? "" : (DTYPES.get(number)?.[0] ?? `type ${number}`);
+}
+
+/** The record of a tensor, by its message without numbers. */
+export function recordOf(name: string, tensor: TensorMessage, role: TensorRecord["role"] = null): TensorRecord {
+  const { nbytes, raw, dataType } = tensor;
+  const shape = shapeOf(tensor.dims, name);
+  const bits = DTYPES.get(dataType)?.[1] ?? 0;
+  const expected = bits === 0 ? null : Math.ceil((product(shape, shown(name)) * bits) / 8);
+  const record = { name, shape, dtype: dtypeOf(dataType), strides: null, role };
+  if (tensor.isExternal) return { ...record, ...elsewhere(tensor, name, expected) };
+  const fits = raw === null || expected === null || nbytes === expected;
+  need(fits, `${shown(name)} has not as many bytes as its shape takes`);
+  return { ...record, nbytes, offset: raw, file: "" };
+}
+
+/** The record of a sparse tensor: what its values and their indices take. */
+export function sparseRecord({ values, nbytes, dims }: SparseMessage): TensorRecord {
+  const { name, dataType } = values;
+  const shape = shapeOf(dims, name);
+  return { name, shape, dtype: dtypeOf(dataType), nbytes, offset: null, file: "", strides: null, role: null };
+}
+
+/** Among the settings of an operator: the numbers of a small tensor, else its kind. */
+export function inShort(tensor: TensorMessage): Plain {
+  const values = isSmall(tensor) ? fewValues(tensor) : [];
+  if (values.length === 0) return `${dtypeOf(tensor.dataType)} of ${tupleText(tensor.dims)}`;
+  return tensor.dims.length > 0 ? shortList(values) : short(values[0]);
+}
+
+/** Whether a tensor is rather a setting than weights: few numbers, and in the file itself. */
+export function isSmall({ isExternal, dims }: TensorMessage): boolean {
+  return !isExternal && dims.reduce((total, size) => total * size, 1) <= FEW;
+}
+
+function shapeOf(dims: readonly number[], name: string): readonly number[] {
+  need(
+    dims.every(size => size >= 0),
+    `${shown(name)} has sizes that no tensor has`
+  );
+  product(dims, shown(name));
+  return dims;
+}
+
+type Elsewhere = Pick<TensorRecord, "file" | "offset" | "nbytes">;
+
+function elsewhere({ external }: TensorMessage, name: string, expected: number | null): Elsewhere {
+  const file = external.get("location") ?? "";
+  if (!isPlainName(file)) throw new FileProblem("elsewhere", shown(file));
+  const length = external.get("length");
+  const nbytes = length === undefined ? expected : placeOf(length, name);
+  need(expected === null || nbytes === expected, `${shown(name)} has not as many bytes as its shape takes`);
+  return { file, offset: placeOf(external.get("offset") ?? "0", name), nbytes: nbytes ?? 0 };
+}
+
+function placeOf(digits: string, name: string): number {
+  const number = /^\d{1,18}$/.test(digits) ? Number(digits) : NaN;
+  if (!Number.isSafeInteger(number)) throw malformed(`${shown(name)} begins or ends nowhere in another file`);
+  return number;
+}
+
+/** The numbers of a small tensor; none where they are not read. */
+function fewValues(tensor: TensorMessage): Element[] {
+  const { dims, dataType, few } = tensor;
+  const count = dims.reduce((total, size) => total * size, 1);
+  const kind = DTYPES.get(dataType)?.[2];
+  if (few !== null && few.length > 0 && kind !== undefined && few.length === count * widthOf(kind)) {
+    return toElements(rawNumbers(few, kind), kind.startsWith("f"), dataType);
+  }
+  if (dataType === FLOAT16) return []; // as numbers they stand there as patterns of bits
+  const field = [4, 5, 7, 10, 11].find(each => (tensor.lists.get(each)?.length ?? 0) === count);
+  return toElements(tensor.lists.get(field ?? 0) ?? [], field === 4 || field === 10, dataType);
+}
+
+function rawNumbers(bytes: Uint8Array, kind: NumberKind): (number | bigint)[] {
+  const width = widthOf(kind);
+  const starts = Array.from({ length: bytes.length / width }, (_, index) => index * width);
+  return starts.map(at => numberIn(bytes.subarray(at, at + width), kind));
+}
+
+function toElements(values: readonly (number | bigint)[], areFloats: boolean, dataType: number): Element[] {
+  if (dataType === BOOL) return values.map(value => Number(value) !== 0);
+  return areFloats ? values.map(value => new Float(Number(value))) : [...values];
+}
+
+/** As Python writes a tuple. */
+function tupleText(sizes: readonly number[]): string {
+  return sizes.length === 1 ? `(${sizes[0]},)` : `(${sizes.map(elementText).join(", ")})`;
+}

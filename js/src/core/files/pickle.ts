@@ -1,0 +1,255 @@
+// Pickles followed without doing what they say: nothing is imported, called or built, only noted down.
+// Each opcode makes at most one value and refers to those before it, so that what a pickle makes is no larger than it is.
+
+import { FileProblem } from "../shared/file_problem";
+import { excess, malformed, need } from "./bounds";
+import type { Bytes } from "./buffered";
+import { MODULES, NAMES } from "./python2_names";
+import { anyText } from "./numbers";
+
+const MOST_OPCODES = 4_000_000; // 50,000 tensors take 2 million
+const MOST_GLOBALS = 20_000;
+const LONGEST_GLOBAL = 1_000;
+export const LONGEST_TEXT = 2 ** 20; // bytes of a text that is kept; a longer one is known by its length
+const LONGEST_NUMBER = 2 ** 12; // bytes of a whole number
+const HEAD = 2 ** 10;
+const NEWLINE = 10;
+
+/** A list, or what the items of a set are kept in. */
+export type List = Value[];
+export type Dict = Map<Value, Value>;
+export type Value =
+  string | number | bigint | boolean | null | Uint8Array | List | Dict | Tuple | Global | Made | Persistent | Long;
+
+export class Tuple {
+  constructor(readonly items: readonly Value[]) {}
+}
+
+/** A class or function that a pickle names and whoever loads it imports. */
+export class Global {
+  readonly path: string;
+
+  constructor(
+    readonly module: string,
+    readonly name: string
+  ) {
+    this.path = `${module}.${name}`;
+  }
+}
+
+/** What loading would make by calling `maker`: its arguments, then its state, and what is put into it. */
+export class Made {
+  state: Value = null;
+  items: List | null = null;
+  entries: Dict | null = null;
+
+  constructor(
+    readonly maker: Value,
+    readonly args: Value
+  ) {}
+}
+
+/** What a pickle leaves to its reader to find, as the storages of tensors. */
+export class Persistent {
+  constructor(readonly key: Value) {}
+}
+
+/** A text or bytes that are too long to keep: how many bytes, and the first of them. */
+export class Long {
+  constructor(
+    readonly length: number,
+    readonly head: Uint8Array
+  ) {}
+}
+
+/** Does what an opcode says; it reads all that it needs before it changes anything. */
+export type Opcode = (pickles: Pickles) => void;
+
+const STOP = 0x2e;
+
+/** One pickle after the other; `position` is after the last opcode. */
+export class Pickles {
+  position = 0;
+  readonly globals = new Map<string, Global>(); // what all of them name
+  stack: Value[] = [];
+  memo = new Map<number, Value>();
+  private marks: number[] = [];
+  private at = 0;
+  private left = MOST_OPCODES;
+
+  constructor(
+    private readonly from: Bytes,
+    private readonly opcodes: readonly (Opcode | undefined)[]
+  ) {}
+
+  /** What the next pickle makes; called again, it goes on with the opcode that has not had its bytes. */
+  load(): Value {
+    for (; this.left > 0; this.left--) {
+      this.at = this.position;
+      const code = this.from.byte(this.at++);
+      if (code === STOP) return this.finished();
+      const opcode = this.opcodes[code];
+      if (opcode === undefined) throw malformed(`no pickle at byte ${this.position}`);
+      opcode(this);
+      this.position = this.at;
+    }
+    throw excess("opcodes");
+  }
+
+  private finished(): Value {
+    const value = this.pop();
+    this.position = this.at;
+    [this.stack, this.marks, this.memo] = [[], [], new Map<number, Value>()];
+    return value;
+  }
+
+  push(value: Value): void {
+    this.stack.push(value);
+  }
+
+  pop(): Value {
+    const value = this.stack.pop();
+    if (value === undefined) throw this.wrong();
+    return value;
+  }
+
+  top(): Value {
+    const value = this.stack[this.stack.length - 1];
+    if (value === undefined) throw this.wrong();
+    return value;
+  }
+
+  replaceTop(value: Value): void {
+    this.top();
+    this.stack[this.stack.length - 1] = value;
+  }
+
+  mark(): void {
+    this.marks.push(this.stack.length);
+  }
+
+  sinceMark(): List {
+    const start = this.marks.pop();
+    if (start === undefined) throw this.wrong();
+    return this.stack.splice(start);
+  }
+
+  lastOnes(number: number): List {
+    if (this.stack.length < number) throw this.wrong();
+    return this.stack.splice(this.stack.length - number);
+  }
+
+  /** POP takes a mark, too. */
+  drop(): void {
+    if (this.marks.length > 0 && this.marks[this.marks.length - 1] === this.stack.length) this.marks.pop();
+    else this.pop();
+  }
+
+  remembered(index: number): Value {
+    const value = this.memo.get(index);
+    if (value === undefined) throw this.wrong();
+    return value;
+  }
+
+  remember(index: number): void {
+    this.memo.set(index, this.top());
+  }
+
+  bytes(length: number): Uint8Array {
+    const found = this.from.bytes(this.at, length);
+    this.at += length;
+    return found;
+  }
+
+  byte(): number {
+    return this.from.byte(this.at++);
+  }
+
+  /** An unsigned number of one, two or four bytes. */
+  count(length: number): number {
+    let total = 0;
+    for (let index = 0, scale = 1; index < length; index++, scale *= 256) total += this.byte() * scale;
+    return total;
+  }
+
+  /** Leaves out what is long; bytes that are not there are found missing by the opcode after them. */
+  content(length: number): Uint8Array | Long {
+    if (length <= LONGEST_TEXT) return this.bytes(length);
+    const long = new Long(length, this.from.bytes(this.at, HEAD).slice());
+    this.at += length;
+    return long;
+  }
+
+  text(length: number): string | Long {
+    const found = this.content(length);
+    return found instanceof Long ? found : anyText(found);
+  }
+
+  line(longest = LONGEST_TEXT): Uint8Array {
+    let end = this.at;
+    while (this.from.byte(end) !== NEWLINE) {
+      if (++end - this.at > longest) throw this.wrong();
+    }
+    const line = this.bytes(end - this.at);
+    this.at += 1;
+    return line;
+  }
+
+  /** A whole number of that many bytes, the lowest first. */
+  whole(length: number): number | bigint {
+    if (length > LONGEST_NUMBER) throw this.wrong();
+    const bytes = this.bytes(length);
+    if (length === 0) return 0;
+    const digits = Array.from(bytes, byte => byte.toString(16).padStart(2, "0")).reverse();
+    return narrow(BigInt.asIntN(8 * length, BigInt(`0x${digits.join("")}`)));
+  }
+
+  named(module: Value, name: Value): Global {
+    const isName = (part: Value): part is string => typeof part === "string" && part.length <= LONGEST_GLOBAL;
+    if (!isName(module) || !isName(name)) throw this.wrong();
+    const moved = NAMES.get(`${module} ${name}`)?.split(" ");
+    const found =
+      moved === undefined ? new Global(MODULES.get(module) ?? module, name) : new Global(moved[0], moved[1]);
+    const key = `${found.module.length} ${found.path}`;
+    const known = this.globals.get(key);
+    if (known !== undefined) return known;
+    if (this.globals.size >= MOST_GLOBALS) throw excess("things to import");
+    this.globals.set(key, found);
+    return found;
+  }
+
+  globalLine(): Global {
+    const [module, name] = [this.line(LONGEST_GLOBAL), this.line(LONGEST_GLOBAL)];
+    return this.named(anyText(module), anyText(name));
+  }
+
+  putIn(target: Value, pairs: List): void {
+    const into = target instanceof Made ? (target.entries ??= new Map()) : target;
+    if (!(into instanceof Map) || pairs.length % 2 !== 0) throw this.wrong();
+    for (let index = 0; index < pairs.length; index += 2) into.set(pairs[index], pairs[index + 1]);
+  }
+
+  append(target: Value, values: List): void {
+    const into = target instanceof Made ? (target.items ??= []) : target;
+    if (!Array.isArray(into)) throw this.wrong();
+    for (const value of values) into.push(value);
+  }
+
+  wrong(): FileProblem {
+    return malformed(`no pickle at byte ${this.position}`);
+  }
+}
+
+/** As a number where it is exact. */
+export function narrow(value: bigint): number | bigint {
+  const number = Number(value);
+  return Number.isSafeInteger(number) ? number : value;
+}
+
+/** A whole number in digits, as old pickles write it. */
+export function wholeOf(line: Uint8Array): number | bigint {
+  need(line.length <= LONGEST_NUMBER, "a number of too many digits");
+  const digits = anyText(line).trim().replace(/L$/, "");
+  need(/^[-+]?\d+$/.test(digits), "a number that is none");
+  return narrow(digits.startsWith("-") ? -BigInt(digits.slice(1)) : BigInt(digits.replace("+", "")));
+}
