@@ -242,7 +242,7 @@ function lengthOf({ name, shape, kind }: Entry, room: number): number {
   const known = GGML_TYPES.get(kind);
   if (known === undefined) return Math.max(room, 0);
   const { block, nbytes } = known;
-  need(block === 1 || (shape.at(-1) ?? 1) % block === 0, `rows of ${shown(name)} cannot be cut into blocks`);
+  need(block === 1 || (shape[shape.length - 1] ?? 1) % block === 0, `rows of ${shown(name)} cannot be cut into blocks`);
   const length = Number((elements / BigInt(block)) * BigInt(nbytes));
   need(length <= room, `${shown(name)} is cut off, or has bytes of another tensor`);
   return length;
