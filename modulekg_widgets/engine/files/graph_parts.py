@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from modulekg_widgets.engine.errors import ModelFileError, shown
 from modulekg_widgets.engine.files.records import Plain
 
-MOST_OPERATORS = 200_000
-MOST_TEXT = 128 << 20  # bytes of all names and settings that are kept of a file
+MOST_UNITS = 192 << 20  # a unit is a byte that is kept of a file, or the 8 ns that it takes to look at it
+OPERATOR, TENSOR, VALUE, BODY, ATTRIBUTE, FIELD = 1200, 1500, 400, 2000, 120, 90  # units of each
+LONGEST_NAME = 4_000  # characters
 LONGEST_TEXT = 200  # characters of a setting
 MOST_ELEMENTS = 16  # of a list among the settings
 _FRAME = re.compile(r'File "([^"<>\n]{1,4096})", line (\d{1,9})')
@@ -18,39 +19,33 @@ _LONGEST_TRACE = 20_000  # characters of it that are looked at
 
 
 class Allowance:
-    """What may still be kept of a file; each record takes its part, and a file that goes beyond is refused."""
+    """What may still be read of a file: each part takes some, and a file that goes beyond is refused.
+
+    That is room for 60,000 operators with all that exporters write of them.
+    """
 
     def __init__(self, file: str) -> None:
         self._file = shown(file)
-        self._operators, self._text = MOST_OPERATORS, MOST_TEXT
+        self._left = MOST_UNITS
         self._kept: dict[str, str] = {}
 
-    def operator(self) -> None:
-        """Take the part of an operator."""
-        self._operators -= 1
-        if self._operators < 0:
-            raise ModelFileError(f"{self._file} has more than {MOST_OPERATORS:,} operators: it is forged, or too large")
-        self.text(500)
-
-    def fits(self, operators: int) -> bool:
-        """Whether so many operators more could be kept."""
-        return operators <= self._operators
-
-    def text(self, size: int) -> None:
-        """Take the part of a text, or of a record of that size."""
-        self._text -= size
-        if self._text < 0:
-            raise ModelFileError(f"{self._file} has more than {MOST_TEXT >> 20} MB of names: it is forged")
+    def take(self, units: int) -> None:
+        """Take the part of a record, or of something to look at."""
+        self._left -= units
+        if self._left < 0:
+            raise ModelFileError(f"{self._file} has more operators, names or fields than the largest models have: it is forged")
 
     def name(self, name: str) -> str:
         """The same name, kept once however often a file has it."""
         known = self._kept.get(name)
-        if known is None:
-            self.text(len(name) + 150)
-            known = self._kept[name] = name
-        else:
-            self.text(8)
-        return known
+        if known is not None:
+            self.take(40)
+            return known
+        if len(name) > LONGEST_NAME:
+            raise ModelFileError(f"{self._file} has a name of {len(name):,} characters, {shown(name)}: it is forged")
+        self.take(len(name) + 150)
+        self._kept[name] = name
+        return name
 
 
 class Occurrences:
@@ -104,6 +99,8 @@ def short(value: object) -> Plain:
         return value if math.isfinite(value) else str(value)
     if isinstance(value, str):
         return short_text(value)
+    if isinstance(value, list) and len(value) <= MOST_ELEMENTS and all(type(part) is int for part in value):
+        return short_text(str(value))  # as most lists are
     if isinstance(value, Mapping):
         return short_text("{" + ", ".join(f"{short(key)}: {short(part)}" for key, part in _first(value.items())) + "}")
     if isinstance(value, Iterable):

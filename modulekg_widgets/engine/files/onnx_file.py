@@ -22,7 +22,8 @@ _LARGEST_HEAD = 1 << 20  # bytes of what a model has beside graphs and functions
 @file_reader(".onnx")
 def read_onnx(source: FileSource) -> FileContents:
     """What is in an ONNX file; needs the `onnx` package, whose messages are all of it that is used."""
-    wire, allowance = Wire(source), Allowance(source.name)
+    allowance = Allowance(source.name)
+    wire = Wire(source, allowance)
     reader = GraphReader(source, wire, allowance, _messages())
     head, graphs, functions = _parts(source, wire)
     model = reader.parsed("ModelProto", head)

@@ -12,7 +12,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from modulekg_widgets.engine.errors import ModelFileError, shown
-from modulekg_widgets.engine.files.graph_parts import Allowance, Occurrences, Scope, short, short_text, source_of
+from modulekg_widgets.engine.files.graph_parts import (
+    ATTRIBUTE,
+    BODY,
+    OPERATOR,
+    VALUE,
+    Allowance,
+    Occurrences,
+    Scope,
+    short,
+    short_text,
+    source_of,
+)
 from modulekg_widgets.engine.files.onnx_modules import TRACE, Modules
 from modulekg_widgets.engine.files.onnx_tensors import MOST_DIMENSIONS, Tensors, dtype_of, in_short, is_small
 from modulekg_widgets.engine.files.onnx_wire import DEEPEST, SMALL, Wire, WireNode, WireTensor
@@ -106,7 +117,7 @@ class GraphReader:
         for start, stop in spans:
             for number, _, begin, after in self._wire.fields(start, stop):
                 if number == _NODE:
-                    self._allowance.text(200)
+                    self._allowance.take(200)
                     body.nodes.append((begin, after))
                 elif number == _INITIALIZER:
                     wire = self._wire.tensor(begin, after)
@@ -149,6 +160,7 @@ class GraphReader:
         return self._made.sparse(self.parsed("SparseTensorProto", content), values, parts)
 
     def _add_value(self, body: Body, number: int, begin: int, after: int) -> None:
+        self._allowance.take(VALUE)
         message = self.parsed("ValueInfoProto", self._wire.content(begin, after))
         name = self._allowance.name(message.name)
         if number == _INPUT:
@@ -157,7 +169,6 @@ class GraphReader:
             body.outputs.append(name)
         value = self._value(message.type)
         if value is not None:
-            self._allowance.text(200)
             body.values.append((name, value))
 
     def _value(self, kind: Any) -> ValueRecord | None:
@@ -194,13 +205,13 @@ class GraphReader:
         if function is not None and self._can_be_inlined(function, place):
             self._call(node, function, module, place)
             return
-        self._allowance.operator()
+        self._allowance.take(OPERATOR + ATTRIBUTE * len(node.metadata_props))
         inputs = [place.scope[name] for name in node.input if name]
         given = self._bodies(node, wire, module, place) if wire is not None and wire.graphs else []
         name = node.name or node.op_type
         self._operators.append(
             OperatorRecord(
-                self._operator_names.once(self._allowance.name(name)),
+                self._allowance.name(self._operator_names.once(name)),
                 self._allowance.name(f"{node.domain}.{node.op_type}" if _is_other(node.domain) else node.op_type),
                 module,
                 tuple(map(self._allowance.name, (*inputs, *given))),
@@ -211,7 +222,8 @@ class GraphReader:
         )
 
     def _define(self, name: str, place: Place) -> str:
-        unique = place.wanted.pop(name, "") or self._value_names.once(self._allowance.name(name))
+        self._allowance.take(ATTRIBUTE)
+        unique = place.wanted.pop(name, "") or self._allowance.name(self._value_names.once(name))
         if place.depth or unique != name:
             place.scope[name] = unique
         return unique
@@ -230,6 +242,7 @@ class GraphReader:
     def _settings(self, attributes: Any, wire: WireNode | None, place: Place) -> dict[str, Plain]:
         settings: dict[str, Plain] = {}
         for at, attribute in enumerate(attributes):
+            self._allowance.take(ATTRIBUTE)
             name = self._allowance.name(short_text(attribute.name))
             if wire is not None and at in wire.long:
                 settings[name] = "…"
@@ -244,8 +257,8 @@ class GraphReader:
     def _setting(self, value: Any) -> Plain:
         if isinstance(value, bytes):
             value = value[:1000].decode("utf-8", "replace")
-        elif not isinstance(value, int | float | str):
-            value = [part.decode("utf-8", "replace") if isinstance(part, bytes) else part for part in value[:100]]
+        elif not isinstance(value, (int, float, str)):
+            value = [part[:1000].decode("utf-8", "replace") if type(part) is bytes else part for part in value[:100]]
         plain = short(value)
         return self._allowance.name(plain) if isinstance(plain, str) else plain
 
@@ -257,6 +270,7 @@ class GraphReader:
         for at, spans in wire.graphs.items():
             path = self.modules.add(f"{module}.{node.attribute[at].name}".lstrip("."))
             for span in spans:
+                self._allowance.take(BODY)
                 inner = Place(Scope(place.scope), path, place.given, {}, place.depth + 1, place.calls)
                 body = self._body([span], inner)
                 own = [name for name in body.inputs if name not in body.tensors]
@@ -271,7 +285,7 @@ class GraphReader:
         kept, nodes = bytearray(), []
         for number, tag, begin, after in self._wire.fields(start, stop):
             if number == _FUNCTION_NODE:
-                self._allowance.text(200)
+                self._allowance.take(200)
                 nodes.append((begin, after))
             else:
                 kept += self._wire.content(tag, after)
@@ -279,16 +293,15 @@ class GraphReader:
         self._functions.setdefault((message.domain, message.name, message.overload), Function(message, nodes))
 
     def _can_be_inlined(self, function: Function, place: Place) -> bool:
-        count = len(function.nodes)
         return (
-            self._inlined + count <= MOST_INLINED
-            and self._allowance.fits(count)
+            self._inlined + len(function.nodes) <= MOST_INLINED
             and len(place.calls) < _DEEPEST_CALL
             and function.message.name not in place.calls
         )
 
     def _call(self, node: Any, function: Function, module: str, place: Place) -> None:
         """The operators of a function, in a module named after the call."""
+        self._allowance.take(BODY)
         self._inlined += len(function.nodes)
         message = function.message
         label = node.name.rpartition("/")[2].replace(".", "_") or message.name

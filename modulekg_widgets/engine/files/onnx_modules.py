@@ -74,7 +74,7 @@ class Modules:
             return self._called.get(calls, "")
         outer = self._path_of(calls[:-1])
         path = self._first_call(outer, _own_name(calls))
-        self._allowance.text(sum(map(len, calls)) + 300)
+        self._allowance.take(sum(map(len, calls)) + 60 * len(calls) + 300)
         self._called[calls] = path
         self._paths.add(path)
         return path

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from modulekg_widgets.engine.errors import ModelFileError, shown
-from modulekg_widgets.engine.files.graph_parts import Allowance, short
+from modulekg_widgets.engine.files.graph_parts import TENSOR, Allowance, short
 from modulekg_widgets.engine.files.onnx_wire import WireTensor
 from modulekg_widgets.engine.files.records import Plain, TensorRecord
 from modulekg_widgets.engine.files.source import FileSource, is_plain_name
@@ -49,7 +49,7 @@ class Tensors:
         """The record of a tensor, by its message without numbers."""
         shape = self.shape(message.dims, name)
         dtype = dtype_of(message.data_type)
-        self._allowance.text(len(name) + 200 + 40 * len(shape))
+        self._allowance.take(TENSOR + len(name) + 40 * len(shape))
         expected = _bytes_of(shape, message.data_type)
         if message.data_location == _EXTERNAL:
             return self._external(name, shape, dtype, expected, message.external_data, role)
@@ -61,7 +61,7 @@ class Tensors:
 
     def sparse(self, message: Any, values: Any, parts: Sequence[WireTensor]) -> TensorRecord:
         """The record of a sparse tensor: what its values and their indices take."""
-        self._allowance.text(len(values.name) + 400)
+        self._allowance.take(TENSOR + len(values.name))
         shape = self.shape(message.dims, values.name)
         return TensorRecord(values.name, shape, dtype_of(values.data_type), sum(part.nbytes for part in parts))
 

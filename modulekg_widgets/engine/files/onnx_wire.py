@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from modulekg_widgets.engine.errors import ModelFileError, shown
+from modulekg_widgets.engine.files.graph_parts import FIELD, Allowance
 from modulekg_widgets.engine.files.source import FileSource
 
-MOST_FIELDS = 3_000_000  # that are looked at one by one
 LARGEST_MESSAGE = 1 << 20  # bytes of a message without its tensors; protobuf's objects take a hundred times as much
 DEEPEST = 30  # graphs within graphs
 FEW_BYTES = 64  # of numbers that stay
 MOST_GRAPHS = 1_000  # of an attribute
-SMALL = 1 << 12  # bytes of a message that is handed on as it is
+SMALL = 1 << 14  # bytes of a message that is handed on as it is
 _WINDOW = 1 << 18  # bytes that are read at a time where one message follows the other,
 _GLANCE = 1 << 10  # and after a jump over a payload
 _LONGEST_TAG = 20  # bytes of a tag and a length
@@ -60,19 +60,16 @@ class WireNode:
 class Wire:
     """The messages of a file, read through a window that moves on."""
 
-    def __init__(self, source: FileSource) -> None:
-        self._source = source
+    def __init__(self, source: FileSource, allowance: Allowance) -> None:
+        self._source, self._allowance = source, allowance
         self._label = shown(source.name)
-        self._left = MOST_FIELDS
         self._data, self._begin, self._end = b"", 0, 0
 
     def fields(self, start: int, stop: int) -> Iterator[Field]:
         """The fields of a message, without reading what they hold."""
         at = start
         while at < stop:
-            self._left -= 1
-            if self._left < 0:
-                raise self._error(f"it has more than {MOST_FIELDS:,} fields: it is forged, or too large")
+            self._allowance.take(FIELD)
             if at < self._begin or at + _LONGEST_TAG > self._end:
                 self._move(at)
             tag = at
@@ -98,9 +95,11 @@ class Wire:
         """The bytes of a message that is not large."""
         if stop - start > LARGEST_MESSAGE:
             raise self._error(f"a message at {start:,} has {stop - start:,} bytes beside numbers: it is forged")
-        if self._begin <= start and stop <= self._end:
-            return self._data[start - self._begin : stop - self._begin]
-        return self._source.read(start, stop - start)
+        if start < self._begin or stop > self._end:
+            self._move(start)
+            if stop > self._end:
+                return self._source.read(start, stop - start)
+        return self._data[start - self._begin : stop - self._begin]
 
     def tensor(self, start: int, stop: int) -> WireTensor:
         """A `TensorProto`; few numbers stay in it."""

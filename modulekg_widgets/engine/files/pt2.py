@@ -9,7 +9,7 @@ from typing import Any
 
 from modulekg_widgets.engine.errors import ModelFileError, shown
 from modulekg_widgets.engine.files.archive import Archive
-from modulekg_widgets.engine.files.graph_parts import Allowance, short, short_text
+from modulekg_widgets.engine.files.graph_parts import TENSOR, Allowance, short, short_text
 from modulekg_widgets.engine.files.pt2_graph import ProgramReader, names_of
 from modulekg_widgets.engine.files.pt2_schema import bytes_of, dtype_of, fixed_shape, integer, listed, mapping, text
 from modulekg_widgets.engine.files.records import FileContents, Plain, TensorRecord
@@ -52,7 +52,7 @@ def read_pt2(archive: Archive, source: FileSource) -> FileContents:
     if member not in archive:
         found = ", ".join(shown(repr(name)) for name in archive.names[:MOST_LISTED]) or "nothing"
         raise ModelFileError(
-            f"{shown(source.name)} has neither models/*.json nor {_PROGRAM}, so no program of torch.export: it has {found}"
+            f"{shown(source.name)} has no program of torch.export, models/*.json or {_PROGRAM}: it has {found}"
         )
     try:
         return _contents(archive, source, member, models)
@@ -153,7 +153,7 @@ class _Payloads:
             found[name] = self._record(name, mapping(meta), member, role)
 
     def _record(self, name: str, meta: Mapping[str, Any], member: str | None, role: str) -> TensorRecord:
-        self._allowance.text(len(name) + 500)
+        self._allowance.take(TENSOR + len(name))
         shape, size = fixed_shape(meta), bytes_of(meta.get("dtype"))
         strides = fixed_shape(meta, "strides")
         own = strides if len(strides) == len(shape) and strides != _contiguous(shape, strides) else None

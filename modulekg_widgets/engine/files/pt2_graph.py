@@ -9,7 +9,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from modulekg_widgets.engine.files.graph_parts import Allowance, Occurrences, Scope, short, short_text, source_of
+from modulekg_widgets.engine.files.graph_parts import (
+    ATTRIBUTE,
+    BODY,
+    OPERATOR,
+    VALUE,
+    Allowance,
+    Occurrences,
+    Scope,
+    short,
+    short_text,
+    source_of,
+)
 from modulekg_widgets.engine.files.pt2_schema import (
     LAYOUTS,
     MEMORY_FORMATS,
@@ -73,12 +84,12 @@ class ProgramReader:
         for name, meta in mapping(graph.get("tensor_values")).items():
             unique = scope[name]
             if unique not in self._tensors and unique not in self._values:
-                self._allowance.text(300)
+                self._allowance.take(VALUE)
                 self._values[unique] = value_of(mapping(meta))
         return [scope[name] for argument in listed(graph.get("outputs")) for name in names_of(argument)]
 
     def _node(self, node: Mapping[str, Any], scope: Scope, module: str, depth: int) -> None:
-        self._allowance.operator()
+        self._allowance.take(OPERATOR)
         metadata = mapping(node.get("metadata"))
         target = text(node["target"]).removeprefix(_PREFIX)
         module = self._module(text(metadata.get("nn_module_stack", ""))) or module
@@ -89,7 +100,7 @@ class ProgramReader:
         name = node.get("name") or (outputs[0] if outputs else target)
         self._operators.append(
             OperatorRecord(
-                self._operator_names.once(self._allowance.name(text(name))),
+                self._allowance.name(self._operator_names.once(text(name))),
                 self._allowance.name(target),
                 module,
                 tuple(dict.fromkeys(called.values)) if called.graphs else tuple(called.values),
@@ -100,12 +111,13 @@ class ProgramReader:
         )
 
     def _define(self, name: str, scope: Scope) -> str:
-        unique = scope[name] = self._given.once(self._allowance.name(name))
+        unique = scope[name] = self._allowance.name(self._given.once(name))
         return unique
 
     def _arguments(self, node: Mapping[str, Any], scope: Scope) -> Arguments:
         found = Arguments()
         for place, entry in enumerate(listed(node.get("inputs"))):
+            self._allowance.take(ATTRIBUTE)
             entry = mapping(entry)
             argument = mapping(entry["arg"])
             if "as_graph" in argument:
@@ -124,6 +136,7 @@ class ProgramReader:
     ) -> list[str]:
         if depth >= DEEPEST:
             raise ValueError(f"it has more than {DEEPEST} graphs within graphs")
+        self._allowance.take(BODY)
         graph = mapping(argument["graph"])
         path = f"{module}.{text(argument['name'])}".lstrip(".")
         inner = Scope(scope)
@@ -145,7 +158,7 @@ class ProgramReader:
             if len(parts) == 3:
                 path = module_path(parts[1])
                 self._class(path, parts[2])
-        self._allowance.text(len(stack) + 200)
+        self._allowance.take(len(stack) + 200)
         self._stacks[stack] = self._allowance.name(path)
         return path
 
