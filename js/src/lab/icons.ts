@@ -14,3 +14,15 @@ const PICTURE = `<svg xmlns="http://www.w3.org/2000/svg" width="16" height="16" 
 </svg>`;
 
 export const graphIcon = new LabIcon({ name: `${MODULE}:graph`, svgstr: PICTURE });
+
+// a sheet with three layers on it, each with the bar of its bytes
+const FILE_PICTURE = `<svg xmlns="http://www.w3.org/2000/svg" width="16" height="16" viewBox="0 0 16 16">
+  <g class="jp-icon3" fill="#616161">
+    <path d="M3 1h7l4 4v10H3zM4.2 2.2v11.6h8.6V5.6H9.4V2.2z" fill-rule="evenodd"/>
+    <rect x="5.5" y="7" width="6" height="1.4"/>
+    <rect x="5.5" y="9.2" width="3.4" height="1.4"/>
+    <rect x="5.5" y="11.4" width="5" height="1.4"/>
+  </g>
+</svg>`;
+
+export const modelFileIcon = new LabIcon({ name: `${MODULE}:model-file`, svgstr: FILE_PICTURE });

@@ -47,6 +47,18 @@ const viewer: JupyterFrontEndPlugin<void> = {
   }
 };
 
+const modelFiles: JupyterFrontEndPlugin<void> = {
+  id: `${MODULE}:model-files`,
+  description: "Opens model files without a kernel: what is in them, and how large.",
+  autoStart: true,
+  optional: [ILayoutRestorer, ITranslator],
+  activate: async (app: JupyterFrontEnd, restorer: ILayoutRestorer | null, translator: ITranslator | null) => {
+    if (app.docRegistry) {
+      (await import("./model_files")).addModelFiles(app, restorer, translator);
+    }
+  }
+};
+
 const lab: JupyterFrontEndPlugin<void> = {
   id: `${MODULE}:lab`,
   description: "Commands, tabs and the side panel for the models of a notebook's kernel.",
@@ -60,4 +72,4 @@ const lab: JupyterFrontEndPlugin<void> = {
   }
 };
 
-export default [widgets, settingsPlugin, pictures, viewer, lab];
+export default [widgets, settingsPlugin, pictures, viewer, modelFiles, lab];

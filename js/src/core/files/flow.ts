@@ -1,11 +1,11 @@
 // The graph of a file as the data flow that the views draw: calls of modules, the operators in them, values between them.
 
+import { OF_FILE } from "../shared/dataflow";
 import type { FlowPayload } from "../shared/payload_flow";
 import type { FileContents, OperatorGraph, OperatorRecord, ValueRecord } from "./records";
 import type { FileTree } from "./tree";
 
 export const MOST_DRAWN = 50_000; // operators; with more, the page would stand still
-export const OF_FILE = "file"; // in place of the kind of tensors that a model was traced on
 const DEEPEST_CALL = 64; // operators of deeper modules are drawn in the one around them at this depth
 const OUTSIDE = -1;
 const TORCH = /^torch\.ops\.(\w+)\.(\w+)/;

@@ -35,7 +35,7 @@ function runsOf(
 ): Run[] {
   const runs: Run[] = [];
   for (const node of children) {
-    const last = runs.at(-1);
+    const last: Run | undefined = runs[runs.length - 1];
     // where no class is told, names are what tells a query from a key
     const isNamedAlike =
       last !== undefined &&

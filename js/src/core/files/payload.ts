@@ -117,6 +117,7 @@ function aboutOf(contents: FileContents, tree: FileTree, name: string, isDrawn: 
     classes: [...contents.classes],
     warnings: [...contents.warnings, ...(count > 0 && !isDrawn ? [large] : [])],
     dtypes: [...dtypes.keys()],
+    ...(isDrawn && { operators: contents.graph?.operators.map(each => [each.name, Object.entries(each.attributes)]) }),
     tensors: { node, name: names, dtype, bytes }
   };
 }

@@ -3,6 +3,7 @@
 import { axesOf } from "../shared/axes";
 import { Breadcrumb } from "./breadcrumb";
 import { DiffView } from "./diff_view";
+import { FileNotice } from "./file_notice";
 import { comparedOf } from "../shared/differences";
 import { Disposers, el, keepKeys } from "../shared/dom";
 import { explain, readOrExplain } from "../shared/explain";
@@ -12,6 +13,7 @@ import { GraphView } from "./graph_view";
 import { Hierarchy } from "../shared/hierarchy";
 import { Legend } from "./legend";
 import { readPayload } from "../shared/payload";
+import type { FileActions } from "../panel/file_panel";
 import { SidePanel } from "../panel/side_panel";
 import { StatusLine } from "../shared/status";
 import type { Store } from "../shared/store";
@@ -27,7 +29,7 @@ export interface ModelGraph {
 
 let created = 0;
 
-export function createModelGraph(host: HTMLElement, raw: unknown, store: Store): ModelGraph {
+export function createModelGraph(host: HTMLElement, raw: unknown, store: Store, actions: FileActions = {}): ModelGraph {
   host.classList.add("mkg-widget", "mkg-model-graph");
   host.dataset.mkgId ??= `model-graph-${++created}`;
   keepKeys(host);
@@ -35,7 +37,7 @@ export function createModelGraph(host: HTMLElement, raw: unknown, store: Store):
   const payload = readOrExplain(host, raw, readPayload);
   try {
     if (payload) {
-      return new MountedGraph(host, new Hierarchy(payload), store);
+      return new MountedGraph(host, new Hierarchy(payload), store, actions);
     }
   } catch (error) {
     console.error("modulekg-widgets", error); // not thrown on: its text would reach the page as HTML
@@ -58,8 +60,10 @@ class MountedGraph implements ModelGraph {
   constructor(
     private readonly host: HTMLElement,
     private readonly h: Hierarchy,
-    private readonly store: Store
+    private readonly store: Store,
+    private readonly actions: FileActions
   ) {
+    host.classList.toggle("mkg-of-file", Boolean(h.payload.file));
     prune(h, store);
     this.build();
     this.disposers.add(
@@ -94,10 +98,11 @@ class MountedGraph implements ModelGraph {
   private build(): void {
     const { h, store } = this;
     const slot = (name: string) => el("div", `mkg-slot mkg-slot-${name}`);
-    const [toolbar, exports, error, breadcrumb, tree, legend, strip, panel, status] = [
+    const [toolbar, exports, error, file, breadcrumb, tree, legend, strip, panel, status] = [
       "toolbar",
       "export",
       "error",
+      "file",
       "breadcrumb",
       "tree",
       "legend",
@@ -108,16 +113,17 @@ class MountedGraph implements ModelGraph {
     const bar = box("mkg-bar", toolbar, exports);
     const centre = box("mkg-centre", this.stage, legend, strip);
     const main = box("mkg-main", box("mkg-left", tree, this.dock), centre, box("mkg-right", panel));
-    this.host.replaceChildren(bar, error, breadcrumb, main, status);
+    this.host.replaceChildren(bar, error, file, breadcrumb, main, status);
     const parts = [
       new Toolbar(toolbar, h, store),
       new ExportMenu(exports, h, store, { graph: () => this.graph }),
       new TraceNotice(error, h),
+      new FileNotice(file, h),
       new Breadcrumb(breadcrumb, h, store),
       new TreeView(tree, h, store),
       new Legend(legend, h, store),
       new InstanceStrip(strip, h, store),
-      new SidePanel(panel, h, store),
+      new SidePanel(panel, h, store, this.actions),
       new StatusLine(status, h, store)
     ];
     parts.forEach(part => this.disposers.add(() => part.dispose()));

@@ -85,15 +85,16 @@ function typedTable(rows: readonly string[][]): HTMLElement {
 }
 
 /** The operator that was clicked. */
-export function operatorSection(flow: Dataflow, step: number): HTMLElement {
+export function operatorSection(flow: Dataflow, step: number, more: readonly HTMLElement[] = []): HTMLElement {
   const { inputs } = flow.payload.steps;
   const facts = new Facts();
   const source = flow.source(step);
   const tensors = flow.tensorNames(step);
   const flops = flow.flops(step);
   if (tensors.length > 0) facts.text("Reads", tensors.join(", "), "mkg-code");
-  if (flops === null) facts.text("FLOPs", "unknown: no formula for this operator");
-  else facts.number("FLOPs", flops, "flops", "", flow.payload.steps.flops[step], FLOPS_HELP);
+  // nothing is counted in a graph that was read from a file
+  if (flops === null && flow.isCounted) facts.text("FLOPs", "unknown: no formula for this operator");
+  else if (flops !== null) facts.number("FLOPs", flops, "flops", "", flow.payload.steps.flops[step], FLOPS_HELP);
   if (source) facts.text("Called at", source, "mkg-code");
   const row = (name: string) => (value: number) => [name, flow.shape(value), flow.dtype(value)];
   const given = flow.values(step).filter((value, at) => at === 0 || flow.isRead(value));
@@ -102,5 +103,6 @@ export function operatorSection(flow: Dataflow, step: number): HTMLElement {
   element.classList.add("mkg-operator");
   element.dataset.mkgOperator = flow.fullName(step);
   if (values.length > 0) element.append(typedTable(values));
+  element.append(...more);
   return element;
 }

@@ -10,6 +10,7 @@ import { button, copyText, Disposers, el, listen, nameSpan, setAttribute } from 
 import { exactNumber } from "../shared/format";
 import type { Hierarchy } from "../shared/hierarchy";
 import { activeAxis, axisList, axisTensors } from "./axis_list";
+import { attributeSection, type FileActions, FilePanel } from "./file_panel";
 import { addFlops, operatorSection, trafficSection } from "./flow_list";
 import { copyButton, Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
 import type { Status, Tensor } from "../shared/payload";
@@ -46,13 +47,17 @@ export class SidePanel {
   private readonly counterparts: Counterparts | undefined; // in a comparison
   private readonly marks: readonly (Mark | null)[] | undefined;
   private copied: ReturnType<typeof setTimeout> | undefined;
+  private readonly file: FilePanel | null;
   private whole: string | null = null; // the axis of which all members are listed
 
   constructor(
     private readonly host: HTMLElement,
     private readonly h: Hierarchy,
-    private readonly store: Store
+    private readonly store: Store,
+    actions: FileActions = {}
   ) {
+    const { file } = h.payload;
+    this.file = file ? new FilePanel(h, file, actions, () => this.render()) : null;
     host.classList.add("mkg-side-panel");
     host.setAttribute("role", "region");
     host.setAttribute("aria-label", "Selected module");
@@ -88,7 +93,8 @@ export class SidePanel {
   /** Nothing is selected: what to do, and of a traced model its axes. */
   private overview(path: string | null): HTMLElement[] {
     const axes = path === null ? axesOf(this.h) : null;
-    return [this.invitation(path), ...(axes ? axisList(axes, 0, this.store.get("axis")) : [])];
+    const about = path === null ? (this.file?.about() ?? []) : [];
+    return [this.invitation(path), ...about, ...(axes ? axisList(axes, 0, this.store.get("axis")) : [])];
   }
 
   private invitation(path: string | null): HTMLElement {
@@ -104,6 +110,7 @@ export class SidePanel {
       this.heading(node),
       ...this.warnings(node),
       ...this.operator(node),
+      ...(node === 0 && this.file ? this.file.about() : []),
       this.numbers(node),
       ...this.traffic(node),
       ...this.built(node),
@@ -205,7 +212,8 @@ export class SidePanel {
     const flow = dataflowOf(this.h);
     const step = this.store.get("operator");
     const owner = flow && step !== null ? flow.payload.calls.node[flow.payload.steps.call[step]] : -1;
-    return flow && step !== null && owner === node ? [operatorSection(flow, step)] : [];
+    if (!flow || step === null || owner !== node) return [];
+    return [operatorSection(flow, step, attributeSection(this.h.payload.file, step))];
   }
 
   private traffic(node: number): HTMLElement[] {
@@ -225,6 +233,7 @@ export class SidePanel {
   }
 
   private tensors(node: number): HTMLElement[] {
+    if (this.file && !this.counterparts) return this.file.tensors(node);
     const axes = this.counterparts ? null : axesOf(this.h);
     if (axes) return axisTensors(this.h, axes, node, this.store.get("axis"));
     const named = ([name, role, shape]: Tensor) =>

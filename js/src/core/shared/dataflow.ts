@@ -6,6 +6,7 @@ import { toNumber } from "./payload";
 import type { FlowPayload } from "./payload_flow";
 import type { Hierarchy } from "./hierarchy";
 
+export const OF_FILE = "file"; // in place of the kind of tensors that a model was traced on
 export const PASS = -1; // a step without an operator: a module hands on what it got
 
 /** What reads or makes a value that an axis runs through. */
@@ -46,6 +47,11 @@ export class Dataflow {
     steps.inputs.forEach(inputs => inputs.forEach(value => (this.read[value] = 1)));
     payload.outputs.forEach(value => (this.read[value] = 1));
     this.firstSteps = this.findFirstSteps();
+  }
+
+  /** Whether operators were counted, as far as there are formulas. */
+  get isCounted(): boolean {
+    return this.payload.on !== OF_FILE;
   }
 
   /** The calls of a module, in order. */

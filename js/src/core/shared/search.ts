@@ -96,13 +96,14 @@ function columnNamed(h: Hierarchy, name: string): readonly (number | null)[] | u
   return undefined;
 }
 
-/** The needle lies in the dotted path or in the class name. */
+/** The needle lies in the dotted path or in the class name; in a file also in the name of a tensor. */
 function textTest(h: Hierarchy, needle: string): Test {
   const inClass = byClass(
     h,
     h.payload.classes.name.map(name => name.toLowerCase().includes(needle))
   );
   const inPath = pathsContaining(h, needle);
+  markTensors(h, needle, inPath);
   return node => inPath[node] === 1 || inClass(node);
 }
 
@@ -129,6 +130,19 @@ function pathsContaining(h: Hierarchy, needle: string): Uint8Array {
   }
   return found;
 }
+
+/** In a file people look for tensors, too: a module is found by those that are its own. */
+function markTensors(h: Hierarchy, needle: string, found: Uint8Array): void {
+  const { file } = h.payload;
+  if (!file) return;
+  let names = loweredTensors.get(h);
+  if (!names) loweredTensors.set(h, (names = file.tensors.name.map(name => name.toLowerCase())));
+  names.forEach((name, at) => {
+    if (name.includes(needle)) found[file.tensors.node[at]] = 1;
+  });
+}
+
+const loweredTensors = new WeakMap<Hierarchy, readonly string[]>();
 
 const lowered = new WeakMap<Hierarchy, string[]>();
 

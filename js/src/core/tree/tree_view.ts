@@ -11,6 +11,7 @@ import { reveal, toggle } from "../shared/reveal";
 import { highlight, search } from "../shared/search";
 import type { Store } from "../shared/store";
 import { VirtualList } from "../shared/virtual_list";
+import { amountOf, type RowSize, rowSize, sizeBar } from "./size_bar";
 import { TreeKeys } from "./tree_keys";
 import { accessibleName, below, hiddenMatches, TreeRow, treeRows } from "./rows";
 
@@ -228,7 +229,8 @@ export class TreeView {
     const members = this.axisMembers();
     const onAxis = members[below(members, row.node)] === row.node;
     const holds = !onAxis && hiddenMatches(this.h, row, members) > 0;
-    const look = [color, status, onAxis, holds];
+    const size = rowSize(this.h, this.store, row);
+    const look = [color, status, onAxis, holds, size?.column];
     const content = JSON.stringify([matched && found.needles, hidden, look, label, row.open === null]);
     if (content === this.contents.get(element)) return;
     this.contents.set(element, content);
@@ -236,14 +238,18 @@ export class TreeView {
     setAttribute(
       element,
       "aria-label",
-      label + (status ? `, ${status}` : "") + inside + (onAxis ? ", on the chosen axis" : "")
+      label +
+        (size ? `, ${amountOf(size)}` : "") +
+        (status ? `, ${status}` : "") +
+        inside +
+        (onAxis ? ", on the chosen axis" : "")
     );
     setAttribute(element, "data-mkg-status", status ?? null);
     element.classList.toggle("mkg-is-match", matched);
     element.classList.toggle("mkg-is-on-axis", onAxis);
     element.classList.toggle("mkg-holds-axis", holds);
     element.classList.toggle("mkg-is-leaf", row.open === null || row.node === 0); // the root cannot be closed
-    element.replaceChildren(...this.parts(row, matched ? found.needles : [], hidden, color));
+    element.replaceChildren(...this.parts(row, matched ? found.needles : [], hidden, color, size));
   }
 
   /** The modules that the chosen axis runs along, and the leaves that it runs through, in tree order. */
@@ -259,10 +265,17 @@ export class TreeView {
     return this.onAxis.nodes;
   }
 
-  private parts(row: TreeRow, needles: readonly string[], hidden: number, color: string | null): HTMLElement[] {
+  private parts(
+    row: TreeRow,
+    needles: readonly string[],
+    hidden: number,
+    color: string | null,
+    size: RowSize | undefined
+  ): HTMLElement[] {
     const { h } = this;
     const parts: HTMLElement[] = [el("span", "mkg-twisty")];
-    if (color) {
+    const isBarColored = size?.column === this.store.get("colorBy");
+    if (color && !isBarColored) {
       const chip = el("span", "mkg-chip");
       chip.style.backgroundColor = color;
       parts.push(chip);
@@ -273,6 +286,7 @@ export class TreeView {
     if (h.marks(row.node).length) parts.push(el("span", "mkg-row-mark", "!"));
     if (h.blocks(row.node).length) parts.push(el("span", "mkg-row-block", "−"));
     if (hidden) parts.push(el("span", "mkg-row-hits", String(hidden)));
+    if (size) parts.push(sizeBar(h, row, size, isBarColored ? color : null));
     return parts;
   }
 

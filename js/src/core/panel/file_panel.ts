@@ -1,0 +1,176 @@
+// What the side panel says of a model that was read from a file: the file itself, and the tensors of a module.
+
+import "../../../style/file_view.css";
+import { button, el, nameSpan } from "../shared/dom";
+import { counted, exactNumber, shortBytes } from "../shared/format";
+import type { Hierarchy } from "../shared/hierarchy";
+import { type FileAbout, toNumber } from "../shared/payload";
+import { Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
+import { HistogramProblem, histogramView, type TensorHistogram } from "./tensor_histogram";
+
+const MORE = 100; // tensors of one module that are listed at once
+const MOST_TYPES = 8;
+const LONGEST_VALUE = 2000; // characters; more of a text is on no screen
+
+/** What the page can do with a file beyond showing it. */
+export interface FileActions {
+  /** How the numbers of a tensor are spread; rejects with a `HistogramProblem`. */
+  readonly histogram?: (name: string) => Promise<TensorHistogram>;
+}
+
+export class FilePanel {
+  private readonly file: FileAbout;
+  private readonly firsts = new Map<number, number>(); // of each module with tensors the first of them
+  private readonly listed = new Map<number, number>(); // of each module how many are listed
+  private readonly opened = new Map<string, HTMLElement>(); // histograms that were asked for, by tensor
+
+  constructor(
+    private readonly h: Hierarchy,
+    file: FileAbout,
+    private readonly actions: FileActions,
+    private readonly render: () => void
+  ) {
+    this.file = file;
+    file.tensors.node.forEach((node, at) => this.firsts.has(node) || this.firsts.set(node, at));
+  }
+
+  /** What is known of the whole file. */
+  about(): HTMLElement[] {
+    const { file, h } = this;
+    const facts = new Facts();
+    facts.text("Name", file.name, "mkg-code");
+    facts.text("Format", file.format);
+    facts.text("Tensors", exactNumber(file.tensors.node.length));
+    facts.number("Their bytes", h.column("bytes")?.[0] ?? 0, "bytes");
+    facts.number("Parameters", h.column("params")?.[0] ?? 0, "params");
+    const parts = [section("File", facts.list)];
+    if (file.dtypes.length > 0) parts.push(this.types());
+    if (file.metadata.length > 0) parts.push(this.metadata());
+    if (file.classes.length > 0) parts.push(this.classes());
+    return parts;
+  }
+
+  /** The module's own tensors: shape, type and bytes of each, and its histogram where a kernel may be asked. */
+  tensors(node: number): HTMLElement[] {
+    const own = this.h.tensors(node);
+    const first = this.firsts.get(node);
+    if (own.length === 0 || first === undefined) return [];
+    const count = Math.min(own.length, this.listed.get(node) ?? MORE);
+    const list = el("ul", "mkg-file-tensors");
+    for (let at = 0; at < count; at++) list.append(this.tensor(own[at], first + at));
+    const parts: HTMLElement[] = [list];
+    if (count < own.length) {
+      const more = button("mkg-button", `${exactNumber(own.length - count)} more`, "List more tensors");
+      more.addEventListener("click", () => {
+        this.listed.set(node, count + MORE);
+        this.render();
+      });
+      parts.push(more);
+    }
+    return [section(own.length === 1 ? "Its own tensor" : `Its own ${counted(own.length, "tensor")}`, ...parts)];
+  }
+
+  private tensor([name, role, shape]: readonly [string, string, readonly number[] | null], at: number): HTMLElement {
+    const { tensors, dtypes } = this.file;
+    const item = el("li");
+    const head = el("div", "mkg-file-tensor");
+    const title = nameSpan("mkg-code mkg-file-tensor-name", name);
+    title.title = tensors.name[at].slice(0, LONGEST_VALUE);
+    const about = el("span", "mkg-file-tensor-about");
+    const bytes = toNumber(tensors.bytes[at]) ?? 0;
+    about.append(nameSpan("mkg-code mkg-shape", shapeText(shape)), nameSpan("mkg-dim", dtypes[tensors.dtype[at]]));
+    const size = el("span", "mkg-dim", shortBytes(bytes));
+    size.title = `${exactNumber(bytes)} bytes`;
+    about.append(size, ...(role === "buffer" ? [el("span", "mkg-dim", "buffer")] : []));
+    head.append(title, ...this.histogramButton(tensors.name[at]));
+    item.append(head, about);
+    const opened = this.opened.get(tensors.name[at]);
+    if (opened) item.append(opened);
+    return item;
+  }
+
+  private histogramButton(name: string): HTMLElement[] {
+    const { histogram } = this.actions;
+    if (!histogram) return [];
+    const isOpen = this.opened.has(name);
+    const ask = button(
+      "mkg-link mkg-file-histogram",
+      isOpen ? "hide" : "histogram",
+      "Ask a running kernel for its numbers"
+    );
+    ask.setAttribute("aria-label", `${isOpen ? "Hide the histogram" : "Histogram"} of ${name}`);
+    ask.addEventListener("click", () => {
+      if (isOpen) this.opened.delete(name);
+      else void this.open(name, histogram);
+      this.render();
+    });
+    return [ask];
+  }
+
+  private async open(name: string, ask: (name: string) => Promise<TensorHistogram>): Promise<void> {
+    const place = el("div", "mkg-file-answer");
+    place.setAttribute("role", "status");
+    place.append(el("span", "mkg-dim", "Asking the kernel…"));
+    this.opened.set(name, place);
+    try {
+      place.replaceChildren(histogramView(await ask(name)));
+    } catch (error) {
+      const why = error instanceof HistogramProblem ? error.message : "The kernel could not be asked.";
+      place.replaceChildren(nameSpan("mkg-file-problem", why.slice(0, LONGEST_VALUE)));
+    }
+  }
+
+  /** How many bytes there are of each dtype, the most first. */
+  private types(): HTMLElement {
+    const { tensors, dtypes } = this.file;
+    const sums = dtypes.map(dtype => ({ dtype, count: 0, bytes: 0 }));
+    tensors.dtype.forEach((dtype, at) => {
+      sums[dtype].count += 1;
+      sums[dtype].bytes += toNumber(tensors.bytes[at]) ?? 0;
+    });
+    sums.sort((a, b) => b.bytes - a.bytes);
+    const rows = sums.slice(0, MOST_TYPES).map(({ dtype, count, bytes }) => {
+      const value = el("span", "", shortBytes(bytes));
+      value.append(el("span", "mkg-dim", ` in ${counted(count, "tensor")}`));
+      return [nameSpan("mkg-code", dtype), value];
+    });
+    const rest = sums.length - rows.length;
+    const note = rest > 0 ? [el("p", "mkg-panel-note", `and ${counted(rest, "other type")}`)] : [];
+    return section("Types", table(["Type", "Bytes"], rows), ...note);
+  }
+
+  private metadata(): HTMLElement {
+    const rows = this.file.metadata.map(([name, value]) => {
+      const text = value === null ? "none" : settingText(value);
+      return [nameSpan("", name), nameSpan("mkg-code", text.slice(0, LONGEST_VALUE))];
+    });
+    return section("What it says of itself", table(["Name", "Value"], rows));
+  }
+
+  private classes(): HTMLElement {
+    const list = el("ul", "mkg-file-classes");
+    for (const name of this.file.classes) {
+      const item = el("li");
+      item.append(nameSpan("mkg-code", name));
+      list.append(item);
+    }
+    const note = el(
+      "p",
+      "mkg-panel-note",
+      "Whoever loads this file with Python imports these. Here they are only names."
+    );
+    return section("Named in it", note, foldedWhenLong(this.file.classes.length, "name", list));
+  }
+}
+
+/** What an operator of a file is set to. */
+export function attributeSection(file: FileAbout | null | undefined, step: number): HTMLElement[] {
+  const [name, attributes] = file?.operators?.[step] ?? ["", []];
+  if (name === "" && attributes.length === 0) return [];
+  const facts = new Facts();
+  if (name !== "") facts.text("Its name", name, "mkg-code");
+  for (const [key, value] of attributes) {
+    facts.text(key, value === null ? "none" : settingText(value).slice(0, LONGEST_VALUE), "mkg-code");
+  }
+  return [facts.list];
+}
