@@ -13,7 +13,7 @@ LONGEST_TEXT = 1 << 20  # bytes of a text that is kept; a longer one is known by
 LONGEST_NUMBER = 1 << 12  # bytes of a whole number
 LARGEST_KEY = 1 << 61  # larger numbers can be chosen to have one hash, which makes a dict slow
 WINDOW = 4 << 20
-HEAD = 1 << 10
+HEAD = 1 << 12
 
 # what is no text, number or None: Global, Made, Persistent, Long, Key, tuple, list (of a set, too) and dict
 Value = Any
@@ -49,10 +49,11 @@ class Persistent:
 
 @dataclass(frozen=True, slots=True)
 class Long:
-    """A text or bytes that are too long to keep: how many bytes, and the first of them."""
+    """A text or bytes that are too long to keep: how many bytes, the first of them, and how a text is encoded."""
 
     length: int
     head: bytes
+    encoding: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,15 +109,30 @@ class Tape:
 
     def text(self, at: int, length: int) -> int:
         if length > LONGEST_TEXT:
-            return self.long(at, length)
+            return self.long(at, length, "utf-8")
         raw, at = self.take(at, length)
         self.push(raw.decode("utf-8", "replace"))
         return at
 
-    def long(self, at: int, length: int) -> int:
+    def text_line(self, at: int) -> int:
+        length = self._line_length(self.base + at)
+        if length > LONGEST_TEXT:
+            return self.long(at, length, "raw-unicode-escape") + 1
+        raw, at = self.take(at, length)
+        self.push(raw.decode("raw-unicode-escape", "replace"))
+        return at + 1
+
+    def _line_length(self, start: int) -> int:
+        for at in range(start, self._size, WINDOW):
+            end = self._read(at, min(WINDOW, self._size - at)).find(b"\n")
+            if end >= 0:
+                return at + end - start
+        raise ValueError("a line without an end")
+
+    def long(self, at: int, length: int, encoding: str = "") -> int:
         """Leave out what is long; bytes that are not there are found missing by the opcode after them."""
         head, end = self.take(at, HEAD)
-        self.push(Long(length, head))
+        self.push(Long(length, head, encoding))
         return end - HEAD + length
 
     def number(self, at: int, length: int) -> int:
@@ -151,17 +167,26 @@ class Tape:
         self.push(self.persistent[-1])
 
     def put_in(self, target: Value, pairs: list[Value]) -> None:
-        if isinstance(target, Made):
-            target.entries = target.entries if target.entries is not None else {}
-            target = target.entries
+        entries = _entries(target)
         for key, value in zip(pairs[::2], pairs[1::2], strict=True):
-            target[key if _is_simple(key) else Key(key)] = value
+            entries[key if _is_simple(key) else Key(key)] = value
+
+    def put_one(self, target: Value, key: Value, value: Value) -> None:
+        _entries(target)[key if _is_simple(key) else Key(key)] = value
 
     def append(self, target: Value, values: list[Value]) -> None:
         if isinstance(target, Made):
             target.items = target.items if target.items is not None else []
             target = target.items
         target.extend(values)
+
+
+def _entries(target: Value) -> dict[Value, Value]:
+    if type(target) is not Made:
+        return target
+    if target.entries is None:
+        target.entries = {}
+    return target.entries
 
 
 def _is_simple(key: Value) -> bool:

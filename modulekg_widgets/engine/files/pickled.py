@@ -10,8 +10,9 @@ from modulekg_widgets.engine.files.pickle_tape import Global, Key, Made, Persist
 from modulekg_widgets.engine.files.pickled_tensors import Found, Tensors, class_path, number_of
 from modulekg_widgets.engine.files.records import ModulePart, Plain, TensorRecord
 
-MOST_TENSORS = 250_000
-MOST_FOLLOWED = 3_000_000  # values, each as often as it is reached
+MOST_TENSORS = 100_000
+MOST_FOLLOWED = 2_500_000  # values, each as often as it is reached
+COST = 8  # of going into a value, in values that are passed over
 MOST_METADATA = 200
 DEEPEST = 100  # of values in values
 DEEPEST_METADATA = 3
@@ -54,7 +55,7 @@ class Inventory:
 
     def add(self, value: Value, path: str = "", role: str | None = None) -> None:
         """List what is in a value at a dotted path; raises `ValueError` for more than any model has."""
-        self._spend(1)
+        self._spend(COST)
         found = self._found.of(value)
         if found is not None:
             self._add_tensor(path, found, role)

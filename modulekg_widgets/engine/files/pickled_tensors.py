@@ -13,7 +13,7 @@ from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.files.pickle_tape import Global, Long, Made, Persistent, Value
 from modulekg_widgets.engine.files.torch_names import BITS, STORAGES
 
-MOST_DIMENSIONS = 64
+MOST_DIMENSIONS = 16
 MOST_ELEMENTS = 1 << 62
 DEEPEST = 8  # parameters of subclasses of parameters …
 
@@ -234,16 +234,25 @@ def _encoded(content: Value) -> Value:
     return content.args[0] if type(content) is Made and class_path(content.maker) == "_codecs.encode" else content
 
 
+def first_bytes(content: Value) -> bytes | None:
+    """Bytes, or the first of long ones; None for what is none."""
+    content = _encoded(content)
+    if type(content) is Long:
+        content = content.head.decode(content.encoding, "ignore") if content.encoding else content.head
+    if type(content) is str:
+        return content.encode("latin-1", "ignore")
+    return content if type(content) is bytes else None
+
+
 def number_of(made: Made) -> int | float | bool | None:
     """The number that a scalar of numpy is; None for anything else."""
     if class_path(made.maker) not in _SCALARS or type(made.args) is not tuple or len(made.args) != 2:
         return None
     try:
         code, _ = _code(made.args[0])
-        content = _encoded(made.args[1])
-        raw = content.encode("latin-1") if type(content) is str else content
+        raw = first_bytes(made.args[1])
         swapped = type(made.args[0].state) is tuple and made.args[0].state[1:2] == (">",)
-        return struct.unpack((">" if swapped else "<") + _NUMBERS[code], raw)[0]
+        return struct.unpack((">" if swapped else "<") + _NUMBERS[code], raw or b"")[0]
     except (KeyError, struct.error, AttributeError, IndexError, TypeError, ValueError):
         return None
 

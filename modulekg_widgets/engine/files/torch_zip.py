@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from modulekg_widgets.engine.errors import ModelFileError, shown
 from modulekg_widgets.engine.files.archive import Archive
 from modulekg_widgets.engine.files.pickle_opcodes import Pickles, without_collecting
-from modulekg_widgets.engine.files.pickle_tape import Long, Made, Persistent, Value
-from modulekg_widgets.engine.files.pickled import SCRIPTED, Inventory, ScriptedClass, class_of
-from modulekg_widgets.engine.files.pickled_tensors import Storage, Tensors, class_path, storage_dtype
+from modulekg_widgets.engine.files.pickle_tape import Made, Persistent, Value
+from modulekg_widgets.engine.files.pickled import MOST_TENSORS, SCRIPTED, Inventory, ScriptedClass, class_of
+from modulekg_widgets.engine.files.pickled_tensors import Storage, Tensors, class_path, first_bytes, storage_dtype
 from modulekg_widgets.engine.files.pt2 import is_pt2, read_pt2
 from modulekg_widgets.engine.files.readers import file_reader
 from modulekg_widgets.engine.files.records import FileContents
@@ -137,9 +137,8 @@ def storage_id(value: Value) -> tuple[Value, str, tuple[Value, ...]]:
 
 def inline_storage(made: Made) -> Storage:
     """A storage that a plain pickle holds as the bytes of another file of torch's old format."""
-    content = made.args[0] if class_path(made.maker) == "torch.storage._load_from_bytes" else None
-    head = content.head if type(content) is Long else content
-    if type(head) is not bytes:
+    head = first_bytes(made.args[0]) if class_path(made.maker) == "torch.storage._load_from_bytes" else None
+    if head is None:
         raise ValueError("a tensor has no storage that torch could find")
     pickles = Pickles.of(head)
     if pickles.load() != LEGACY_MAGIC:
@@ -158,7 +157,15 @@ def _bytes_of(dtype: str, elements: Value) -> int:
 
 def _pickle(source: FileSource) -> FileContents:
     pickles = Pickles(source.read, source.size)
-    root = pickles.load()
+    start = source.read(0, min(8, source.size))
+    try:
+        root = pickles.load()
+    except ValueError as error:
+        if start.startswith(PICKLE):
+            raise
+        raise ModelFileError(
+            f"{shown(source.name)} begins with {start!r}, and no pickle or zip archive does, which is what torch writes"
+        ) from error
     if type(root) is int and root == LEGACY_MAGIC:
         return _legacy(source, pickles)
     inventory = Inventory(Tensors(_inline_only), _no_scripts)
@@ -199,7 +206,9 @@ def _legacy_places(source: FileSource, pickles: Pickles, types: dict[str, str], 
     keys = pickles.load()
     at = pickles.position
     places: dict[str, Storage] = {}
-    for key in keys if type(keys) is list else ():
+    if type(keys) is not list or len(keys) > MOST_TENSORS:
+        raise ModelFileError(f"{shown(source.name)} has no list of storages, or one beyond any model: it is forged")
+    for key in keys:
         if type(key) is not str or key not in types or key in places:
             raise ModelFileError(f"{shown(source.name)} has a storage that no tensor, or two, belong to: it is forged")
         elements = int.from_bytes(source.read(at, 8), "little" if little else "big")
