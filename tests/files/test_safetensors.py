@@ -154,8 +154,7 @@ def header_of(content: bytes, text: str) -> bytes:
         '{"x": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}}',
         '{"x": {"dtype": "F32", "shape": [1e3], "data_offsets": [0, 4]}}',
         '{"x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}, "x": {}}',
-        '{"x": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}, "y": {"dtype": "U8", "shape": [4], '
-        + '"data_offsets": [0, 4]}}',
+        '{"x": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}, "y": {"dtype": "U8", "data_offsets": [0, 4]}}',
         '{"x": {"dtype": ["F32"], "shape": [1], "data_offsets": [0, 4]}}',
         "[" * 100_000,
         '{"x": ' * 50_000,

@@ -18,11 +18,20 @@ from modulekg_widgets.engine.errors import ModelFileError, shown
 from modulekg_widgets.engine.files.kinds import is_buffer, kind_of
 from modulekg_widgets.engine.files.records import FileContents, ModulePart, TensorRecord
 from modulekg_widgets.engine.identity.stand_in import BYTES_WHERE_IT_LIES
-from modulekg_widgets.engine.torch_runtime.private import buffers_of, modules_of, parameters_of
+from modulekg_widgets.engine.torch_runtime.private import (
+    BUFFERS,
+    MODULES,
+    PARAMETERS,
+    buffers_of,
+    modules_of,
+    parameters_of,
+)
 
 DEEPEST = 200  # segments of a path; what is deeper stands in one name
 MOST_MODULES = 300_000
 LARGEST = 1 << 60  # elements of a tensor
+BLANK = vars(nn.Module())  # what every module has: nobody adds a hook to what cannot be called
+REGISTRIES = frozenset({PARAMETERS, BUFFERS, MODULES})
 NO_DTYPE = torch.uint8  # for what torch has no dtype for
 
 
@@ -115,12 +124,14 @@ class _Maker:
     def module(self, place: ModulePlace, title: str | None = None) -> nn.Module:
         part = place.part
         name = part.class_name if part is not None and self._classes else ""
-        made = class_of(name or title or kind_of(place.own))()
-        if part is not None and self._classes:
-            made.__dict__.update({key: value for key, value in part.settings.items() if key not in made.__dict__})
-        dtypes = sorted({record.dtype for record in place.own.values()})
-        if dtypes and "dtype" not in made.__dict__:
-            made.__dict__["dtype"] = ", ".join(dtypes)
+        made = _new(class_of(name or title or kind_of(place.own)))
+        settings = dict(part.settings) if part is not None and self._classes else {}
+        dtypes = {record.dtype for record in place.own.values()}
+        if dtypes:
+            settings.setdefault("dtype", dtypes.pop() if len(dtypes) == 1 else ", ".join(sorted(dtypes)))
+        for key, value in settings.items():
+            if key not in BLANK:
+                object.__setattr__(made, key, value)
         for name, record in place.own.items():
             registry = buffers_of(made) if is_buffer(name, record) else parameters_of(made)
             registry[name] = self._tensor(record)
@@ -133,6 +144,14 @@ class _Maker:
         if key not in self._tied:
             self._tied[key] = _meta(record)
         return self._tied[key]
+
+
+def _new(cls: type[nn.Module]) -> nn.Module:
+    """A module as its constructor makes it, in half the time and memory: what stays empty in all is there once."""
+    made = cls.__new__(cls)
+    for name, value in BLANK.items():
+        object.__setattr__(made, name, {} if name in REGISTRIES else value)
+    return made
 
 
 def _meta(record: TensorRecord) -> nn.Parameter:
