@@ -218,7 +218,10 @@ def _int(tape: Tape, line: bytes) -> None:
 
 
 def _string(tape: Tape, line: bytes) -> None:
-    raw = codecs.escape_decode(line.strip()[1:-1])[0]  # pyright: ignore[reportAttributeAccessIssue]
+    quoted = line.strip()
+    if len(quoted) < 2 or quoted[:1] not in (b"'", b'"') or quoted[:1] != quoted[-1:]:
+        raise ValueError("a text without quotes")
+    raw = codecs.escape_decode(quoted[1:-1])[0]  # pyright: ignore[reportAttributeAccessIssue]
     tape.push(raw.decode("utf-8", "replace"))
 
 
