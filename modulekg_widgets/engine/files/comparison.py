@@ -100,7 +100,8 @@ class FileDiff:
             return (pair.status, *both, pair.difference)
 
         columns = ["status", "left", "right", "left_shape", "right_shape", "left_dtype", "right_dtype", "difference"]
-        return pd.DataFrame([row(pair) for pair in self.pairs], columns=columns)
+        table = pd.DataFrame([row(pair) for pair in self.pairs], columns=columns, dtype=object)
+        return table.astype({"difference": float})
 
     def __repr__(self) -> str:
         return f"<FileDiff: {self._summary()}>"

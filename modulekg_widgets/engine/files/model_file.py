@@ -216,7 +216,8 @@ class ModelFile(StandIn):
     def __repr__(self) -> str:
         tensors = self.contents.tensors
         size = sum(each.nbytes for each in tensors)
-        warned = f", {len(self.warnings)} warnings" if self.warnings else ""
+        count = len(self.warnings)
+        warned = f", {count} warning{'s' if count > 1 else ''}" if count else ""
         return (
             f"<ModelFile {shown(os.path.basename(self.path))!r}: {shown(self.format)}, {len(tensors):,} tensors, "
             f"{size:,} bytes{warned}>"
