@@ -2,8 +2,9 @@
 
 import { need } from "./bounds";
 import type { Bytes } from "./buffered";
+import { Float } from "./graph_parts";
 import { anyText, numberIn } from "./numbers";
-import { type List, Made, type Opcode, Persistent, Pickles, Tuple, type Value, wholeOf } from "./pickle";
+import { type List, Made, type Opcode, Pickles, Tuple, type Value, wholeOf } from "./pickle";
 
 /** The pickles that stand in bytes one after the other. */
 export const picklesIn = (bytes: Bytes) => new Pickles(bytes, OPCODES);
@@ -135,7 +136,8 @@ function float(pickles: Pickles): void {
   const digits = anyText(pickles.line()).trim().toLowerCase();
   const named = /^([-+]?)(inf(?:inity)?|nan)$/.exec(digits);
   need(named !== null || /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/.test(digits), "a number that is none");
-  pickles.push(named === null ? Number(digits) : named[2] === "nan" ? NaN : named[1] === "-" ? -Infinity : Infinity);
+  const infinity = named?.[1] === "-" ? -Infinity : Infinity;
+  pickles.push(new Float(named === null ? Number(digits) : named[2] === "nan" ? NaN : infinity));
 }
 
 /** A text in quotes, with Python's escapes. */
@@ -201,7 +203,7 @@ const BY_CODE: Readonly<Record<string, Opcode>> = {
   M: number(2),
   "\x8a": whole(1),
   "\x8b": whole(4),
-  G: pickles => pickles.push(Number(numberIn(pickles.bytes(8), "f64", false))), // BINFLOAT
+  G: pickles => pickles.push(new Float(Number(numberIn(pickles.bytes(8), "f64", false)))), // BINFLOAT
   S: quoted,
   U: text(1),
   T: text(4),
@@ -242,8 +244,8 @@ const BY_CODE: Readonly<Record<string, Opcode>> = {
   "\x82": extension(1),
   "\x83": extension(2),
   "\x84": extension(4),
-  P: pickles => pickles.push(new Persistent(anyText(pickles.line()))),
-  Q: pickles => pickles.push(new Persistent(pickles.pop())),
+  P: pickles => pickles.refer(anyText(pickles.line())),
+  Q: pickles => pickles.refer(pickles.pop()),
   g: pickles => pickles.push(pickles.remembered(indexOf(pickles.line()))),
   h: get(1),
   j: get(4),

@@ -4,6 +4,7 @@
 import { FileProblem } from "../shared/file_problem";
 import { excess, malformed, need } from "./bounds";
 import type { Bytes } from "./buffered";
+import { Float } from "./graph_parts";
 import { MODULES, NAMES } from "./python2_names";
 import { anyText } from "./numbers";
 
@@ -19,7 +20,20 @@ const NEWLINE = 10;
 export type List = Value[];
 export type Dict = Map<Value, Value>;
 export type Value =
-  string | number | bigint | boolean | null | Uint8Array | List | Dict | Tuple | Global | Made | Persistent | Long;
+  | string
+  | number
+  | bigint
+  | boolean
+  | null
+  | Float
+  | Uint8Array
+  | List
+  | Dict
+  | Tuple
+  | Global
+  | Made
+  | Persistent
+  | Long;
 
 export class Tuple {
   constructor(readonly items: readonly Value[]) {}
@@ -71,6 +85,7 @@ const STOP = 0x2e;
 export class Pickles {
   position = 0;
   readonly globals = new Map<string, Global>(); // what all of them name
+  readonly persistent: Persistent[] = []; // what all of them leave to their reader
   stack: Value[] = [];
   memo = new Map<number, Value>();
   private marks: number[] = [];
@@ -221,6 +236,12 @@ export class Pickles {
   globalLine(): Global {
     const [module, name] = [this.line(LONGEST_GLOBAL), this.line(LONGEST_GLOBAL)];
     return this.named(anyText(module), anyText(name));
+  }
+
+  refer(key: Value): void {
+    const found = new Persistent(key);
+    this.persistent.push(found);
+    this.push(found);
   }
 
   putIn(target: Value, pairs: List): void {

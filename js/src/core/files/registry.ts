@@ -8,6 +8,7 @@ import { readOnnx } from "./onnx";
 import type { FileContents, FileSource, Reader } from "./records";
 import { readSafetensors } from "./safetensors";
 import { readIndex } from "./sharded";
+import { PICKLE, readTorch, ZIP } from "./torch_file";
 
 interface Format {
   readonly extensions: readonly string[];
@@ -19,7 +20,9 @@ const FORMATS: readonly Format[] = [
   { extensions: [".safetensors"], magic: [], read: readSafetensors },
   { extensions: [".safetensors.index.json"], magic: [], read: readIndex },
   { extensions: [".gguf"], magic: ["GGUF"], read: readGguf },
-  { extensions: [".onnx"], magic: [], read: readOnnx }
+  { extensions: [".onnx"], magic: [], read: readOnnx },
+  { extensions: [".pt2", ".bin", ".ptl"], magic: [ZIP, PICKLE], read: readTorch },
+  { extensions: [".pt", ".pth", ".ckpt", ".pkl", ".pickle"], magic: [], read: readTorch } // old pickles have no magic
 ];
 
 const LONGEST_MAGIC = 16;

@@ -1,0 +1,139 @@
+// What torch.save, torch.jit.save and torch.export.save write, and other pickles: read without loading them.
+
+import { malformed, need } from "./bounds";
+import { Whole, Window } from "./buffered";
+import { picklesIn } from "./opcodes";
+import { Made, type Pickles, Tuple, type Value } from "./pickle";
+import { classOf, Inventory, SCRIPTED, type ScriptedClass } from "./pickled";
+import { type Storage, Tensors } from "./pickled_tensors";
+import { isPt2, readPt2 } from "./pt2";
+import type { FileContents, FileSource } from "./records";
+import { codeWarnings } from "./torch_names";
+import { archiveStorages, inlineStorage, LEGACY_MAGIC, legacyPlaces, legacyStorages } from "./torch_storages";
+import { scriptedClasses } from "./torchscript";
+import { Archive } from "./zip";
+
+export const ZIP = "PK\x03\x04";
+export const PICKLE = "\x80"; // of protocol 2 and later
+const LEGACY_VERSION = 1001; // PROTOCOL_VERSION of torch/serialization.py
+const LOADER = "torch.load(weights_only=False)";
+const SCRIPT_WARNING = "torch.jit.load keeps the code in this file, and a call of the model runs it";
+
+/** A zip archive or a pickle of torch. */
+export async function readTorch(source: FileSource): Promise<FileContents> {
+  const start = await source.read(0, Math.min(ZIP.length, source.size));
+  if (String.fromCharCode(...start) !== ZIP) return readPickle(source);
+  const archive = await Archive.open(source);
+  if (isPt2(archive)) return readPt2(archive);
+  need(archive.has("data.pkl"), "a zip archive without data.pkl, so torch has not written it");
+  return archive.has("constants.pkl") ? readScript(source, archive) : readCheckpoint(source, archive);
+}
+
+async function readCheckpoint(source: FileSource, archive: Archive): Promise<FileContents> {
+  const { root, pickles } = await memberOf(source, archive, "data.pkl");
+  const inventory = new Inventory(new Tensors(await archiveStorages(archive, "data", pickles.persistent)));
+  inventory.add(root);
+  return contentsOf("torch checkpoint", root, pickles, inventory);
+}
+
+async function readScript(source: FileSource, archive: Archive): Promise<FileContents> {
+  const { root, pickles } = await memberOf(source, archive, "data.pkl");
+  const storages = await archiveStorages(archive, "data", pickles.persistent);
+  const scripted: (maker: Value) => ScriptedClass = await scriptedClasses(archive, pickles.globals.values());
+  const inventory = new Inventory(new Tensors(storages), scripted);
+  inventory.add(root);
+  const contents = contentsOf("TorchScript", root, pickles, inventory);
+  const constants = await constantsOf(source, archive);
+  return {
+    ...contents,
+    tensors: [...contents.tensors, ...constants.tensors],
+    warnings: [SCRIPT_WARNING, ...contents.warnings]
+  };
+}
+
+/** The tensors that the code names as CONSTANTS.c0 and so on. */
+async function constantsOf(source: FileSource, archive: Archive): Promise<Inventory> {
+  const { root, pickles } = await memberOf(source, archive, "constants.pkl");
+  const inventory = new Inventory(new Tensors(await archiveStorages(archive, "constants", pickles.persistent)));
+  const values = root instanceof Tuple ? root.items : Array.isArray(root) ? root : [];
+  values.forEach((value, index) => inventory.add(value, `CONSTANTS.c${index}`, "constant"));
+  return inventory;
+}
+
+interface Loaded {
+  readonly root: Value;
+  readonly pickles: Pickles;
+}
+
+/** The pickle of a member, read in parts where it stands in the file as it is. */
+async function memberOf(source: FileSource, archive: Archive, name: string): Promise<Loaded> {
+  const place = (await archive.places([name])).get(name) ?? null;
+  if (place === null) {
+    const pickles = picklesIn(new Whole(await archive.read(name)));
+    return { root: pickles.load(), pickles };
+  }
+  const part: FileSource = {
+    name,
+    size: archive.size(name),
+    read: (offset, length) => source.read(place + offset, length),
+    beside: () => Promise.reject(malformed("a part of an archive"))
+  };
+  const window = new Window(part);
+  const pickles = picklesIn(window);
+  return { root: await next(window, pickles), pickles };
+}
+
+/** What the next pickle makes; windows before it are not kept. */
+const next = (window: Window, pickles: Pickles) =>
+  window.run(() => {
+    window.passed(pickles.position);
+    return pickles.load();
+  });
+
+async function readPickle(source: FileSource): Promise<FileContents> {
+  const window = new Window(source);
+  const pickles = picklesIn(window);
+  const root = await next(window, pickles);
+  if (root === LEGACY_MAGIC) return readLegacy(source, window, pickles);
+  const inventory = new Inventory(new Tensors(inlineOnly));
+  inventory.add(root);
+  return contentsOf("pickle", root, pickles, inventory);
+}
+
+function inlineOnly(value: Value): Storage {
+  if (value instanceof Made) return inlineStorage(value);
+  throw malformed("a tensor is stored outside of the pickle");
+}
+
+/** Magic number, version, system, the object, the keys of storages, and then the storages in that order. */
+async function readLegacy(source: FileSource, window: Window, pickles: Pickles): Promise<FileContents> {
+  const version = await next(window, pickles);
+  const system = await next(window, pickles);
+  need(version === LEGACY_VERSION, `torch's old format of another version than ${LEGACY_VERSION}`);
+  const root = await next(window, pickles);
+  const referred = [...pickles.persistent];
+  const isLittle = !(system instanceof Map && system.get("little_endian") === false);
+  const keys = await next(window, pickles);
+  const places = await legacyPlaces(source, window, { keys, referred, isLittle, start: pickles.position });
+  const inventory = new Inventory(new Tensors(legacyStorages(places)));
+  inventory.add(root);
+  return contentsOf("torch checkpoint (legacy)", root, pickles, inventory);
+}
+
+function contentsOf(format: string, root: Value, pickles: Pickles, inventory: Inventory): FileContents {
+  const paths = [...pickles.globals.values()].map(({ path }) => path);
+  const classes = paths.filter(path => !`${path}.`.startsWith(SCRIPTED)).sort();
+  const first = inventory.modules[0];
+  const isModule = root instanceof Made && first?.path === "";
+  const className = first?.className ?? "";
+  return {
+    format,
+    title: isModule ? className.slice(className.lastIndexOf(".") + 1) || classOf(root) : "",
+    metadata: Object.fromEntries(inventory.metadata),
+    tensors: inventory.tensors,
+    modules: inventory.modules,
+    graph: null,
+    classes,
+    warnings: [...codeWarnings(classes, LOADER), ...inventory.warnings]
+  };
+}

@@ -1,0 +1,250 @@
+"""Small files of every format, which both readers, of the kernel and of the page, have to read alike."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import nn
+
+from files.nets import Branches, Repeats, Shared
+from modulekg_widgets.engine.files import formats as _formats  # noqa: F401
+from modulekg_widgets.engine.files.config import with_config
+from modulekg_widgets.engine.files.readers import read
+from modulekg_widgets.engine.files.records import FileContents
+from modulekg_widgets.engine.files.source import opened
+
+FOLDER = Path(__file__).resolve().parent / "golden"
+EXTENSIONS = [".safetensors", ".gguf", ".onnx", ".pt", ".pth", ".pt2", ".safetensors.index.json"]
+SHARD = "model-0000{}-of-00003.safetensors"
+_PATH = re.compile(r'File "(?:[^"\n]*/)?([^"/\n]+)"')
+
+
+class Pictures(nn.Module):
+    """Convolutions with a way around them, a buffer that counts, and a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU())
+        self.block = nn.Conv2d(4, 4, 3, padding=1, groups=2)
+        self.act = nn.GELU()
+        self.head = nn.Linear(4, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.stem(x)
+        x = self.act(x + self.block(x))
+        return self.head(x.mean((2, 3)))
+
+
+PICTURE = (torch.zeros(2, 3, 8, 8),)
+ROW = (torch.zeros(2, 8),)
+
+
+def golden_paths() -> Iterator[Path]:
+    """The files that are read; shards are read by their index."""
+    for path in sorted(FOLDER.rglob("*")):
+        if path.name.endswith(tuple(EXTENSIONS)) and not re.fullmatch(SHARD.format(r"\d"), path.name):
+            yield path
+
+
+def expected_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.expected.json")
+
+
+def as_read(path: Path) -> Any:
+    """What the reader tells of a file, as JSON has it."""
+    with opened(path) as source:
+        contents: FileContents = with_config(read(source), source)
+    return json.loads(json.dumps(dataclasses.asdict(contents), allow_nan=False))
+
+
+def write_files(folder: Path) -> None:
+    """Make all the files anew."""
+    torch.manual_seed(0)
+    folder.mkdir(exist_ok=True)
+    for path in folder.rglob("*.*"):
+        path.unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for make in (_safetensors, _sharded, _gguf, _exported, _onnx_of_before, _onnx_by_hand, _pickles, _scripts):
+            make(folder)
+
+
+def _safetensors(folder: Path) -> None:
+    from safetensors.torch import save_file
+
+    state = {name: tensor.contiguous() for name, tensor in Pictures().state_dict().items()}
+    kinds = (torch.bool, torch.int8, torch.uint16, torch.bfloat16, torch.float8_e4m3fn, torch.complex64)
+    state |= {f"kinds.{str(kind)[6:]}": torch.zeros(2, 3).to(kind) for kind in kinds}
+    state |= {"empty": torch.zeros(0, 4), "scalar": torch.tensor(7), "naïve ☃": torch.zeros(1)}
+    save_file(state, folder / "pictures.safetensors", {"format": "pt", "note": "ein Text “mit” Zeichen"})
+
+
+def _sharded(folder: Path) -> None:
+    """Three files, one of which is not there, and a tensor that stands in another one than the index says."""
+    from safetensors.torch import save_file
+
+    folder = folder / "sharded"
+    folder.mkdir(exist_ok=True)
+    layers = {f"model.layers.{at}.{part}": torch.zeros(3, 4) for at in range(4) for part in ("q.weight", "mlp.weight")}
+    listed = {name: SHARD.format(1 + at % 3) for at, name in enumerate(layers)}
+    for number in (1, 2):
+        save_file({n: t for n, t in layers.items() if listed[n] == SHARD.format(number)}, folder / SHARD.format(number))
+    listed["model.lost.weight"] = SHARD.format(1)
+    listed[next(iter(listed))] = SHARD.format(2)
+    index = {"metadata": {"total_size": 384, "total_parameters": None}, "weight_map": listed}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
+    config = {"architectures": ["TinyForCausalLM"], "model_type": "tiny", "hidden_size": 4, "rope": {"theta": 1e4},
+              "tie_word_embeddings": False, "rms_norm_eps": 1e-6, "long": "x" * 300}  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def _gguf(folder: Path) -> None:
+    import gguf
+    import numpy as np
+
+    writer = gguf.GGUFWriter(folder / "tiny.gguf", "llama")
+    writer.add_name("Tiny")
+    writer.add_context_length(128)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_token_list([f"token {at}" for at in range(40)])
+    writer.add_array("few", [0.1, 2.0, 1e-7, 1e17])
+    writer.add_array("flags", [True, False])
+    writer.add_array("texts", ["ä", "b"])
+    writer.add_array("scores", [0.5] * 20)
+    writer.add_uint64("large", 1 << 52)
+    writer.add_int64("negative", -5)
+    writer.add_bool("is_tiny", True)
+    writer.add_tensor("token_embd.weight", np.zeros((40, 32), dtype=np.float16))
+    writer.add_tensor("output_norm.weight", np.zeros(32, dtype=np.float32))
+    for kind in (gguf.GGMLQuantizationType.Q4_0, gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.Q4_K):
+        block, nbytes = gguf.GGML_QUANT_SIZES[kind]
+        writer.add_tensor(f"blk.0.{kind.name}.weight", np.zeros((2, nbytes), dtype=np.uint8), raw_dtype=kind)
+        assert block
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _exported(folder: Path) -> None:
+    """By torch.export, and by the ONNX exporter that is built on it."""
+    import onnx
+
+    dynamic = {"x": {0: torch.export.Dim("batch", min=2, max=64)}}
+    for name, net, inputs, shapes in (
+        ("pictures", Pictures(), PICTURE, dynamic),
+        ("shared", Shared(), ROW, None),
+        ("branches", Branches(), ROW, None),
+    ):
+        program = torch.export.export(net.eval(), inputs, dynamic_shapes=shapes)
+        _without_places(program.graph_module)
+        torch.export.save(program, folder / f"{name}.pt2")
+        model = torch.onnx.export(program, dynamo=True, verbose=False, optimize=name != "shared")
+        assert model is not None
+        beside = {"save_as_external_data": True, "location": f"{name}.data", "size_threshold": 100}
+        onnx.save(model.model_proto, folder / f"{name}.onnx", **(beside if name == "shared" else {}))
+
+
+def _without_places(module: torch.fx.GraphModule) -> None:
+    """Leave out where in the file system the code lies."""
+    for node in module.graph.nodes:
+        if node.meta.get("stack_trace"):
+            node.meta["stack_trace"] = _PATH.sub(r'File "/somewhere/\1"', node.meta["stack_trace"])
+    for child in module.children():
+        if isinstance(child, torch.fx.GraphModule):
+            _without_places(child)
+
+
+def _onnx_of_before(folder: Path) -> None:
+    """By the exporter that is built on TorchScript: names of calls, and bodies of conditions and loops."""
+    torch.onnx.export(Shared().eval(), ROW, folder / "shared_calls.onnx", dynamo=False)
+    scripted = torch.jit.script(Repeats())
+    torch.onnx.export(scripted, (*ROW, torch.tensor(3)), folder / "repeats.onnx", dynamo=False)
+
+
+def _onnx_by_hand(folder: Path) -> None:
+    """Local functions with attributes of their own, sparse tensors, small and large constants, names given twice."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    def tensor(name: str, kind: int, *shape: int) -> Any:
+        return helper.make_tensor(name, kind, shape, [1] * max(1, torch.Size(shape).numel()))
+
+    value = helper.make_tensor_value_info
+    text = onnx.TensorProto(name="text", data_type=TensorProto.STRING, dims=[1], string_data=[b"a"])
+    scale = helper.make_node("Mul", ["x", "w"], ["y"], name="times")
+    power = helper.make_node("LeakyRelu", ["y"], ["z"])
+    power.attribute.append(onnx.AttributeProto(name="alpha", ref_attr_name="slope", type=onnx.AttributeProto.FLOAT))
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    function = helper.make_function("own", "Scaled", ["x", "w"], ["z"], [scale, power], opsets[:1], ["slope"])
+    nodes = [
+        helper.make_node("Constant", [], ["few"], value=tensor("c", TensorProto.FLOAT, 2)),
+        helper.make_node("Constant", [], ["many"], name="many", value=tensor("c", TensorProto.INT64, 3, 4)),
+        helper.make_node("Constant", [], ["typed"], value_floats=[0.1, 2.0, float("inf")]),
+        helper.make_node("Scaled", ["a", "w"], ["b"], "first.call", domain="own", slope=0.2),
+        helper.make_node("Scaled", ["b", "w"], ["c"], domain="own", slope=0.3),
+        helper.make_node("Add", ["c", "few"], ["d"], name="add"),
+        helper.make_node("Add", ["d", "", "s"], ["e"], name="add", axes=list(range(20)), mode=b"w\xffrd"),
+    ]
+    values = helper.make_tensor("s", TensorProto.FLOAT16, [2], [1.0, 2.0])
+    sparse = helper.make_sparse_tensor(values, helper.make_tensor("i", TensorProto.INT64, [2], [0, 5]), [3, 2])
+    graph = helper.make_graph(
+        nodes, "by hand",
+        [value("a", TensorProto.FLOAT, ["n", 2, None]), value("w", TensorProto.FLOAT, [2])],
+        [value("e", TensorProto.FLOAT, None)],
+        [tensor("w", TensorProto.FLOAT, 2), tensor("half", TensorProto.INT4, 3), text],
+        value_info=[value("d", TensorProto.BFLOAT16, [2, "m"])],
+        sparse_initializer=[sparse],
+    )  # fmt: skip
+    model = helper.make_model(graph, functions=[function], opset_imports=opsets, producer_name="hand", ir_version=10)
+    model.metadata_props.add(key="author", value="x" * 500)
+    (folder / "by_hand.onnx").write_bytes(model.SerializeToString())
+    assert onnx.load(folder / "by_hand.onnx", load_external_data=False)
+
+
+def _pickles(folder: Path) -> None:
+    net = Pictures()
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+    net(*PICTURE).sum().backward()
+    optimizer.step()
+    checkpoint = {
+        "epoch": 3, "loss": 0.25, "best": [1.0, 2, "three", True], "none": None, "args": {"lr": 1e-3, "name": "it's"},
+        "model": net.state_dict(), "optimizer": optimizer.state_dict(), 7: torch.arange(12.0).reshape(3, 4).t(),
+        "views": [torch.zeros(10)[3:7], torch.zeros(4, dtype=torch.complex64).conj(), torch.zeros(2, 3).to_sparse()],
+        "size": torch.Size([2, 3]), "device": torch.device("cuda", 1), "dtype": torch.float16, "many": list(range(30)),
+    }  # fmt: skip
+    torch.save(checkpoint, folder / "nested.pt")
+    torch.save(net.state_dict(), folder / "state.pth")
+    torch.save(net, folder / "whole.pth")
+    old = {"net": net, "views": checkpoint["views"][:1]}
+    with mock.patch("torch.serialization.get_source_lines_and_file", side_effect=OSError):  # which are of this computer
+        torch.save(old, folder / "legacy.pth", _use_new_zipfile_serialization=False)
+
+
+def _scripts(folder: Path) -> None:
+    for name, script in (
+        ("traced", torch.jit.trace(Shared().eval(), ROW)),
+        ("scripted", torch.jit.script(Repeats())),
+    ):
+        path = folder / f"{name}.pt"
+        torch.jit.save(script, path)
+        _rewrite(path, lambda member: not member.endswith(".debug_pkl"))  # they name files of this computer
+
+
+def _rewrite(path: Path, keeps: Callable[[str], bool]) -> None:
+    """Write an archive of torch without some of its members."""
+    reader = torch._C.PyTorchFileReader(str(path))
+    members = {name: reader.get_record(name) for name in reader.get_all_records() if keeps(name)}
+    writer = torch._C.PyTorchFileWriter(str(path))
+    for name, content in members.items():
+        if name not in (".data/serialization_id", "version"):  # the writer adds its own
+            writer.write_record(name, content, len(content))
+    writer.write_end_of_file()
