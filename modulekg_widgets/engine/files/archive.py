@@ -92,7 +92,7 @@ class Archive:
         ordered = sorted(entries, key=lambda entry: entry.header_offset)
         starts = [entry.header_offset for entry in ordered] + [end]
         for entry, (start, following) in zip(ordered, pairwise(starts), strict=True):
-            if start < 0 or start + _LOCAL.size + entry.compress_size > following:
+            if start < 0 or start + _LOCAL.size + len(_name_bytes(entry)) + entry.compress_size > following:
                 raise self._error(f"{shown(entry.filename)} overlaps what comes after it: it is forged")
         return {entry.filename: following for entry, following in zip(ordered, starts[1:], strict=True)}
 
@@ -114,8 +114,7 @@ class Archive:
             or start + member.compress_size > self._ends[member.filename]
         ):
             raise self._error(f"the header of {shown(name)} says other things than the directory: it is forged")
-        encoding = "utf-8" if member.flag_bits & 0x800 else "cp437"
-        if self._source.read(member.header_offset + _LOCAL.size, name_length) != member.orig_filename.encode(encoding):
+        if self._source.read(member.header_offset + _LOCAL.size, name_length) != _name_bytes(member):
             raise self._error(f"{shown(name)} has another name before its bytes: it is forged")
         return start
 
@@ -165,6 +164,10 @@ class _Bounded(io.RawIOBase):
 
     def _too_large(self, found: str) -> ModelFileError:
         return ModelFileError(f"{shown(self._source.name)}: the archive's directory has {found}: it is forged")
+
+
+def _name_bytes(member: zipfile.ZipInfo) -> bytes:
+    return member.orig_filename.encode("utf-8" if member.flag_bits & 0x800 else "cp437")
 
 
 def _common_folder(names: dict[str, zipfile.ZipInfo]) -> str:

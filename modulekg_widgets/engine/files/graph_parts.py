@@ -21,7 +21,7 @@ _LONGEST_TRACE = 20_000  # characters of it that are looked at
 class Allowance:
     """What may still be read of a file: each part takes some, and a file that goes beyond is refused.
 
-    That is room for 60,000 operators with all that exporters write of them.
+    That is room for 35,000 operators with all that exporters write of them.
     """
 
     def __init__(self, file: str) -> None:
@@ -33,7 +33,7 @@ class Allowance:
         """Take the part of a record, or of something to look at."""
         self._left -= units
         if self._left < 0:
-            raise ModelFileError(f"{self._file} has more operators, names or fields than the largest models have: it is forged")
+            raise ModelFileError(f"{self._file} has more operators or names than are read: it is forged, or too large")
 
     def name(self, name: str) -> str:
         """The same name, kept once however often a file has it."""
@@ -41,6 +41,8 @@ class Allowance:
         if known is not None:
             self.take(40)
             return known
+        if not isinstance(name, str):  # what protobuf gives for bytes that are no text
+            raise ModelFileError(f"{self._file} has a name that is no text, {shown(repr(name))}: it is forged")
         if len(name) > LONGEST_NAME:
             raise ModelFileError(f"{self._file} has a name of {len(name):,} characters, {shown(name)}: it is forged")
         self.take(len(name) + 150)

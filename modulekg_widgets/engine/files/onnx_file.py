@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from modulekg_widgets.engine.errors import MissingPackageError, ModelFileError, shown
-from modulekg_widgets.engine.files.graph_parts import Allowance, short_text
+from modulekg_widgets.engine.files.graph_parts import LONGEST_TEXT, Allowance, short_text
 from modulekg_widgets.engine.files.onnx_graph import GraphReader, Span
 from modulekg_widgets.engine.files.onnx_wire import Wire
 from modulekg_widgets.engine.files.readers import file_reader
@@ -59,17 +59,22 @@ def _metadata(model: Any) -> dict[str, Plain]:
     producer = f"{model.producer_name} {model.producer_version}".strip()
     opsets = ", ".join(f"{entry.domain or 'ai.onnx'} {entry.version}" for entry in model.opset_import[:MOST_ENTRIES])
     told: dict[str, Plain] = {
-        "producer": producer and short_text(producer),
+        "producer": short_text(producer),
         "opset": short_text(opsets),
         "ir_version": model.ir_version,
-        "domain": short_text(model.domain),
+        "domain": _text(model.domain),
         "model_version": model.model_version,
-        "description": short_text(model.doc_string),
+        "description": _text(model.doc_string),
     }
     told = {key: value for key, value in told.items() if value}
     for entry in model.metadata_props[:MOST_ENTRIES]:
-        told.setdefault(short_text(entry.key), short_text(entry.value))
+        told.setdefault(_text(entry.key), _text(entry.value))
     return told
+
+
+def _text(text: str | bytes) -> str:
+    """A text in short; protobuf gives bytes for what is none."""
+    return short_text(text if isinstance(text, str) else text[:LONGEST_TEXT].decode("utf-8", "replace"))
 
 
 def _warnings(reader: GraphReader) -> tuple[str, ...]:

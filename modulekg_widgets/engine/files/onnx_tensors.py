@@ -15,7 +15,7 @@ from modulekg_widgets.engine.files.records import Plain, TensorRecord
 from modulekg_widgets.engine.files.source import FileSource, is_plain_name
 
 # TensorProto.DataType → torch's word (its own where torch has none), and the bits of an element
-_DTYPES = {
+DTYPES = {
     1: ("float32", 32), 2: ("uint8", 8), 3: ("int8", 8), 4: ("uint16", 16), 5: ("int16", 16), 6: ("int32", 32),
     7: ("int64", 64), 8: ("string", 0), 9: ("bool", 8), 10: ("float16", 16), 11: ("float64", 64), 12: ("uint32", 32),
     13: ("uint64", 64), 14: ("complex64", 64), 15: ("complex128", 128), 16: ("bfloat16", 16),
@@ -35,7 +35,7 @@ def dtype_of(number: int) -> str:
     """The word for a `TensorProto.DataType`; "" for none, a number for what is newer than this."""
     if not number:
         return ""
-    return _DTYPES[number][0] if number in _DTYPES else f"type {number}"
+    return DTYPES[number][0] if number in DTYPES else f"type {number}"
 
 
 class Tensors:
@@ -47,9 +47,10 @@ class Tensors:
 
     def record(self, name: str, message: Any, wire: WireTensor, role: str | None = None) -> TensorRecord:
         """The record of a tensor, by its message without numbers."""
+        name = self._allowance.name(name)
         shape = self.shape(message.dims, name)
         dtype = dtype_of(message.data_type)
-        self._allowance.take(TENSOR + len(name) + 40 * len(shape))
+        self._allowance.take(TENSOR + 40 * len(shape))
         expected = _bytes_of(shape, message.data_type)
         if message.data_location == _EXTERNAL:
             return self._external(name, shape, dtype, expected, message.external_data, role)
@@ -61,9 +62,10 @@ class Tensors:
 
     def sparse(self, message: Any, values: Any, parts: Sequence[WireTensor]) -> TensorRecord:
         """The record of a sparse tensor: what its values and their indices take."""
-        self._allowance.take(TENSOR + len(values.name))
-        shape = self.shape(message.dims, values.name)
-        return TensorRecord(values.name, shape, dtype_of(values.data_type), sum(part.nbytes for part in parts))
+        self._allowance.take(TENSOR)
+        name = self._allowance.name(values.name)
+        shape = self.shape(message.dims, name)
+        return TensorRecord(name, shape, dtype_of(values.data_type), sum(part.nbytes for part in parts))
 
     def shape(self, dims: Sequence[int], name: str) -> tuple[int, ...]:
         """The sizes, if a tensor can have them."""
@@ -140,5 +142,5 @@ def _values(message: Any, count: int) -> list[Any] | None:
 
 
 def _bytes_of(shape: tuple[int, ...], dtype: int) -> int | None:
-    bits = _DTYPES.get(dtype, ("", 0))[1]
+    bits = DTYPES.get(dtype, ("", 0))[1]
     return -(-math.prod(shape) * bits // 8) if bits else None
