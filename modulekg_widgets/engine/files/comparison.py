@@ -170,8 +170,8 @@ def _structure(left: Side, right: Side) -> HierarchyDiff:
 
 
 def _pairs(left: Side, right: Side, weights: bool) -> Iterator[TensorPair]:
-    ours = [name for name in left.tensors if name not in right.tensors and not _stands_elsewhere(name, left, right)]
-    theirs = [name for name in right.tensors if name not in left.tensors and not _stands_elsewhere(name, right, left)]
+    ours = [name for name in left.tensors if _lacks_a_partner(name, left, right)]
+    theirs = [name for name in right.tensors if _lacks_a_partner(name, right, left)]
     renamed = renamed_pairs([left.tensors[name] for name in ours], [right.tensors[name] for name in theirs])
     gone = set(ours)
     for name, record in left.tensors.items():
@@ -187,9 +187,11 @@ def _pairs(left: Side, right: Side, weights: bool) -> Iterator[TensorPair]:
             yield TensorPair(ADDED, None, right.tensors[name])
 
 
-def _stands_elsewhere(name: str, side: Side, other: Side) -> bool:
-    """Whether the tensor has another name that both sides know: a file may have one of the names of a tied tensor."""
-    return any(alias in other.tensors for alias in side.tied.get(name, ()))
+def _lacks_a_partner(name: str, side: Side, other: Side) -> bool:
+    """Whether the other side should have this tensor and has it not; a file may have one of the names of a tied one."""
+    if name in other.tensors or name in side.optional:
+        return False
+    return not any(alias in other.tensors for alias in side.tied.get(name, ()))
 
 
 def _compared(one: TensorRecord, other: TensorRecord, left: Side, right: Side, weights: bool) -> TensorPair:

@@ -31,13 +31,18 @@ NAMELESS = "model"  # the root of a tree of which no class is known
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of two that are compared; `tied` gives for the name of a tensor that has several all of them."""
+    """One of two that are compared; `tied` gives for the name of a tensor that has several all of them.
+
+    `optional` are tensors that the other need not have: buffers that are in no state of a model, which some formats
+    write and others do not, and constants of its code.
+    """
 
     contents: FileContents
     tensors: Mapping[str, TensorRecord]
     tied: Mapping[str, Sequence[str]]
     file: ModelFile | None = None
     live: Mapping[str, torch.Tensor] | None = None
+    optional: frozenset[str] = frozenset()
 
     @property
     def knows_classes(self) -> bool:
@@ -82,7 +87,8 @@ def side_of(model: nn.Module | ModelFile) -> Side:
     if isinstance(model, ModelFile):
         tensors = {each.name: each for each in model.contents.tensors}
         places = {name: _place(each) for name, each in tensors.items()}
-        return Side(model.contents, tensors, _tied(places), file=model)
+        constants = frozenset(name for name, each in tensors.items() if each.role == "constant")
+        return Side(model.contents, tensors, _tied(places), file=model, optional=constants)
     return _of_model(model)
 
 
@@ -90,21 +96,23 @@ def _of_model(model: nn.Module) -> Side:
     modules = walk(model)
     live: dict[str, torch.Tensor] = {}
     records: dict[str, TensorRecord] = {}
+    unsaved: set[str] = set()
     with without_subclass_code():
         for path, index in modules.places():
             state = modules.states[index]
             for own in own_tensors(state):
-                if own.tensor is not None and not (
-                    own.role == "buffer" and own.name in state.get(VOLATILE_BUFFERS, ())
-                ):
+                if own.tensor is not None:
                     name = f"{path}.{own.name}" if path else own.name
                     live[name], records[name] = own.tensor, _record(name, own.tensor, own.role)
+                    if own.role == "buffer" and own.name in state.get(VOLATILE_BUFFERS, ()):
+                        unsaved.add(name)
     parts = tuple(
         ModulePart(path, ".".join(filter(None, class_names(nominal_class(modules.modules[index])))))
         for path, index in modules.places()
     )
     contents = FileContents("torch", tuple(records.values()), modules=parts)
-    return Side(contents, records, _tied({name: id(tensor) for name, tensor in live.items()}), live=live)
+    tied = _tied({name: id(tensor) for name, tensor in live.items()})
+    return Side(contents, records, tied, live=live, optional=frozenset(unsaved))
 
 
 def _place(record: TensorRecord) -> object:

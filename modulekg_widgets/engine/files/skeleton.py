@@ -88,10 +88,23 @@ def _places(contents: FileContents, classes: bool) -> ModulePlace:
         for path in _paths_of_operators(contents):
             if path:
                 at(path)
+    constants = [record for record in contents.tensors if record.role == "constant"]
     for record in contents.tensors:
+        if record.role != "constant":
+            path, dot, name = record.name.rpartition(".")
+            (at(path) if dot else root).own[name] = record  # ".weight" is of a module whose name is empty
+    for record in constants:  # those of code have names that are no paths
         path, dot, name = record.name.rpartition(".")
-        (at(path) if dot else root).own[name] = record  # ".weight" is of a module whose name is empty
+        found = _found(root, path) if dot else root
+        (found or root).own[name if found else record.name] = record
     return root
+
+
+def _found(root: ModulePlace, path: str) -> ModulePlace | None:
+    place: ModulePlace | None = root
+    for segment in path.split(".", DEEPEST):
+        place = place.children.get(segment) if place is not None else None
+    return place
 
 
 def _paths_of_operators(contents: FileContents) -> Iterable[str]:
