@@ -67,7 +67,7 @@ class Inventory:
             self.warnings = (f"what is nested more than {DEEPEST} deep is not listed",)
 
     def _add_tensor(self, path: str, found: Found, role: str | None) -> None:
-        name = self._unused(path)
+        name = self._unused(path or "tensor")  # one that was saved alone has no name
         self._letters -= len(name)
         if len(self.tensors) >= MOST_TENSORS or self._letters < 0:
             raise ValueError(f"it has more than {MOST_TENSORS:,} tensors, or {MOST_NAMES:,} letters of names")
