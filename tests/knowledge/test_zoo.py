@@ -34,6 +34,19 @@ def test_what_is_computed_while_building_is_computed() -> None:
         assert torch.linspace(0, 1, 3).tolist() == [0, 0.5, 1]
 
 
+def test_random_numbers_are_drawn_for_what_takes_memory_alone() -> None:
+    torch.manual_seed(0)
+    expected = torch.empty(3).normal_(), torch.empty(3).uniform_()
+    weight, kept = torch.empty(2, 3, device="meta"), [torch.tensor([0.0] * 3), torch.tensor([0.0] * 3)]
+    torch.manual_seed(0)
+    with meta_weights():
+        assert weight.normal_() is weight
+        assert nn.init.uniform_(weight) is weight
+        kept[0].normal_()
+        kept[1].uniform_()
+    assert all(torch.equal(one, other) for one, other in zip(kept, expected, strict=True))
+
+
 def test_every_model_that_torchvision_lists_has_a_builder() -> None:
     builders = torchvision_builders()
     assert len(builders) >= 121

@@ -13,8 +13,6 @@ from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode
 from modulekg_widgets.engine.knowledge.prediction.datasets import is_imagenet, likeness
 from modulekg_widgets.engine.knowledge.prediction.features import (
-    PICTURE_DIMS,
-    family_of,
     record_in,
     with_flops,
 )
@@ -37,14 +35,13 @@ from modulekg_widgets.engine.knowledge.suggestion.candidates import (
     places_in,
     run_of,
 )
+from modulekg_widgets.engine.knowledge.suggestion.costs import KnownCosts
 from modulekg_widgets.engine.knowledge.suggestion.latencies import Latencies
 from modulekg_widgets.engine.knowledge.suggestion.requirements import Requirements
 from modulekg_widgets.engine.knowledge.suggestion.trying import Ready, blocks_of, task_of_model, tried
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
 KINDS = ("model", "block")
-SLACK = 2.0  # costs grow with the area of images but for rounding
-FIXED = 2  # models of a family that do not run at another size: then none of it does
 ALIKE = 0.5  # likeness from which the runs on a data set are worth naming
 
 
@@ -112,7 +109,7 @@ class KnownModels:
         self.contents, self.predictor, self.required, self.builders = contents, predictor, required, builders
         self.latencies = latencies
         self._untold: set[str] = set()  # the models of which no latency can be told
-        self._fixed: Counter[str] = Counter()  # by family those that do not run at the size of the data set's images
+        self.costs = KnownCosts(predictor, required)
         mine = {name: record_in(contents, name) for name, model in contents.models.items() if not model.cyclic}
         self.records = {**published_records(records=mine), **mine}
         self._told: dict[str, Prediction] = {}
@@ -185,7 +182,7 @@ class KnownModels:
             if len(found) == count:
                 bar.total = bar.n  # a notebook shows a bar that ends early in red, as after an error
                 break
-            ready = self.ready(record) if self._may_fit(record) else None
+            ready = self.ready(record) if self.costs.may_fit(record) else None
             candidate = None if ready is None else self._built_model(record, prediction, ready)
             if candidate is not None:
                 found.append(candidate)
@@ -199,14 +196,6 @@ class KnownModels:
         flops = ready.run.flops if flops is None or self.required.size else flops
         within = self.required.allows(record.model.parameters, flops)
         return self._model(record, prediction, flops, ready) if within else None
-
-    def _may_fit(self, record: ModelRecord) -> bool:
-        """Whether the cost at the size of the data set's images may be within the budget, by that at another size."""
-        limit, flops = self.required.max_flops, self.predictor.features(record).flops
-        if limit is None or flops is None or self.required.size is None or flops <= limit:
-            return True
-        scaled = self.flops(record)
-        return self._fixed[family_of(record)] < FIXED and (scaled is None or scaled <= SLACK * limit)
 
     def _unbuilt(self) -> list[Candidate]:
         """Those within the budget that cannot be built, of which nobody asks where enough can."""
@@ -227,14 +216,9 @@ class KnownModels:
         name = record.model.name
         if name not in self._ready:
             self._ready[name] = tried(self.builders.get(name), record, self.required, self.contents.scheme)
-            self._note_size(record, self._ready[name])
+            self.costs.note(record, self._ready[name])
         found = self._ready[name]
         return None if isinstance(found, str) else found
-
-    def _note_size(self, record: ModelRecord, found: Ready | str) -> None:
-        shape = found.run.inputs[0] if isinstance(found, Ready) and found.run.inputs else ()
-        if self.required.size is not None and len(shape) == PICTURE_DIMS and shape[2:] != self.required.size:
-            self._fixed[family_of(record)] += 1
 
     def why_none(self, count: int, kinds: Sequence[str]) -> str:
         """Why there is nothing to suggest."""
@@ -262,18 +246,11 @@ class KnownModels:
         elif name == "max_params":
             sizes = [float(record.model.parameters) for record in records]
         else:
-            sizes = [each for record in records if (each := self.flops(record)) is not None]
+            sizes = [each for record in records if (each := self.costs.about(record)) is not None]
         least, limit = min(sizes, default=math.inf), self.required.limits[name]
         if not limit < least < math.inf:
             return None
         return f"{least:.3g} ms" if name == "max_latency" else in_units(least)
-
-    def flops(self, record: ModelRecord) -> float | None:
-        """About what a model costs on an image of the data set, as it grows with the area, where its cost is known."""
-        features, size = self.predictor.features(record), self.required.size
-        if features.flops is None or size is None or not features.side:
-            return features.flops
-        return features.flops * size[0] * size[1] / features.side**2
 
     def _why_no_task(self) -> str:
         dataset, kind = self.required.dataset, modality_of(self.required.dataset)
@@ -359,13 +336,12 @@ class KnownModels:
 
     def within(self, required: Requirements) -> list[ModelRecord]:
         """The known models that another budget allows, the best first."""
-        allowed = [(record, self.flops(record)) for record, _ in self.ranked]
+        allowed = [(record, self.costs.about(record)) for record, _ in self.ranked]
         return [record for record, flops in allowed if required.allows(record.model.parameters, flops)]
 
     def _fits(self, record: ModelRecord) -> bool:
-        """Whether the budget allows the model; its cost, which takes a look at it all, counts where one is set."""
-        costs = self.required.max_flops is not None and self.required.size is None
-        return self.required.allows(record.model.parameters, self.predictor.features(record).flops if costs else None)
+        """Whether the budget may allow the model, as far as that is known before it is built."""
+        return self.required.allows(record.model.parameters, None) and self.costs.may_fit(record)
 
     def _block(self, record: ModelRecord, block: str, prediction: Prediction, ready: Ready) -> Candidate | None:
         path, node = places_in(record)[block], record.nodes[block]

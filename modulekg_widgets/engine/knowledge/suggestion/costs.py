@@ -1,0 +1,69 @@
+"""What known models cost on images of a data set, as far as that can be told before they are built and run."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from itertools import chain
+
+from modulekg_widgets.engine.knowledge.contents import uses_in
+from modulekg_widgets.engine.knowledge.prediction.features import PICTURE_DIMS, children, family_of
+from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor
+from modulekg_widgets.engine.knowledge.records import ModelRecord
+from modulekg_widgets.engine.knowledge.suggestion.requirements import Requirements
+from modulekg_widgets.engine.knowledge.suggestion.trying import Ready
+
+SLACK = 2.0  # costs grow with the area of images but for rounding, and those of attention with its square
+ENOUGH = 2  # models of a family that were run at another size tell how the others do there
+OTHERS = 10  # models of any family tell it of one of which fewer were run
+
+
+class KnownCosts:
+    """Estimates from what is stored, and what a search has seen since; they say what is worth building."""
+
+    def __init__(self, predictor: Predictor, required: Requirements) -> None:
+        self.predictor, self.required = predictor, required
+        self._fixed: Counter[str] = Counter()  # by family those that do not run at the size of the data set's images
+        self._growth: dict[str, list[float]] = defaultdict(list)  # by family costs there, as parts of those estimated
+
+    def about(self, record: ModelRecord) -> float | None:
+        """About what a model costs on an image of the data set, as it grows with the area, where its cost is known."""
+        features, size = self.predictor.features(record), self.required.size
+        if features.flops is None or size is None or not features.side:
+            return features.flops
+        return features.flops * size[0] * size[1] / features.side**2
+
+    def may_fit(self, record: ModelRecord) -> bool:
+        """Whether the budget may allow the model's cost on the data set's images."""
+        limit, flops = self.required.max_flops, self.predictor.features(record).flops
+        if limit is None:
+            return True
+        if flops is None:
+            return _of_weights(record) <= limit
+        if flops <= limit or self.required.size is None:
+            return flops <= limit
+        family, estimate = family_of(record), self.about(record)
+        return self._fixed[family] < ENOUGH and (estimate is None or estimate <= self._slack(family) * limit)
+
+    def _slack(self, family: str) -> float:
+        """How many times the budget an estimate may be."""
+        own, every = self._growth[family], list(chain.from_iterable(self._growth.values()))
+        seen = own if len(own) >= ENOUGH else every if len(every) >= OTHERS else []
+        return max(1.0, 1 / min(seen)) if seen else SLACK
+
+    def note(self, record: ModelRecord, found: Ready | str) -> None:
+        """Learn from a model that was run."""
+        shape = found.run.inputs[0] if isinstance(found, Ready) and found.run.inputs else ()
+        if isinstance(found, str) or self.required.size is None or len(shape) != PICTURE_DIMS:
+            return
+        family, estimate = family_of(record), self.about(record)
+        if shape[2:] != self.required.size:
+            self._fixed[family] += 1
+        elif estimate and found.run.flops:
+            self._growth[family].append(found.run.flops / estimate)
+
+
+def _of_weights(record: ModelRecord) -> int:
+    """The FLOPs of a model that uses each weight of its layers once; tables of which it reads a row do not count."""
+    uses = uses_in([record.model])
+    layers = [record.nodes[key] for key in uses if not children(record.nodes[key])]
+    return sum(2 * uses[each.fingerprint] * each.parameters for each in layers if "Embedding" not in each.class_name)
