@@ -24,8 +24,8 @@ from modulekg_widgets.engine.files.graph_parts import (
     short_text,
     source_of,
 )
-from modulekg_widgets.engine.files.onnx_modules import TRACE, Modules
-from modulekg_widgets.engine.files.onnx_tensors import MOST_DIMENSIONS, Tensors, dtype_of, in_short, is_small
+from modulekg_widgets.engine.files.onnx_modules import TRACE, OnnxModules
+from modulekg_widgets.engine.files.onnx_tensors import MOST_DIMENSIONS, OnnxTensors, dtype_of, in_short, is_small
 from modulekg_widgets.engine.files.onnx_wire import DEEPEST, SMALL, Wire, WireNode, WireTensor
 from modulekg_widgets.engine.files.records import OperatorGraph, OperatorRecord, Plain, TensorRecord, ValueRecord
 from modulekg_widgets.engine.files.source import FileSource
@@ -44,7 +44,7 @@ Span = tuple[int, int]  # of bytes in the file
 
 
 @dataclass(slots=True)
-class Function:
+class LocalFunction:
     """A local function: its message without its nodes, and where these are."""
 
     message: Any
@@ -63,7 +63,7 @@ class Body:
 
 
 @dataclass(slots=True)
-class Place:
+class NodeContext:
     """Where nodes are read: what names mean there, the module around them, and what a function was called with."""
 
     scope: Scope = field(default_factory=Scope)
@@ -80,21 +80,21 @@ class GraphReader:
     def __init__(self, source: FileSource, wire: Wire, allowance: Allowance, messages: Any) -> None:
         self._label = shown(source.name)
         self._wire, self._allowance, self._messages = wire, allowance, messages
-        self._made = Tensors(source, allowance)
-        self.modules = Modules(allowance)
+        self._made = OnnxTensors(source, allowance)
+        self.modules = OnnxModules(allowance)
         self.tensors: list[TensorRecord] = []
         self._tensor_names: set[str] = set()
         self._operators: list[OperatorRecord] = []
         self._values: dict[str, ValueRecord] = {}
         self._value_names, self._operator_names, self._call_paths = Occurrences(), Occurrences(), Occurrences()
-        self._functions: dict[tuple[str, str, str], Function] = {}
+        self._functions: dict[tuple[str, str, str], LocalFunction] = {}
         self._inlined = 0
 
     def graph(self, spans: Sequence[Span], functions: Sequence[Span]) -> OperatorGraph:
         """The graph that lies in these parts of the file."""
         for span in functions:
             self._add_function(*span)
-        place = Place()
+        place = NodeContext()
         body = self._body(spans, place)
         inputs = [name for name in body.inputs if name not in body.tensors]
         for name in inputs:
@@ -112,7 +112,7 @@ class GraphReader:
         except DecodeError as error:
             raise ModelFileError(f"{self._label} has bytes that are no {kind}: it is cut off or forged") from error
 
-    def _body(self, spans: Iterable[Span], place: Place) -> Body:
+    def _body(self, spans: Iterable[Span], place: NodeContext) -> Body:
         body = Body()
         for start, stop in spans:
             for number, _, begin, after in self._wire.fields(start, stop):
@@ -131,20 +131,20 @@ class GraphReader:
             self.modules.hold(tensor.name for tensor in self.tensors)
         return body
 
-    def _run(self, body: Body, place: Place) -> None:
+    def _run(self, body: Body, place: NodeContext) -> None:
         for begin, after in body.nodes:
             self._node(begin, after, place)
         for name, value in body.values:
             if name not in body.tensors:
                 self._values.setdefault(self._allowance.name(place.scope[name]), value)
 
-    def _add_tensor(self, body: Body, place: Place, record: TensorRecord) -> None:
+    def _add_tensor(self, body: Body, place: NodeContext, record: TensorRecord) -> None:
         if not place.depth and record.name in self._tensor_names:
             raise ModelFileError(f"{self._label} has two tensors named {shown(record.name)}: it is forged")
         body.tensors.add(record.name)
         self._keep_tensor(place, record)
 
-    def _keep_tensor(self, place: Place, record: TensorRecord) -> None:
+    def _keep_tensor(self, place: NodeContext, record: TensorRecord) -> None:
         """Tensors of bodies get another name where theirs is taken."""
         unique = self._value_names.once(record.name)
         if place.depth or unique != record.name:
@@ -185,7 +185,7 @@ class GraphReader:
         )
         return ValueRecord(tuple(sizes), dtype)
 
-    def _node(self, begin: int, after: int, place: Place) -> None:
+    def _node(self, begin: int, after: int, place: NodeContext) -> None:
         """Add a node's operator, with the operators that it holds."""
         wire: WireNode | None = None
         if after - begin <= SMALL:
@@ -221,14 +221,14 @@ class GraphReader:
             )
         )
 
-    def _define(self, name: str, place: Place) -> str:
+    def _define(self, name: str, place: NodeContext) -> str:
         self._allowance.take(ATTRIBUTE)
         unique = place.wanted.pop(name, "") or self._allowance.name(self._value_names.once(name))
         if place.depth or unique != name:
             place.scope[name] = unique
         return unique
 
-    def _is_tensor(self, node: Any, wire: WireNode, place: Place) -> bool:
+    def _is_tensor(self, node: Any, wire: WireNode, place: NodeContext) -> bool:
         """Whether a node is a tensor of more than few numbers, which then is one of the file's."""
         if node.op_type != "Constant" or _is_other(node.domain) or len(node.output) != 1 or 0 not in wire.tensors:
             return False
@@ -239,7 +239,7 @@ class GraphReader:
         self._keep_tensor(place, self._made.record(node.output[0], message, content, "constant"))
         return True
 
-    def _settings(self, attributes: Any, wire: WireNode | None, place: Place) -> dict[str, Plain]:
+    def _settings(self, attributes: Any, wire: WireNode | None, place: NodeContext) -> dict[str, Plain]:
         settings: dict[str, Plain] = {}
         for at, attribute in enumerate(attributes):
             self._allowance.take(ATTRIBUTE)
@@ -262,7 +262,7 @@ class GraphReader:
         plain = short(value)
         return self._allowance.name(plain) if isinstance(plain, str) else plain
 
-    def _bodies(self, node: Any, wire: WireNode, module: str, place: Place) -> list[str]:
+    def _bodies(self, node: Any, wire: WireNode, module: str, place: NodeContext) -> list[str]:
         """What the bodies of a node give, once their operators are there."""
         if place.depth >= DEEPEST:
             raise ModelFileError(f"{self._label} has more than {DEEPEST} graphs within graphs: it is forged")
@@ -271,7 +271,7 @@ class GraphReader:
             path = self.modules.add(f"{module}.{node.attribute[at].name}".lstrip("."))
             for span in spans:
                 self._allowance.take(BODY)
-                inner = Place(Scope(place.scope), path, place.given, {}, place.depth + 1, place.calls)
+                inner = NodeContext(Scope(place.scope), path, place.given, {}, place.depth + 1, place.calls)
                 body = self._body([span], inner)
                 own = [name for name in body.inputs if name not in body.tensors]
                 taken = [*node.input, *[""] * len(own)]
@@ -290,16 +290,16 @@ class GraphReader:
             else:
                 kept += self._wire.content(tag, after)
         message = self.parsed("FunctionProto", bytes(kept))
-        self._functions.setdefault((message.domain, message.name, message.overload), Function(message, nodes))
+        self._functions.setdefault((message.domain, message.name, message.overload), LocalFunction(message, nodes))
 
-    def _can_be_inlined(self, function: Function, place: Place) -> bool:
+    def _can_be_inlined(self, function: LocalFunction, place: NodeContext) -> bool:
         return (
             self._inlined + len(function.nodes) <= MOST_INLINED
             and len(place.calls) < _DEEPEST_CALL
             and function.message.name not in place.calls
         )
 
-    def _call(self, node: Any, function: Function, module: str, place: Place) -> None:
+    def _call(self, node: Any, function: LocalFunction, module: str, place: NodeContext) -> None:
         """The operators of a function, in a module named after the call."""
         self._allowance.take(BODY)
         self._inlined += len(function.nodes)
@@ -308,7 +308,7 @@ class GraphReader:
         path = self._call_paths.once(f"{module}.{label}".lstrip("."))
         self.modules.add(path, ".".join(part for part in (message.domain, message.name) if part))
         given = self._settings((*message.attribute_proto, *node.attribute), None, place)
-        inner = Place(Scope(), path, given, {}, place.depth + 1, (*place.calls, message.name))
+        inner = NodeContext(Scope(), path, given, {}, place.depth + 1, (*place.calls, message.name))
         for name, outer in zip(message.input, node.input, strict=False):
             if outer:
                 inner.scope[name] = self._allowance.name(place.scope[outer])

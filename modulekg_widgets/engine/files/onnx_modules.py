@@ -19,7 +19,7 @@ DEEPEST = 64  # calls within calls
 _REPEATED = re.compile(r"_\d{1,6}\Z")
 
 
-class Modules:
+class OnnxModules:
     """The modules of one file, as its nodes come to tell of them."""
 
     def __init__(self, allowance: Allowance) -> None:

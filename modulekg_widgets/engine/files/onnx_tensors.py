@@ -38,7 +38,7 @@ def dtype_of(number: int) -> str:
     return DTYPES[number][0] if number in DTYPES else f"type {number}"
 
 
-class Tensors:
+class OnnxTensors:
     """Makes records of the tensors of one file, and remembers which other files they named."""
 
     def __init__(self, source: FileSource, allowance: Allowance) -> None:

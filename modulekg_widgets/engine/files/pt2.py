@@ -31,7 +31,7 @@ _STATE = {
 
 
 @dataclass(slots=True)
-class Signature:
+class ProgramSignature:
     """What the inputs of the graph are: tensors of the state by their names, with roles, and what the user passes."""
 
     states: dict[str, str] = field(default_factory=dict)
@@ -100,8 +100,8 @@ def _parsed(archive: Archive, member: str) -> Any:
     return parse_json(content, ModelFileError, MOST_PARTS)
 
 
-def _signature(signature: Mapping[str, Any]) -> Signature:
-    found = Signature()
+def _signature(signature: Mapping[str, Any]) -> ProgramSignature:
+    found = ProgramSignature()
     for entry in listed(signature.get("input_specs")):
         for kind, spec in mapping(entry).items():
             spec = mapping(spec)
@@ -122,7 +122,7 @@ def _signature(signature: Mapping[str, Any]) -> Signature:
 class _Payloads:
     """The tensors of an archive; `warnings` tell of those that are pickles."""
 
-    def __init__(self, archive: Archive, allowance: Allowance, signature: Signature) -> None:
+    def __init__(self, archive: Archive, allowance: Allowance, signature: ProgramSignature) -> None:
         self._archive, self._allowance, self._signature = archive, allowance, signature
         self.warnings: list[str] = []
 

@@ -39,7 +39,7 @@ _MOST_MODULES = 100  # modules within modules
 
 
 @dataclass(slots=True)
-class Arguments:
+class CallArguments:
     """What an operator is called with: values, settings, and graphs, with how many values came before each."""
 
     values: list[str] = field(default_factory=list)
@@ -114,8 +114,8 @@ class ProgramReader:
         unique = scope[name] = self._allowance.name(self._given.once(name))
         return unique
 
-    def _arguments(self, node: Mapping[str, Any], scope: Scope) -> Arguments:
-        found = Arguments()
+    def _arguments(self, node: Mapping[str, Any], scope: Scope) -> CallArguments:
+        found = CallArguments()
         for place, entry in enumerate(listed(node.get("inputs"))):
             self._allowance.take(ATTRIBUTE)
             entry = mapping(entry)
@@ -132,7 +132,7 @@ class ProgramReader:
         return found
 
     def _subgraph(
-        self, argument: Mapping[str, Any], called: Arguments, scope: Scope, module: str, depth: int
+        self, argument: Mapping[str, Any], called: CallArguments, scope: Scope, module: str, depth: int
     ) -> list[str]:
         if depth >= DEEPEST:
             raise ValueError(f"it has more than {DEEPEST} graphs within graphs")
