@@ -137,7 +137,7 @@ def test_a_checkpoint_with_an_optimizer(tmp_path: Path, options: dict[str, Any])
     assert "argparse.Namespace" in found.warnings[0]
 
 
-def save_plainly(protocol: int) -> Callable[[Any, Path], None]:
+def save_plainly(protocol: int) -> Callable[[Any, Path], Any]:
     return lambda value, path: path.write_bytes(pickle.dumps(value, protocol))
 
 

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.files.pickle_tape import Global, Key, Made, Persistent, Value
-from modulekg_widgets.engine.files.pickled_tensors import Found, Tensors, class_path, number_of
+from modulekg_widgets.engine.files.pickled_tensors import Found, PickledTensors, class_path, number_of
 from modulekg_widgets.engine.files.records import ModulePart, Plain, TensorRecord
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, PARAMETERS
 
 MOST_TENSORS = 100_000
 MOST_FOLLOWED = 2_500_000  # values, each as often as it is reached
@@ -22,8 +23,6 @@ MOST_NAMES = 64 << 20  # characters of all names
 MOST_SHOWN = 8  # values of a list that are told one by one
 LARGEST_NUMBER = 1 << 64
 
-# what torch keeps in a module beside hyper-parameters; those of scripted modules have no underscore
-_OWN = frozenset({"_parameters", "_buffers", "_modules"})
 _NO_SETTINGS = frozenset({"training"})
 SCRIPTED = "__torch__."
 
@@ -43,7 +42,7 @@ class Inventory:
     Values that are reached on several ways are listed by each of them, and no value is followed into itself.
     """
 
-    def __init__(self, tensors: Tensors, scripted: Callable[[Value], ScriptedClass]) -> None:
+    def __init__(self, tensors: PickledTensors, scripted: Callable[[Value], ScriptedClass]) -> None:
         self._found, self._scripted = tensors, scripted
         self._left, self._letters = MOST_FOLLOWED, MOST_NAMES
         self._above: set[int] = set()  # the values that the one at hand is in
@@ -124,7 +123,7 @@ class Inventory:
     def _add_module(self, class_name: str, state: dict[Value, Value], path: str) -> None:
         settings = self._settings(state)
         self.modules.append(ModulePart(path, class_name, settings))
-        for place, role in (("_parameters", "parameter"), ("_buffers", "buffer"), ("_modules", None)):
+        for place, role in ((PARAMETERS, "parameter"), (BUFFERS, "buffer"), (MODULES, None)):
             for name, member in self._members(state.get(place)):
                 if type(member) in _HOLDERS:
                     self.add(member, _joined(path, name), role)
@@ -168,7 +167,7 @@ def class_of(made: Made) -> str:
 def _module_state(made: Made) -> dict[Value, Value] | None:
     """The attributes of a module, which a traced one of torch.fx passes to a function; None for no module."""
     for state in (made.state, made.args[0] if type(made.args) is tuple and made.args else None):
-        if type(state) is dict and "_parameters" in state and type(state.get("_modules")) in (dict, Made):
+        if type(state) is dict and PARAMETERS in state and type(state.get(MODULES)) in (dict, Made):
             return state
     return None
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.files.pickle_tape import Global, Long, Made, Persistent, Value
-from modulekg_widgets.engine.files.torch_names import BITS, STORAGES
+from modulekg_widgets.engine.files.torch_names import BITS, OLD_REBUILD, PARAMETER, REBUILD, SIZE, STORAGES
 
 MOST_DIMENSIONS = 16
 MOST_ELEMENTS = 1 << 62
@@ -19,7 +19,7 @@ DEEPEST = 8  # parameters of subclasses of parameters …
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
+class StorageRecord:
     """What torch keeps the elements of tensors in; `offset` is None where they do not stand as they are."""
 
     dtype: str
@@ -53,10 +53,10 @@ def class_path(maker: Value) -> str:
     return maker.path if type(maker) is Global else ""
 
 
-class Tensors:
+class PickledTensors:
     """Finds tensors; `storage` finds what a persistent id, or bytes in the pickle, stand for."""
 
-    def __init__(self, storage: Callable[[Value], Storage]) -> None:
+    def __init__(self, storage: Callable[[Value], StorageRecord]) -> None:
         self._storage = storage
 
     def of(self, value: Value, depth: int = 0) -> Found | None:
@@ -101,15 +101,15 @@ class Tensors:
         state = made.args[3]
         if isinstance(state, dict) and state.get("_is_buffer") is True:
             return found._replace(role="buffer")
-        return found._replace(role="parameter") if class_path(made.args[1]) == _PARAMETER else found
+        return found._replace(role="parameter") if class_path(made.args[1]) == PARAMETER else found
 
     def _sparse(self, made: Made, depth: int) -> Found:
         """`_rebuild_sparse_tensor(layout, (indices, …, values, size, …))`."""
         data = made.args[1][:4]
-        held = [part for part in data if type(part) is Made and class_path(part.maker) != _SIZE]
+        held = [part for part in data if type(part) is Made and class_path(part.maker) != SIZE]
         parts = [self.of(part, max(DEEPEST, depth)) for part in held]  # which are no sparse ones themselves
         found = [part for part in parts if part is not None]
-        size = next(_sizes(part) for part in data if type(part) is not Made or class_path(part.maker) == _SIZE)
+        size = next(_sizes(part) for part in data if type(part) is not Made or class_path(part.maker) == SIZE)
         return Found(size, found[-1].dtype, sum(part.nbytes for part in found))
 
     def _meta(self, made: Made, depth: int) -> Found:
@@ -147,7 +147,7 @@ def _dtype(kind: Value) -> str:
 
 
 def _sizes(value: Value) -> tuple[int, ...]:
-    if type(value) is Made and class_path(value.maker) == _SIZE:
+    if type(value) is Made and class_path(value.maker) == SIZE:
         value = value.args[0] if value.args else ()
     if not isinstance(value, (tuple, list)) or len(value) > MOST_DIMENSIONS:
         raise ValueError("a tensor has no shape that can be")
@@ -163,7 +163,7 @@ def _told(size: Value) -> str:
     return f"{size:,}" if type(size) is int and abs(size) < 1 << 64 else type(size).__name__
 
 
-def _view(storage: Storage, dtype: str, layout: Value, changed: bool = False) -> Found:
+def _view(storage: StorageRecord, dtype: str, layout: Value, changed: bool = False) -> Found:
     """The part of a storage that offset, size and strides take; raises `ValueError` for what goes beyond it."""
     start, size, strides = layout
     shape = _sizes(size)
@@ -257,26 +257,25 @@ def number_of(made: Made) -> int | float | bool | None:
         return None
 
 
-_SIZE, _PARAMETER = "torch.Size", "torch.nn.parameter.Parameter"
 _SCALARS = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")
-_REBUILD: dict[str, Callable[[Tensors, Made, int], Found | None]] = {
-    "torch._utils._rebuild_tensor": Tensors._dense,
-    "torch._utils._rebuild_tensor_v2": Tensors._dense,
-    "torch._utils._rebuild_tensor_v3": Tensors._typed,
-    "torch._utils._rebuild_qtensor": Tensors._quantized,
-    "torch._utils._rebuild_parameter": Tensors._parameter,
-    "torch._utils._rebuild_parameter_with_state": Tensors._parameter,
-    _PARAMETER: Tensors._parameter,
-    "torch._tensor._rebuild_from_type_v2": Tensors._subclass,
-    "torch._utils._rebuild_sparse_tensor": Tensors._sparse,
-    "torch._utils._rebuild_meta_tensor_no_storage": Tensors._meta,
-    "torch._utils._rebuild_wrapper_subclass": Tensors._wrapper,
-    "torch._utils._rebuild_nested_tensor": Tensors._wrapped,
-    "torch._utils._rebuild_xla_tensor": Tensors._wrapped,
-    "torch._utils._rebuild_device_tensor_from_numpy": Tensors._wrapped,
-    "torch._utils._rebuild_device_tensor_from_cpu_tensor": Tensors._wrapped,
-    "numpy.core.multiarray._reconstruct": Tensors._array,
-    "numpy._core.multiarray._reconstruct": Tensors._array,
-    "numpy.core.numeric._frombuffer": Tensors._buffer_array,
-    "numpy._core.numeric._frombuffer": Tensors._buffer_array,
+_REBUILD: dict[str, Callable[[PickledTensors, Made, int], Found | None]] = {
+    REBUILD["tensor"]: PickledTensors._dense,
+    REBUILD["tensor_v2"]: PickledTensors._dense,
+    REBUILD["tensor_v3"]: PickledTensors._typed,
+    REBUILD["qtensor"]: PickledTensors._quantized,
+    REBUILD["parameter"]: PickledTensors._parameter,
+    REBUILD["parameter_with_state"]: PickledTensors._parameter,
+    PARAMETER: PickledTensors._parameter,
+    REBUILD["from_type_v2"]: PickledTensors._subclass,
+    REBUILD["sparse_tensor"]: PickledTensors._sparse,
+    REBUILD["meta_tensor_no_storage"]: PickledTensors._meta,
+    REBUILD["wrapper_subclass"]: PickledTensors._wrapper,
+    REBUILD["nested_tensor"]: PickledTensors._wrapped,
+    OLD_REBUILD: PickledTensors._wrapped,
+    REBUILD["device_tensor_from_numpy"]: PickledTensors._wrapped,
+    REBUILD["device_tensor_from_cpu_tensor"]: PickledTensors._wrapped,
+    "numpy.core.multiarray._reconstruct": PickledTensors._array,
+    "numpy._core.multiarray._reconstruct": PickledTensors._array,
+    "numpy.core.numeric._frombuffer": PickledTensors._buffer_array,
+    "numpy._core.numeric._frombuffer": PickledTensors._buffer_array,
 }

@@ -53,6 +53,13 @@ _REBUILT = (
     "tensor tensor_v2 tensor_v3 parameter parameter_with_state qtensor sparse_tensor nested_tensor wrapper_subclass "
     "meta_tensor_no_storage device_tensor_from_numpy device_tensor_from_cpu_tensor"
 )
+# what stands in files under these names cannot change, though it is private: torch reads its old files by them
+REBUILD = {what: f"torch._utils._rebuild_{what}" for what in _REBUILT.split()}
+REBUILD["from_type_v2"] = "torch._tensor._rebuild_from_type_v2"
+OLD_REBUILD = "torch._utils._rebuild_xla_tensor"  # which torch no longer holds to be safe
+INLINE_STORAGE = "torch.storage._load_from_bytes"
+LAYOUT = "torch.serialization._get_layout"
+SIZE, PARAMETER = "torch.Size", "torch.nn.parameter.Parameter"
 SAFE = frozenset(
     (
         *(f"torch.{name}" for name in BITS),
@@ -62,13 +69,12 @@ SAFE = frozenset(
         *(f"torch.{place}sparse.{name}Tensor" for place in ("", "cuda.") for name in _DENSE),
         *(f"torch.per_tensor_{kind}" for kind in ("affine", "symmetric")),
         *(f"torch.per_channel_{kind}" for kind in ("affine", "symmetric", "affine_float_qparams")),
-        *(f"torch._utils._rebuild_{what}" for what in _REBUILT.split()),
-        "torch._tensor._rebuild_from_type_v2",
-        "torch.Size",
+        *REBUILD.values(),
+        LAYOUT,
+        SIZE,
+        PARAMETER,
         "torch.Tensor",
         "torch.device",
-        "torch.nn.parameter.Parameter",
-        "torch.serialization._get_layout",
         "torch.storage.TypedStorage",
         "torch.storage.UntypedStorage",
         "collections.Counter",

@@ -10,12 +10,18 @@ from modulekg_widgets.engine.files.archive import Archive
 from modulekg_widgets.engine.files.pickle_opcodes import Pickles, without_collecting
 from modulekg_widgets.engine.files.pickle_tape import Made, Persistent, Value
 from modulekg_widgets.engine.files.pickled import MOST_TENSORS, SCRIPTED, Inventory, ScriptedClass, class_of
-from modulekg_widgets.engine.files.pickled_tensors import Storage, Tensors, class_path, first_bytes, storage_dtype
+from modulekg_widgets.engine.files.pickled_tensors import (
+    PickledTensors,
+    StorageRecord,
+    class_path,
+    first_bytes,
+    storage_dtype,
+)
 from modulekg_widgets.engine.files.pt2 import is_pt2, read_pt2
 from modulekg_widgets.engine.files.readers import file_reader
 from modulekg_widgets.engine.files.records import FileContents
 from modulekg_widgets.engine.files.source import FileSource
-from modulekg_widgets.engine.files.torch_names import BITS, code_warnings
+from modulekg_widgets.engine.files.torch_names import BITS, INLINE_STORAGE, code_warnings
 from modulekg_widgets.engine.files.torchscript import ScriptedClasses
 
 ZIP = b"PK\x03\x04"
@@ -59,7 +65,7 @@ def _no_scripts(maker: Value) -> ScriptedClass:
 def _checkpoint(source: FileSource, archive: Archive) -> FileContents:
     pickles = _member(source, archive, "data.pkl")
     root = pickles.load()
-    inventory = Inventory(Tensors(ArchiveStorages(archive, "data").find), _no_scripts)
+    inventory = Inventory(PickledTensors(ArchiveStorages(archive, "data").find), _no_scripts)
     inventory.add(root)
     return _contents("torch checkpoint", root, pickles, inventory)
 
@@ -67,7 +73,7 @@ def _checkpoint(source: FileSource, archive: Archive) -> FileContents:
 def _script(source: FileSource, archive: Archive) -> FileContents:
     pickles = _member(source, archive, "data.pkl")
     root = pickles.load()
-    inventory = Inventory(Tensors(ArchiveStorages(archive, "data").find), ScriptedClasses(archive))
+    inventory = Inventory(PickledTensors(ArchiveStorages(archive, "data").find), ScriptedClasses(archive))
     inventory.add(root)
     contents = _contents("TorchScript", root, pickles, inventory)
     constants = _constants(source, archive)
@@ -76,7 +82,7 @@ def _script(source: FileSource, archive: Archive) -> FileContents:
 
 def _constants(source: FileSource, archive: Archive) -> Inventory:
     """The tensors that the code names as CONSTANTS.c0 and so on."""
-    inventory = Inventory(Tensors(ArchiveStorages(archive, "constants").find), _no_scripts)
+    inventory = Inventory(PickledTensors(ArchiveStorages(archive, "constants").find), _no_scripts)
     values = _member(source, archive, "constants.pkl").load()
     for index, value in enumerate(values if type(values) in (tuple, list) else ()):
         inventory.add(value, f"CONSTANTS.c{index}", "constant")
@@ -109,13 +115,13 @@ class ArchiveStorages:
 
     archive: Archive
     folder: str
-    known: dict[tuple[str, str], Storage] = field(default_factory=dict)
+    known: dict[tuple[str, str], StorageRecord] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         order = self.archive.read("byteorder", largest=16) if "byteorder" in self.archive else b"little"
         self.as_they_are = order.strip() != b"big"
 
-    def find(self, value: Value) -> Storage:
+    def find(self, value: Value) -> StorageRecord:
         if type(value) is Made:
             return inline_storage(value)
         kind, key, _ = storage_id(value)
@@ -123,7 +129,7 @@ class ArchiveStorages:
         if (dtype, key) not in self.known:
             name = f"{self.folder}/{key}"
             size = self.archive.size(name)
-            self.known[dtype, key] = Storage(dtype, size, self.archive.place(name) if self.as_they_are else None)
+            self.known[dtype, key] = StorageRecord(dtype, size, self.archive.place(name) if self.as_they_are else None)
         return self.known[dtype, key]
 
 
@@ -135,9 +141,9 @@ def storage_id(value: Value) -> tuple[Value, str, tuple[Value, ...]]:
     return key[1], key[2], key[3:]
 
 
-def inline_storage(made: Made) -> Storage:
+def inline_storage(made: Made) -> StorageRecord:
     """A storage that a plain pickle holds as the bytes of another file of torch's old format."""
-    head = first_bytes(made.args[0]) if class_path(made.maker) == "torch.storage._load_from_bytes" else None
+    head = first_bytes(made.args[0]) if class_path(made.maker) == INLINE_STORAGE else None
     if head is None:
         raise ValueError("a tensor has no storage that torch could find")
     pickles = Pickles.of(head)
@@ -146,7 +152,7 @@ def inline_storage(made: Made) -> Storage:
     _, _, storage = pickles.load(), pickles.load(), pickles.load()
     kind, _, rest = storage_id(storage)
     dtype = storage_dtype(kind)
-    return Storage(dtype, _bytes_of(dtype, rest[1]))
+    return StorageRecord(dtype, _bytes_of(dtype, rest[1]))
 
 
 def _bytes_of(dtype: str, elements: Value) -> int:
@@ -168,12 +174,12 @@ def _pickle(source: FileSource) -> FileContents:
         ) from error
     if type(root) is int and root == LEGACY_MAGIC:
         return _legacy(source, pickles)
-    inventory = Inventory(Tensors(_inline_only), _no_scripts)
+    inventory = Inventory(PickledTensors(_inline_only), _no_scripts)
     inventory.add(root)
     return _contents("pickle", root, pickles, inventory)
 
 
-def _inline_only(value: Value) -> Storage:
+def _inline_only(value: Value) -> StorageRecord:
     if type(value) is Made:
         return inline_storage(value)
     raise ValueError("a tensor is stored outside of the pickle")
@@ -187,7 +193,7 @@ def _legacy(source: FileSource, pickles: Pickles) -> FileContents:
     root, referred = pickles.load(), list(pickles.persistent)
     little = not isinstance(system, dict) or system.get("little_endian") is not False
     places = _legacy_places(source, pickles, _legacy_types(referred), little)
-    inventory = Inventory(Tensors(LegacyStorages(places).find), _no_scripts)
+    inventory = Inventory(PickledTensors(LegacyStorages(places).find), _no_scripts)
     inventory.add(root)
     return _contents("torch checkpoint (legacy)", root, pickles, inventory)
 
@@ -202,10 +208,12 @@ def _legacy_types(referred: list[Persistent]) -> dict[str, str]:
     return types
 
 
-def _legacy_places(source: FileSource, pickles: Pickles, types: dict[str, str], little: bool) -> dict[str, Storage]:
+def _legacy_places(
+    source: FileSource, pickles: Pickles, types: dict[str, str], little: bool
+) -> dict[str, StorageRecord]:
     keys = pickles.load()
     at = pickles.position
-    places: dict[str, Storage] = {}
+    places: dict[str, StorageRecord] = {}
     if type(keys) is not list or len(keys) > MOST_TENSORS:
         raise ModelFileError(f"{shown(source.name)} has no list of storages, or one beyond any model: it is forged")
     for key in keys:
@@ -216,7 +224,7 @@ def _legacy_places(source: FileSource, pickles: Pickles, types: dict[str, str], 
         at += 8
         if nbytes > source.size - at:
             raise ModelFileError(f"{shown(source.name)} ends within the bytes of its tensors: it is cut off or forged")
-        places[key] = Storage(types[key], nbytes, at if little else None)
+        places[key] = StorageRecord(types[key], nbytes, at if little else None)
         at += nbytes
     return places
 
@@ -225,9 +233,9 @@ def _legacy_places(source: FileSource, pickles: Pickles, types: dict[str, str], 
 class LegacyStorages:
     """The storages of a file in torch's old format, where some are parts of others."""
 
-    places: Mapping[str, Storage]
+    places: Mapping[str, StorageRecord]
 
-    def find(self, value: Value) -> Storage:
+    def find(self, value: Value) -> StorageRecord:
         if type(value) is Made:
             return inline_storage(value)
         kind, key, rest = storage_id(value)
@@ -236,11 +244,11 @@ class LegacyStorages:
         whole = self.places[key]
         part = rest[2] if len(rest) > 2 else None
         if type(part) is not tuple or len(part) != 3:
-            return Storage(storage_dtype(kind), whole.nbytes, whole.offset)
+            return StorageRecord(storage_dtype(kind), whole.nbytes, whole.offset)
         start, nbytes = _bytes_of(whole.dtype, part[1]), _bytes_of(whole.dtype, part[2])
         if start + nbytes > whole.nbytes:
             raise ValueError(f"a tensor is beyond the end of the storage {shown(key)}")
-        return Storage(storage_dtype(kind), nbytes, None if whole.offset is None else whole.offset + start)
+        return StorageRecord(storage_dtype(kind), nbytes, None if whole.offset is None else whole.offset + start)
 
 
 def _contents(format_name: str, root: Value, pickles: Pickles, inventory: Inventory) -> FileContents:
