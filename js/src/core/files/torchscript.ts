@@ -1,5 +1,6 @@
 // The classes of a TorchScript archive, from the text of its code: which tensors are parameters, and constants.
 
+import { mapSome } from "./bounds";
 import { Global, type Value } from "./pickle";
 import { anyText } from "./numbers";
 import { onlyNamed, SCRIPTED, type ScriptedClass } from "./pickled";
@@ -8,6 +9,7 @@ import type { Archive } from "./zip";
 
 const LARGEST_CODE = 4 * 2 ** 20; // bytes of one file
 const MOST_CODE = 32 * 2 ** 20; // of all that are read
+const AT_ONCE = 6; // requests
 
 const CLASS = /^class (\w+)\(/gm;
 const TENSORS = /^ {2}__(parameters|buffers)__ = \[(.*)\]$/gm;
@@ -20,22 +22,30 @@ export async function scriptedClasses(
   archive: Archive,
   globals: Iterable<Global>
 ): Promise<(maker: Value) => ScriptedClass> {
-  const files = new Map<string, ReadonlyMap<string, string>>();
-  const classes = new Map<string, ScriptedClass>();
-  let left = MOST_CODE;
-  for (const { module, path } of globals) {
-    if (!path.startsWith(SCRIPTED)) continue;
-    const file = `code/${module.replaceAll(".", "/")}.py`;
-    if (!files.has(file)) {
-      const size = archive.has(file) ? archive.size(file) : 0;
-      left -= size;
-      const isRead = size > 0 && size <= LARGEST_CODE && left >= 0;
-      files.set(file, isRead ? bodies(anyText(await archive.read(file, LARGEST_CODE))) : new Map());
-    }
-    classes.set(path, classIn(path, files.get(file)?.get(path.slice(module.length + 1))));
-  }
+  const found = [...globals].filter(({ path }) => path.startsWith(SCRIPTED));
+  const files = readable(archive, [...new Set(found.map(({ module }) => fileOf(module)))]);
+  const codes = await mapSome(files, AT_ONCE, file => archive.read(file, LARGEST_CODE));
+  const texts = new Map(files.map((file, at) => [file, bodies(anyText(codes[at]))]));
+  const classes = new Map(
+    found.map(({ module, path }) => [
+      path,
+      classIn(path, texts.get(fileOf(module))?.get(path.slice(module.length + 1)))
+    ])
+  );
   return maker =>
     maker instanceof Global ? (classes.get(maker.path) ?? onlyNamed(nameOf(maker.path))) : onlyNamed("");
+}
+
+const fileOf = (module: string) => `code/${module.replaceAll(".", "/")}.py`;
+
+/** The files of code that there are, as long as they are not too many. */
+function readable(archive: Archive, files: readonly string[]): string[] {
+  let left = MOST_CODE;
+  return files.filter(file => {
+    const size = archive.has(file) ? archive.size(file) : 0;
+    left -= size;
+    return size > 0 && size <= LARGEST_CODE && left >= 0;
+  });
 }
 
 const nameOf = (path: string) => (path.startsWith(SCRIPTED) ? path.slice(SCRIPTED.length) : path).replace(MARK, "");

@@ -44,8 +44,7 @@ export class Archive {
   async read(name: string, largest = LARGEST_MEMBER): Promise<Uint8Array> {
     const member = this.member(name);
     if (Math.max(member.size, member.packed) > largest) throw excess(`bytes of ${shown(name)}`);
-    const start = startOf(member, await this.headerOf(member));
-    const raw = await this.source.read(start, member.packed);
+    const raw = await this.rawOf(member);
     const content = member.method === STORED ? raw : await inflated(raw, member);
     need(content.length === member.size, `${shown(name)} has not as many bytes as the archive says`);
     return content;
@@ -59,6 +58,16 @@ export class Archive {
     const found = await mapSome(groups, AT_ONCE, group => this.startsOf(group));
     for (const [member, start] of found.flat()) places.set(member.name.slice(this.prefix.length), start);
     return places;
+  }
+
+  /** The bytes as they stand in the file; what is small is read with its header. */
+  private async rawOf(member: Entry): Promise<Uint8Array> {
+    if (member.end - member.header > NEAR) {
+      return this.source.read(startOf(member, await this.headerOf(member)), member.packed);
+    }
+    const room = await this.source.read(member.header, member.end - member.header);
+    const start = startOf(member, room) - member.header;
+    return room.subarray(start, start + member.packed);
   }
 
   private async startsOf(group: readonly Entry[]): Promise<[Entry, number][]> {
@@ -116,8 +125,12 @@ function near(members: readonly Entry[]): Entry[][] {
 async function inflated(raw: Uint8Array, member: Entry): Promise<Uint8Array> {
   need(member.method === DEFLATED, `${shown(member.name)} is compressed by another method than models are`);
   const content = new Uint8Array(member.size);
-  const packed = new Blob([raw as Uint8Array<ArrayBuffer>]).stream();
-  const reader = packed.pipeThrough(new DecompressionStream("deflate-raw")).getReader();
+  const { readable, writable } = new DecompressionStream("deflate-raw");
+  const writer = writable.getWriter();
+  // what goes wrong is told by the reader, too
+  void writer.write(raw as Uint8Array<ArrayBuffer>).catch(() => undefined);
+  void writer.close().catch(() => undefined);
+  const reader = readable.getReader();
   let filled = 0;
   try {
     for (let part = await reader.read(); !part.done; part = await reader.read()) {
