@@ -2,54 +2,56 @@
 
 import { PathExt } from "@jupyterlab/coreutils";
 import { type Contents, ServerConnection } from "@jupyterlab/services";
-import type { FileSource } from "../core/files/records";
 import { isPlainName } from "../core/files/bounds";
+import type { FileSource } from "../core/files/records";
 import { FileProblem } from "../core/shared/file_problem";
 
-const [WHOLE, PART, MISSING] = [200, 206, 404];
+const HEAD = 64 * 2 ** 10; // bytes that the first request asks for: most headers are not longer
+const [WHOLE, PART, MISSING, BEYOND] = [200, 206, 404, 416];
 
 export class RangeSource implements FileSource {
   private constructor(
     private readonly contents: Contents.IManager,
     private readonly path: string, // with its drive
     private readonly url: string,
-    readonly name: string,
+    private readonly head: Uint8Array,
     readonly size: number,
-    readonly state: string // another one when the file has changed
+    private readonly state: string // another one when the file has changed
   ) {}
 
+  /** A file to be watched, too. */
   static async open(contents: Contents.IManager, path: string): Promise<RangeSource> {
-    const model = await describe(contents, path);
+    const state = await stateOf(contents, path);
+    return RangeSource.begin(contents, path, state);
+  }
+
+  private static async begin(contents: Contents.IManager, path: string, state: string): Promise<RangeSource> {
     const url = await contents.getDownloadUrl(path);
-    const { size, name, last_modified: changed } = model;
-    if (typeof size !== "number") throw unreadable("the server does not tell its size");
-    return new RangeSource(contents, path, url, name, size, stateOf(size, changed));
+    const { bytes, size } = await fetchHead(contents, url, PathExt.basename(path));
+    return new RangeSource(contents, path, url, bytes, size, state);
+  }
+
+  get name(): string {
+    return PathExt.basename(this.contents.localPath(this.path));
   }
 
   /** Whether the file is no longer what was opened; false, too, where the server does not answer. */
   async hasChanged(): Promise<boolean> {
     try {
-      const { size, last_modified: changed } = await describe(this.contents, this.path);
-      return stateOf(size, changed) !== this.state;
+      return (await stateOf(this.contents, this.path)) !== this.state;
     } catch {
       return false;
     }
   }
 
   async read(offset: number, length: number): Promise<Uint8Array> {
-    if (!(offset >= 0 && length >= 0 && offset + length <= this.size)) throw new FileProblem("truncated");
-    if (length === 0) return new Uint8Array(0);
-    const response = await this.request(`bytes=${offset}-${offset + length - 1}`);
+    const end = offset + length;
+    if (!(offset >= 0 && length >= 0 && end <= this.size)) throw new FileProblem("truncated");
+    if (length === 0 || end <= this.head.length) return this.head.subarray(offset, end);
+    const response = await request(this.contents, this.url, offset, length);
     // of a range that is the whole file the server sends the file
     const isWhole = response.status === WHOLE && offset === 0 && length === this.size;
-    const announced = Number(response.headers.get("Content-Length") ?? length);
-    if (!(isWhole && announced === length) && response.status !== PART) {
-      void response.body?.cancel(); // what comes may be many gigabytes
-      throw unreadable(problemOf(response.status));
-    }
-    const bytes = new Uint8Array(await response.arrayBuffer());
-    if (bytes.length !== length) throw unreadable("the server sent another part of it");
-    return bytes;
+    return bytesOf(response, length, isWhole);
   }
 
   async beside(name: string): Promise<FileSource> {
@@ -57,23 +59,58 @@ export class RangeSource implements FileSource {
     const folder = PathExt.dirname(this.contents.localPath(this.path));
     const drive = this.contents.driveName(this.path);
     const path = PathExt.join(folder, name);
-    return RangeSource.open(this.contents, drive === "" ? path : `${drive}:${path}`);
-  }
-
-  private async request(range: string): Promise<Response> {
-    const settings = this.contents.serverSettings ?? ServerConnection.makeSettings();
-    try {
-      return await ServerConnection.makeRequest(this.url, { headers: { Range: range } }, settings);
-    } catch {
-      throw unreadable("the server does not answer");
-    }
+    return RangeSource.begin(this.contents, drive === "" ? path : `${drive}:${path}`, "");
   }
 }
 
-/** What the server tells of a file without its content. */
-async function describe(contents: Contents.IManager, path: string): Promise<Contents.IModel> {
+/** The first bytes of a file, and how many it has. */
+async function fetchHead(
+  contents: Contents.IManager,
+  url: string,
+  name: string
+): Promise<{ bytes: Uint8Array; size: number }> {
+  const response = await request(contents, url, 0, HEAD);
+  if (response.status === MISSING) throw new FileProblem("missing", name);
+  if (response.status === BEYOND) return { bytes: new Uint8Array(0), size: 0 };
+  const length = Number(response.headers.get("Content-Length") ?? NaN);
+  // a file that is not longer comes whole
+  const isWhole = response.status === WHOLE && length <= HEAD;
+  const size = isWhole ? length : Number(/\/(\d+)$/.exec(response.headers.get("Content-Range") ?? "")?.[1] ?? NaN);
+  const bytes = await bytesOf(response, isWhole ? length : HEAD, isWhole);
+  if (!Number.isSafeInteger(size)) throw unreadable("the server does not tell its size");
+  return { bytes, size };
+}
+
+async function request(contents: Contents.IManager, url: string, offset: number, length: number): Promise<Response> {
+  const settings = contents.serverSettings ?? ServerConnection.makeSettings();
   try {
-    return await contents.get(path, { content: false, type: "file" });
+    return await ServerConnection.makeRequest(
+      url,
+      { headers: { Range: `bytes=${offset}-${offset + length - 1}` } },
+      settings
+    );
+  } catch {
+    throw unreadable("the server does not answer");
+  }
+}
+
+/** Exactly so many; of an answer that is no part, and need not be the whole file, none is waited for. */
+async function bytesOf(response: Response, length: number, isWhole: boolean): Promise<Uint8Array> {
+  const announced = response.headers.get("Content-Length");
+  if (!(response.status === PART || isWhole) || (announced !== null && Number(announced) !== length)) {
+    void response.body?.cancel(); // what comes may be many gigabytes
+    throw unreadable(problemOf(response.status));
+  }
+  const bytes = new Uint8Array(await response.arrayBuffer());
+  if (bytes.length !== length) throw unreadable("the server sent another part of it");
+  return bytes;
+}
+
+/** What changes with a file, without its content. */
+async function stateOf(contents: Contents.IManager, path: string): Promise<string> {
+  try {
+    const { size, last_modified: changed } = await contents.get(path, { content: false, type: "file" });
+    return `${size} ${changed}`;
   } catch (error) {
     const isMissing = error instanceof ServerConnection.ResponseError && error.response.status === MISSING;
     if (isMissing) throw new FileProblem("missing", PathExt.basename(path));
@@ -81,10 +118,9 @@ async function describe(contents: Contents.IManager, path: string): Promise<Cont
   }
 }
 
-const stateOf = (size: number | undefined, changed: string) => `${size} ${changed}`;
-
 const unreadable = (why: string) => new FileProblem("unreadable", why);
 
 function problemOf(status: number): string {
+  if (status === PART) return "the server sent another part of it";
   return status === WHOLE ? "the server sends no parts of files" : `the server answers ${status}`;
 }

@@ -38,7 +38,8 @@ export function lineFor(path: string, name: string): string {
   const given = JSON.stringify([path, name]).replace(/[^ -~]/g, unit => {
     return `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
   });
-  return `print(__import__("${SOURCE}", fromlist=["histogram_line"]).histogram_line(${JSON.stringify(given)}))`;
+  const line = `__import__("${SOURCE}", fromlist=["histogram_line"]).histogram_line`;
+  return `print(${line}(*__import__("json").loads(${JSON.stringify(given)})))`;
 }
 
 function reasonOf(content: KernelMessage.IReplyErrorContent | KernelMessage.IReplyAbortContent): string {

@@ -1,30 +1,19 @@
 // What a module is, told by its own tensors where a file names no class; and what a tensor is to the module.
 
+import { BY_DIMENSIONS, BY_NAME, CONTAINER, OTHER } from "../shared/file_kinds";
 import type { TensorRecord } from "./records";
 
 const BUFFERS: ReadonlySet<string> = new Set(["running_mean", "running_var", "num_batches_tracked"]);
 const WHOLE_NUMBERS = /^(?:u?int\d+|bool)$/; // nothing that training changes
-const OF_NAME: ReadonlyMap<string, string> = new Map([
-  ["running_mean", "batch norm"],
-  ["weight_ih_l0", "recurrent"],
-  ["in_proj_weight", "attention"]
-]);
-const OF_DIMENSIONS: ReadonlyMap<number, string> = new Map([
-  [1, "norm"],
-  [2, "matrix"],
-  [3, "convolution 1d"],
-  [4, "convolution 2d"],
-  [5, "convolution 3d"]
-]);
 const WEIGHT = "weight";
 
 /** In plain words; `tensors` are the module's own, by the last parts of their names. */
 export function kindOf(tensors: ReadonlyMap<string, TensorRecord>): string {
-  for (const [name, kind] of OF_NAME) {
+  for (const [name, kind] of BY_NAME) {
     if (tensors.has(name)) return kind;
   }
-  if (tensors.size === 0) return "module";
-  return OF_DIMENSIONS.get(tensors.get(WEIGHT)?.shape.length ?? 0) ?? "tensors";
+  if (tensors.size === 0) return CONTAINER;
+  return BY_DIMENSIONS.get(tensors.get(WEIGHT)?.shape.length ?? 0) ?? OTHER;
 }
 
 /** A constant is nothing that is trained either. */

@@ -239,6 +239,8 @@ describe("the graph of a file", () => {
 
   it("names operators as torch does", () => {
     expect(operatorName("torch.ops.aten.conv2d.default")).toBe("aten::conv2d");
+    expect(operatorName("aten.add_.Tensor")).toBe("aten::add_");
+    expect(operatorName("com.microsoft.FusedConv")).toBe("com.microsoft.FusedConv");
     expect(operatorName("Conv")).toBe("Conv");
   });
 });

@@ -6,17 +6,29 @@ import { hyperLine } from "../shared/hyper";
 import type { Hierarchy } from "../shared/hierarchy";
 
 export interface CardText {
-  title: string; // class
-  subtitle: string; // slot
+  title: string; // class; the slot where a file tells no class
+  subtitle: string; // slot; then what kind of module it is
   detail: string; // a few hyper-parameters, or what is inside
 }
 
 export const CARD = { minWidth: 116, maxWidth: 236, padding: 14, short: 46, tall: 62, chevron: 18 };
 export function cardText(h: Hierarchy, node: number): CardText {
+  if (h.isKind(node)) return kindText(h, node);
   return {
     title: oneLine(h.className(node)),
     subtitle: node === 0 ? "" : oneLine(h.name(node) || '""'),
     detail: oneLine(h.isContainer(node) ? inside(h, node) : hyperLine(h.hyper(node)))
+  };
+}
+
+/** Where no class is told, the name says most. */
+function kindText(h: Hierarchy, node: number): CardText {
+  const own = h.tensors(node);
+  const [, , shape] = own.find(([name]) => name === "weight") ?? (own.length === 1 ? own[0] : []);
+  return {
+    title: oneLine(h.name(node) || '""'),
+    subtitle: oneLine(h.word(node)),
+    detail: oneLine(h.isContainer(node) ? inside(h, node) : (shape?.join("×") ?? ""))
   };
 }
 

@@ -2,7 +2,7 @@
 
 import { cardSize, cardText } from "./cards";
 import type { Hierarchy } from "../shared/hierarchy";
-import type { Measure } from "../shared/canvas";
+import { type Measure, oneLine } from "../shared/canvas";
 import { hardLimit } from "../shared/reveal";
 import { idOf, pillCard } from "./scene_cards";
 import { intoGroups } from "./scene_groups";
@@ -54,7 +54,11 @@ function mostUsed(all: readonly Structure[], limit: number): Structure[] {
 }
 
 function card(h: Hierarchy, { first, count }: Structure, measure: Measure): SceneNode {
-  const text = { ...cardText(h, first), subtitle: h.entityName(first).slice(0, 120) };
+  const text = {
+    ...cardText(h, first),
+    title: oneLine(h.className(first)),
+    subtitle: h.entityName(first).slice(0, 120)
+  };
   const badge = count > 1 ? `×${count}` : "";
   return {
     id: idOf(h, first),

@@ -6,6 +6,8 @@ import type { Hierarchy } from "../shared/hierarchy";
 
 const MOST = 5;
 
+const capital = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
+
 export class FileNotice {
   constructor(
     private readonly host: HTMLElement,
@@ -17,7 +19,7 @@ export class FileNotice {
     if (warnings.length === 0) return;
     host.setAttribute("role", "alert");
     const text = el("div", "mkg-trace-error-text");
-    for (const warning of warnings.slice(0, MOST)) text.append(nameSpan("", warning));
+    for (const warning of warnings.slice(0, MOST)) text.append(nameSpan("", capital(warning)));
     if (warnings.length > MOST)
       text.append(el("span", "mkg-dim", `and ${counted(warnings.length - MOST, "other warning")}`));
     host.append(el("span", "mkg-row-mark", "!"), text);

@@ -29,6 +29,7 @@ class SceneBuilder {
   private readonly placeOf = new Map<number, number>(); // node of the hierarchy -> place
   private readonly open: ReadonlySet<number>;
   private readonly focus: number;
+  private readonly isOrdered: boolean; // tensors of a file are in no order that means anything
   private count = 0;
   private capped = false;
 
@@ -42,6 +43,7 @@ class SceneBuilder {
   ) {
     this.open = openNodes(h, store.get("expanded"));
     this.focus = store.get("focus");
+    this.isOrdered = traced || !h.payload.file;
   }
 
   build(): Scene {
@@ -83,7 +85,8 @@ class SceneBuilder {
     const start = Math.min(this.pages.get(container) ?? 0, Math.max(0, all.length - this.window));
     const rows = all.slice(start, start + this.window);
     const items: number[] = [];
-    if (place < 0) {
+    const isBetween = place < 0 && this.isOrdered;
+    if (isBetween) {
       items.push(this.addPseudo(INPUT, "input", place));
     }
     if (start > 0) {
@@ -97,11 +100,11 @@ class SceneBuilder {
       const links = this.h.links(container).slice(0, MOST_LINKS);
       items.push(...links.map(link => this.addLink(container, link, place)));
     }
-    if (place < 0) {
+    if (isBetween) {
       items.push(this.addPseudo(OUTPUT, "output", place));
     }
     this.groups.push({ node: place, items, nets: [] });
-    if (!this.traced) {
+    if (!this.traced && this.isOrdered) {
       items.slice(1).forEach((item, i) => this.addEdge(items[i], item, "order", ""));
     }
     return items;

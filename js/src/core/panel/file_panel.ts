@@ -4,7 +4,7 @@ import "../../../style/file_view.css";
 import { button, el, nameSpan } from "../shared/dom";
 import { counted, exactNumber, shortBytes } from "../shared/format";
 import type { Hierarchy } from "../shared/hierarchy";
-import { type FileAbout, toNumber } from "../shared/payload";
+import { type FileAbout, type Tensor, toNumber } from "../shared/payload";
 import { Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
 import { HistogramProblem, histogramView, type TensorHistogram } from "./tensor_histogram";
 
@@ -20,7 +20,7 @@ export interface FileActions {
 
 export class FilePanel {
   private readonly file: FileAbout;
-  private readonly firsts = new Map<number, number>(); // of each module with tensors the first of them
+  private readonly places = new Map<number, Map<string, number>>(); // of each module its own tensors, by their names there
   private readonly listed = new Map<number, number>(); // of each module how many are listed
   private readonly opened = new Map<string, HTMLElement>(); // histograms that were asked for, by tensor
 
@@ -31,18 +31,22 @@ export class FilePanel {
     private readonly render: () => void
   ) {
     this.file = file;
-    file.tensors.node.forEach((node, at) => this.firsts.has(node) || this.firsts.set(node, at));
+    file.tensors.node.forEach((node, at) => {
+      const own = this.places.get(node) ?? new Map<string, number>();
+      const name = file.tensors.name[at];
+      this.places.set(node, own.set(name.slice(name.lastIndexOf(".") + 1), at));
+    });
   }
 
-  /** What is known of the whole file. */
-  about(): HTMLElement[] {
+  /** What is known of the whole file; its totals where they stand nowhere else. */
+  about(withTotals: boolean): HTMLElement[] {
     const { file, h } = this;
     const facts = new Facts();
     facts.text("Name", file.name, "mkg-code");
     facts.text("Format", file.format);
     facts.text("Tensors", exactNumber(file.tensors.node.length));
-    facts.number("Their bytes", h.column("bytes")?.[0] ?? 0, "bytes");
-    facts.number("Parameters", h.column("params")?.[0] ?? 0, "params");
+    if (withTotals) facts.number("Bytes", h.column("bytes")?.[0] ?? 0, "bytes");
+    if (withTotals) facts.number("Parameters", h.column("params")?.[0] ?? 0, "params");
     const parts = [section("File", facts.list)];
     if (file.dtypes.length > 0) parts.push(this.types());
     if (file.metadata.length > 0) parts.push(this.metadata());
@@ -53,11 +57,11 @@ export class FilePanel {
   /** The module's own tensors: shape, type and bytes of each, and its histogram where a kernel may be asked. */
   tensors(node: number): HTMLElement[] {
     const own = this.h.tensors(node);
-    const first = this.firsts.get(node);
-    if (own.length === 0 || first === undefined) return [];
+    const places = this.places.get(node);
+    if (own.length === 0) return [];
     const count = Math.min(own.length, this.listed.get(node) ?? MORE);
     const list = el("ul", "mkg-file-tensors");
-    for (let at = 0; at < count; at++) list.append(this.tensor(own[at], first + at));
+    for (let at = 0; at < count; at++) list.append(this.tensor(own[at], places?.get(own[at][0])));
     const parts: HTMLElement[] = [list];
     if (count < own.length) {
       const more = button("mkg-button", `${exactNumber(own.length - count)} more`, "List more tensors");
@@ -70,22 +74,25 @@ export class FilePanel {
     return [section(own.length === 1 ? "Its own tensor" : `Its own ${counted(own.length, "tensor")}`, ...parts)];
   }
 
-  private tensor([name, role, shape]: readonly [string, string, readonly number[] | null], at: number): HTMLElement {
+  /** `at`: its place among the tensors of the file. */
+  private tensor([name, role, shape]: Tensor, at: number | undefined): HTMLElement {
     const { tensors, dtypes } = this.file;
     const item = el("li");
-    const head = el("div", "mkg-file-tensor");
-    const title = nameSpan("mkg-code mkg-file-tensor-name", name);
-    title.title = tensors.name[at].slice(0, LONGEST_VALUE);
-    const about = el("span", "mkg-file-tensor-about");
-    const bytes = toNumber(tensors.bytes[at]) ?? 0;
-    about.append(nameSpan("mkg-code mkg-shape", shapeText(shape)), nameSpan("mkg-dim", dtypes[tensors.dtype[at]]));
-    const size = el("span", "mkg-dim", shortBytes(bytes));
-    size.title = `${exactNumber(bytes)} bytes`;
-    about.append(size, ...(role === "buffer" ? [el("span", "mkg-dim", "buffer")] : []));
-    head.append(title, ...this.histogramButton(tensors.name[at]));
+    const [head, about] = [el("div", "mkg-file-tensor"), el("div", "mkg-file-tensor-about")];
+    head.append(nameSpan("mkg-code mkg-file-tensor-name", name));
+    about.append(nameSpan("mkg-code mkg-shape", shapeText(shape)));
     item.append(head, about);
-    const opened = this.opened.get(tensors.name[at]);
-    if (opened) item.append(opened);
+    if (at !== undefined) {
+      const [whole, bytes] = [tensors.name[at], toNumber(tensors.bytes[at]) ?? 0];
+      const size = el("span", "", shortBytes(bytes));
+      size.title = `${exactNumber(bytes)} bytes`;
+      head.title = whole.slice(0, LONGEST_VALUE);
+      head.append(...this.histogramButton(whole));
+      about.append(nameSpan("mkg-dim", dtypes[tensors.dtype[at]]), size);
+      const opened = this.opened.get(whole);
+      if (opened) item.append(opened);
+    }
+    if (role === "buffer") about.append(el("span", "mkg-dim", "buffer"));
     return item;
   }
 
@@ -144,7 +151,7 @@ export class FilePanel {
       const text = value === null ? "none" : settingText(value);
       return [nameSpan("", name), nameSpan("mkg-code", text.slice(0, LONGEST_VALUE))];
     });
-    return section("What it says of itself", table(["Name", "Value"], rows));
+    return section("Metadata", table(["Name", "Value"], rows));
   }
 
   private classes(): HTMLElement {

@@ -93,7 +93,7 @@ export class SidePanel {
   /** Nothing is selected: what to do, and of a traced model its axes. */
   private overview(path: string | null): HTMLElement[] {
     const axes = path === null ? axesOf(this.h) : null;
-    const about = path === null ? (this.file?.about() ?? []) : [];
+    const about = path === null ? (this.file?.about(true) ?? []) : [];
     return [this.invitation(path), ...about, ...(axes ? axisList(axes, 0, this.store.get("axis")) : [])];
   }
 
@@ -110,7 +110,7 @@ export class SidePanel {
       this.heading(node),
       ...this.warnings(node),
       ...this.operator(node),
-      ...(node === 0 && this.file ? this.file.about() : []),
+      ...(node === 0 && this.file ? this.file.about(false) : []),
       this.numbers(node),
       ...this.traffic(node),
       ...this.built(node),
@@ -128,7 +128,7 @@ export class SidePanel {
   private heading(node: number): HTMLElement {
     const { h } = this;
     const head = el("header", "mkg-panel-head");
-    head.append(nameSpan("mkg-panel-class", h.className(node)));
+    head.append(nameSpan("mkg-panel-class", h.isKind(node) ? h.name(node) : h.className(node)));
     const line = el("div", "mkg-panel-path");
     line.append(nameSpan("mkg-path", node === 0 ? "(the whole model)" : h.path(node)));
     line.append(copyButton("Copy path", h.path(node)));
@@ -306,7 +306,8 @@ export class SidePanel {
   private identity(node: number): HTMLElement {
     const { h } = this;
     const facts = new Facts();
-    facts.text("Class", h.qualifiedName(node), "mkg-code");
+    if (h.isKind(node)) facts.text("Class", kindText(h.word(node)));
+    else facts.text("Class", h.qualifiedName(node), "mkg-code");
     const source = h.source(node);
     if (source) facts.text("Source", source, "mkg-code");
     const digest = h.digest(node);
@@ -356,6 +357,11 @@ export class SidePanel {
       if (this.store.get("notice") === COPIED) this.store.set("notice", "");
     }, COPIED_FOR);
   }
+}
+
+/** Of a module of a file. */
+function kindText(word: string): string {
+  return word === "" ? "not told by the file" : `${word}, by its tensors: the file tells none`;
 }
 
 function capital(text: string): string {

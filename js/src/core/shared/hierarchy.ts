@@ -1,5 +1,6 @@
 // The module tree of one payload: navigation, folds and what is known of each node.
 
+import { CONTAINER, KINDS } from "./file_kinds";
 import { push } from "./maps";
 import { ModelPayload, Tensor, toNumber } from "./payload";
 import { Scalar } from "./schema";
@@ -138,6 +139,17 @@ export class Hierarchy {
 
   qualifiedName(i: number): string {
     return this.payload.classes.qualified[this.classOf(i)];
+  }
+
+  /** Whether the class is none, but a word for what a file tells of the module without one. */
+  isKind(i: number): boolean {
+    return Boolean(this.payload.file) && i > 0 && KINDS.has(this.className(i)) && !this.qualifiedName(i).includes(".");
+  }
+
+  /** The class, or the kind of a module of a file; "" where that says no more than that it is one. */
+  word(i: number): string {
+    const name = this.className(i);
+    return name === CONTAINER && this.isKind(i) ? "" : name;
   }
 
   source(i: number): string | null {

@@ -64,7 +64,7 @@ function rowOf(
 /** What a screen reader says: "1, Bottleneck, 35 identical". */
 export function accessibleName(h: Hierarchy, row: TreeRow): string {
   const parts = [row.node === 0 ? h.payload.title : h.name(row.node)];
-  if (row.node !== 0) parts.push(h.className(row.node));
+  if (row.node !== 0 && h.word(row.node)) parts.push(h.word(row.node));
   if (row.fold) parts.push(`${row.fold.count} ${row.fold.kind === "exact" ? "identical" : "similar"}`);
   if (row.fold?.kind === "family" && row.fold.label) parts.push(row.fold.label);
   return [...parts, ...h.marks(row.node), ...h.blocks(row.node)].join(", ");

@@ -281,7 +281,8 @@ export class TreeView {
       parts.push(chip);
     }
     parts.push(marked("mkg-row-name", row.node === 0 ? h.payload.title : h.name(row.node), needles));
-    if (row.node !== 0) parts.push(marked("mkg-row-class", h.className(row.node), needles));
+    const word = row.node === 0 ? "" : h.word(row.node);
+    if (word) parts.push(marked("mkg-row-class", word, needles));
     if (row.fold) parts.push(el("span", "mkg-row-count", `${row.fold.kind === "exact" ? "" : "≈ "}×${row.fold.count}`));
     if (h.marks(row.node).length) parts.push(el("span", "mkg-row-mark", "!"));
     if (h.blocks(row.node).length) parts.push(el("span", "mkg-row-block", "−"));

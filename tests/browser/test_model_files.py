@@ -1,0 +1,225 @@
+"""Model files in JupyterLab, opened by a double click: seen at once, without a kernel, and with nothing of them run."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from browser.lab import JupyterServer, code_notebook
+from browser.model_files import (
+    FilesPage,
+    RunsOnLoad,
+    many_shapes,
+    names_of,
+    resnet_shapes,
+    write_onnx,
+    write_safetensors,
+    write_sharded,
+)
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+FIRST_PAINT = 2000  # ms after the click, of the best of a few tries: other work on the machine is not the page's
+TRIES = 4
+MOST_MEMORY = 300  # MB of objects in the page
+HOSTILE = '<img src=x onerror="window.__xss = 1">'
+
+
+@pytest.fixture(scope="module")
+def files_server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+    """A server with a folder of its own, in which nothing but the file browser of these tests looks."""
+    server = JupyterServer(tmp_path_factory.mktemp("model-files"))
+    write_safetensors(server.notebooks / "first.safetensors", {"a.weight": (2, 2)})
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def files(browser: Browser, files_server: JupyterServer, request: pytest.FixtureRequest) -> Iterator[FilesPage]:
+    page = FilesPage(browser, files_server, request.node.name.partition("[")[0].replace("_", "-"))
+    try:
+        yield page
+        page.assert_healthy()
+        assert page.page.evaluate("() => window.__xss ?? null") is None
+    finally:
+        page.close()
+        files_server.shut_down_kernels()
+
+
+def opened_quickly(files: FilesPage, name: str) -> None:
+    """Open a file, in tries of which the machine may spoil all but one; none of them starts a kernel."""
+    times: list[float] = []
+    while not times or (min(times) > FIRST_PAINT and len(times) < TRIES):
+        files.command("application:close-all")
+        times.append(files.open(name))
+    print(f"{name}: first paint after {min(times):.0f} ms, page of {files.heap():.0f} MB")
+    assert min(times) <= FIRST_PAINT, times
+    assert files.heap() <= MOST_MEMORY
+    assert files.kernels() == []
+
+
+def test_a_file_of_tensors_is_a_tree_with_bytes(files: FilesPage) -> None:
+    total = write_safetensors(
+        files.server.notebooks / "resnet18.safetensors", resnet_shapes(), metadata={"by": HOSTILE}
+    )
+    opened_quickly(files, "resnet18.safetensors")
+    files.screenshot("model-file-safetensors")
+    assert names_of(files.rows())[:5] == ["resnet18.safetensors", "bn1", "conv1", "fc", "layer1"]
+    panel = files.view(".mkg-side-panel")
+    assert f"{total / 2**20:.1f} MiB" in panel.inner_text()
+    assert HOSTILE in panel.inner_text()
+    files.view("[role=treeitem]").filter(has_text="conv1").first.click()
+    text = panel.inner_text()
+    assert "convolution 2d" in text
+    assert "64×3×7×7" in text
+    assert "float32" in text
+    assert "36.8 KiB" in text
+    bar = files.view("[role=treeitem]").filter(has_text="layer4").first.locator(".mkg-row-filled")
+    assert bar.evaluate("bar => parseFloat(bar.style.width)") == pytest.approx(71.8, abs=0.5)  # of 44.6 MiB
+
+
+def test_fifty_thousand_tensors_open_and_are_searched(files: FilesPage) -> None:
+    write_safetensors(files.server.notebooks / "many.safetensors", many_shapes(50_000))
+    opened_quickly(files, "many.safetensors")
+    files.screenshot("model-file-many")
+    files.view("input").first.fill("layers.49.experts.99.router.bias")
+    files.view("input").first.press("Enter")
+    files.wait_for("() => document.querySelector('.mkg-row-name mark, [aria-selected=true]')")
+    selected = files.view('[role=treeitem][aria-selected="true"]')
+    assert selected.get_attribute("data-mkg-path") == "model.layers.49.experts.99.router"
+
+
+def test_a_graph_of_ten_thousand_operators_opens_with_its_views(files: FilesPage) -> None:
+    pytest.importorskip("onnx")
+    write_onnx(files.server.notebooks / "large.onnx", blocks=2000)
+    opened_quickly(files, "large.onnx")
+    files.screenshot("model-file-onnx")
+    assert "stage0, 4 identical, 500 KiB" in files.rows()
+    for view in ("dataflow", "operators", "deduplicated"):
+        begin = time.monotonic()
+        files.view("select").first.select_option(view)
+        files.wait_for("() => document.querySelector('.mkg-model-graph[data-mkg-ready=true]')")
+        assert time.monotonic() - begin < 15, view
+        files.screenshot(f"model-file-onnx-{view}")
+    assert files.heap() <= MOST_MEMORY
+
+
+def test_a_checkpoint_of_many_gigabytes_is_one_screen(files: FilesPage) -> None:
+    folder = files.server.notebooks / "llama"
+    folder.mkdir()
+    total = write_sharded(folder)
+    assert total > 120 * 2**30
+    files.command("filebrowser:go-to-path", path="llama")
+    opened_quickly(files, "model.safetensors.index.json")
+    files.screenshot("model-file-sharded")
+    rows = files.rows()
+    assert rows[0].startswith("LlamaForCausalLM")
+    assert "0, 80 identical, 128 GiB" in rows
+    assert len(rows) < 30
+    received = (
+        "performance.getEntriesByType('resource').filter(e => /\\/files\\//.test(e.name)).map(e => e.transferSize)"
+    )
+    assert 0 < sum(files.page.evaluate(f"() => {received}")) < 10 * 2**20  # headers
+
+
+def test_a_pickle_that_runs_code_is_a_warning_and_runs_nothing(files: FilesPage, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    mark = tmp_path / "ran"
+    torch.save({"net": torch.nn.Linear(4, 3).state_dict(), "x": RunsOnLoad(mark)}, files.server.notebooks / "evil.pth")
+    files.open("evil.pth")
+    files.screenshot("model-file-pickle")
+    warning = files.view(".mkg-file-notice")
+    assert f"{os.name}.system" in warning.inner_text() or "posix.system" in warning.inner_text()
+    assert warning.get_attribute("role") == "alert"
+    assert "system" in files.view(".mkg-file-classes").inner_text()
+    assert not mark.exists()
+    assert files.kernels() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("cut.safetensors", lambda whole: whole[: len(whole) // 2], "cut off"),
+        ("empty.pt2", lambda _: b"", "empty"),
+        ("odd.onnx", lambda _: bytes(range(256)) * 4, "malformed"),
+        ("text.gguf", lambda _: HOSTILE.encode() * 9, "malformed"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_sentence(
+    files: FilesPage, name: str, content: Callable[[bytes], bytes], sentence: str
+) -> None:
+    whole = files.server.notebooks / "first.safetensors"
+    (files.server.notebooks / name).write_bytes(content(whole.read_bytes()))
+    files.double_click(name)
+    note = files.view(".mkg-message[role=alert]")
+    note.wait_for()
+    assert sentence in note.inner_text()
+    assert note.inner_text().count(".") <= 2
+
+
+def test_a_changed_file_is_read_anew_and_tabs_come_back(files: FilesPage) -> None:
+    path = files.server.notebooks / "changing.safetensors"
+    write_safetensors(path, {"old.weight": (2, 2), "kept.weight": (3,)})
+    files.open("changing.safetensors")
+    files.view("[role=treeitem]").filter(has_text="kept").click()
+    write_safetensors(path, {"new.weight": (4, 4), "kept.weight": (3,)})
+    files.view("[role=treeitem]").filter(has_text="new").wait_for()
+    assert files.view('[role=treeitem][aria-selected="true"]').get_attribute("data-mkg-path") == "kept"
+    files.pause(1500)  # JupyterLab saves its layout a while after it has changed
+    files.reload()
+    files.view("[role=treeitem]").filter(has_text="new").wait_for()
+    assert files.kernels() == []
+
+
+def test_opening_makes_no_copy_and_reads_no_whole_file(files: FilesPage) -> None:
+    """JupyterLab's own way would load it all, and make a checkpoint beside it."""
+    path = files.server.notebooks / "big.safetensors"
+    write_safetensors(path, {f"layers.{i}.weight": (1 << 14, 1 << 14) for i in range(40)})
+    assert path.stat().st_size > 40 * 2**30
+    opened_quickly(files, "big.safetensors")
+    assert list((path.parent / ".ipynb_checkpoints").glob("big*")) == []
+    assert not [line for line in files.asked if "content=1" in line and "big" in line]
+
+
+def test_a_tensor_is_counted_by_a_kernel_that_runs(files: FilesPage) -> None:
+    torch = pytest.importorskip("torch")
+    folder = files.server.notebooks / 'a "b" é'
+    folder.mkdir()
+    torch.save({"x.weight": torch.randn(64, 64), "x.'\\\n": torch.ones(3)}, folder / "values.pt")
+    files.command("filebrowser:go-to-path", path=folder.name)
+    files.open("values.pt")
+    files.view("[role=treeitem]").filter(has_text="x").last.click()
+    button = files.view(".mkg-file-histogram").first
+    button.click()
+    answer = files.view(".mkg-file-answer").first
+    files.wait_for("() => /running kernel/.test(document.querySelector('.mkg-file-answer').textContent)")
+    assert files.kernels() == []
+    files.server.write("asked.ipynb", code_notebook([]))
+    files.command("docmanager:open", path="asked.ipynb")
+    files.wait_for("() => [...window.jupyterapp.serviceManager.kernels.running()].length > 0")
+    files.page.locator(".lm-TabBar-tab", has_text="values.pt").click()
+    button.click()
+    button.click()
+    answer.locator("svg").wait_for()
+    files.screenshot("model-file-histogram")
+    assert answer.locator("rect").count() == 64
+    files.view(".mkg-file-histogram").nth(1).click()  # quotes and a new line are data
+    files.wait_for("() => document.querySelectorAll('.mkg-file-answer svg').length === 2")
+
+
+def test_other_binary_files_open_here_only_where_that_is_asked_for(files: FilesPage) -> None:
+    factories = files.page.evaluate(
+        """names => names.map(name => window.jupyterapp.docRegistry.preferredWidgetFactories(name).map(f => f.name))""",
+        ["a.bin", "a.pkl", "a.ckpt", "a.index.json"],
+    )
+    assert factories[0][0] != "ModuleKG Model File" != factories[1][0]
+    assert "ModuleKG Model File" in factories[0]
+    assert "ModuleKG Model File" in factories[1]
+    assert factories[2][0] == "ModuleKG Model File"
+    assert "ModuleKG Model File" not in factories[3]
