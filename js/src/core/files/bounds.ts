@@ -16,8 +16,9 @@ export const malformed = (what: string) => new FileProblem("malformed", what);
 /** That a file has more than is read of any. */
 export const excess = (what: string) => new FileProblem("excess", what);
 
-export function need(condition: boolean, what: string): asserts condition {
-  if (!condition) throw malformed(what);
+/** Malformed unless so; `what` may be a function, for texts that take longer than what is checked. */
+export function need(condition: boolean, what: string | (() => string)): asserts condition {
+  if (!condition) throw malformed(typeof what === "string" ? what : what());
 }
 
 /** A text of a file as one printable line, at most `limit` characters. */
@@ -32,9 +33,9 @@ export function isPlainName(name: string): boolean {
 }
 
 /** The product of sizes; malformed where no file is as large. */
-export function product(sizes: readonly number[], what: string): number {
+export function product(sizes: readonly number[], what: () => string): number {
   const result = sizes.includes(0) ? 0 : sizes.reduce((total, size) => total * size, 1);
-  need(result <= LARGEST_COUNT, `${what} is larger than files can be`);
+  need(result <= LARGEST_COUNT, () => `${what()} is larger than files can be`);
   return result;
 }
 

@@ -151,7 +151,7 @@ class Header {
 function addKey(header: Header, metadata: Map<string, Plain>): void {
   const key = header.name();
   const found = value(header, header.kind());
-  need(!metadata.has(key), `it has the key ${shown(key)} twice`);
+  need(!metadata.has(key), () => `it has the key ${shown(key)} twice`);
   metadata.set(key, plain(found));
 }
 
@@ -163,7 +163,7 @@ function value(header: Header, kind: number, depth = 0): Found {
   const [number, name] = NUMBERS.get(kind) ?? [];
   if (number !== undefined) return name === "bool" ? header.number(number) !== 0 : header.number(number);
   if (kind === TEXT) return header.text();
-  need(kind === ARRAY && depth < DEEPEST_ARRAY, `a value of the type ${grouped(kind)}, which GGUF does not have`);
+  need(kind === ARRAY && depth < DEEPEST_ARRAY, () => `a value of the type ${grouped(kind)}, which GGUF does not have`);
   return array(header, depth);
 }
 
@@ -199,7 +199,7 @@ function addEntry(header: Header, entries: Map<string, Entry>): void {
   if (dimensions > MOST_DIMENSIONS) throw excess(`dimensions of ${shown(name)}`);
   const shape = Array.from({ length: dimensions }, () => header.count()).reverse();
   const entry = { name, shape, kind: header.kind(), start: header.offset() };
-  need(!entries.has(name), `it has the tensor ${shown(name)} twice`);
+  need(!entries.has(name), () => `it has the tensor ${shown(name)} twice`);
   entries.set(name, entry);
 }
 
@@ -238,13 +238,16 @@ function placed(entries: readonly Entry[], data: number, size: number): TensorRe
 /** The bytes of a tensor that has `room` up to the next or to the end; one of an unknown type has all of them. */
 function lengthOf({ name, shape, kind }: Entry, room: number): number {
   const elements = shape.reduce((total, size) => total * BigInt(size), 1n);
-  need(elements <= MOST_ELEMENTS, `${shown(name)} has more elements than memories have`);
+  need(elements <= MOST_ELEMENTS, () => `${shown(name)} has more elements than memories have`);
   const known = GGML_TYPES.get(kind);
   if (known === undefined) return Math.max(room, 0);
   const { block, nbytes } = known;
-  need(block === 1 || (shape[shape.length - 1] ?? 1) % block === 0, `rows of ${shown(name)} cannot be cut into blocks`);
+  need(
+    block === 1 || (shape[shape.length - 1] ?? 1) % block === 0,
+    () => `rows of ${shown(name)} cannot be cut into blocks`
+  );
   const length = Number((elements / BigInt(block)) * BigInt(nbytes));
-  need(length <= room, `${shown(name)} is cut off, or has bytes of another tensor`);
+  need(length <= room, () => `${shown(name)} is cut off, or has bytes of another tensor`);
   return length;
 }
 

@@ -9,6 +9,8 @@ export const MOST_OPERATORS = 200_000;
 const LONGEST_TEXT = 200; // characters of a setting
 export const MOST_ELEMENTS = 16; // of a list among the settings
 const LONGEST_TRACE = 20_000; // characters of it that are looked at
+const FRAME = 'File "';
+const LONGEST_FRAME = 4_200; // characters
 
 /** How many operators may still be kept; a file that goes beyond is refused. */
 export class Allowance {
@@ -103,11 +105,14 @@ export function shortText(text: string): string {
 
 /** The last place in a file that a stack trace names, as "resnet.py:285"; "" where there is none. */
 export function sourceOf(trace: string): string {
-  let found: RegExpMatchArray | null = null;
-  for (const each of trace.slice(-LONGEST_TRACE).matchAll(/File "([^"<>\n]{1,4096})", line (\d{1,9})/g)) found = each;
-  if (found === null) return "";
-  const name = found[1].replace(/\\/g, "/");
-  return `${shortText(name.slice(name.lastIndexOf("/") + 1))}:${found[2]}`;
+  const seen = trace.slice(-LONGEST_TRACE);
+  for (let at = seen.lastIndexOf(FRAME); at >= 0; at = at === 0 ? -1 : seen.lastIndexOf(FRAME, at - 1)) {
+    const found = /^File "([^"<>\n]{1,4096})", line (\d{1,9})/.exec(seen.slice(at, at + LONGEST_FRAME));
+    if (found === null) continue;
+    const name = found[1].replace(/\\/g, "/");
+    return `${shortText(name.slice(name.lastIndexOf("/") + 1))}:${found[2]}`;
+  }
+  return "";
 }
 
 /** A path without the dots before it. */

@@ -6,10 +6,20 @@ import { excess, malformed, need } from "./bounds";
 const DEEPEST = 200; // lists and objects within each other
 const MOST_PARTS = 2_000_000; // lists and objects
 
+/** A value, and how many names the objects of its document have: more than those of the value where one stands twice. */
+export interface Named {
+  readonly value: unknown;
+  readonly names: number;
+}
+
+export function parseNamed(bytes: Uint8Array, what: string): Named {
+  const names = measured(bytes, what);
+  return { value: parsed(bytes, what), names };
+}
+
 /** The value of a document; `unique` refuses a name that stands twice in one object. */
 export function parseJson(bytes: Uint8Array, what: string, unique = false): unknown {
-  const names = measured(bytes, what);
-  const value = parsed(bytes, what);
+  const { value, names } = parseNamed(bytes, what);
   need(!unique || namesIn(value) === names, `a name stands twice in ${what}`);
   return value;
 }
@@ -59,6 +69,8 @@ function parsed(bytes: Uint8Array, what: string): unknown {
 
 function namesIn(value: unknown): number {
   if (typeof value !== "object" || value === null) return 0;
-  const inner = Object.values(value);
-  return inner.reduce((total: number, each) => total + namesIn(each), Array.isArray(value) ? 0 : inner.length);
+  const inner: unknown[] = Array.isArray(value) ? value : Object.values(value);
+  let names = Array.isArray(value) ? 0 : inner.length;
+  for (const each of inner) if (typeof each === "object") names += namesIn(each);
+  return names;
 }

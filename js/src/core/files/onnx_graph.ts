@@ -74,7 +74,7 @@ export class GraphReader {
     for (const message of graph.tensors) {
       const record = "values" in message ? sparseRecord(message) : recordOf(message.name, message);
       const isNew = place.depth > 0 || !this.tensorNames.has(record.name);
-      need(isNew, `two tensors named ${shown(record.name)}`);
+      need(isNew, () => `two tensors named ${shown(record.name)}`);
       tensors.add(record.name);
       this.keepTensor(place, record);
     }

@@ -53,11 +53,11 @@ export function recordOf(name: string, tensor: TensorMessage, role: TensorRecord
   const { nbytes, raw, dataType } = tensor;
   const shape = shapeOf(tensor.dims, name);
   const bits = DTYPES.get(dataType)?.[1] ?? 0;
-  const expected = bits === 0 ? null : Math.ceil((product(shape, shown(name)) * bits) / 8);
+  const expected = bits === 0 ? null : Math.ceil((product(shape, () => shown(name)) * bits) / 8);
   const record = { name, shape, dtype: dtypeOf(dataType), strides: null, role };
   if (tensor.isExternal) return { ...record, ...elsewhere(tensor, name, expected) };
   const fits = raw === null || expected === null || nbytes === expected;
-  need(fits, `${shown(name)} has not as many bytes as its shape takes`);
+  need(fits, () => `${shown(name)} has not as many bytes as its shape takes`);
   return { ...record, nbytes, offset: raw, file: "" };
 }
 
@@ -83,9 +83,9 @@ export function isSmall({ isExternal, dims }: TensorMessage): boolean {
 function shapeOf(dims: readonly number[], name: string): readonly number[] {
   need(
     dims.every(size => size >= 0),
-    `${shown(name)} has sizes that no tensor has`
+    () => `${shown(name)} has sizes that no tensor has`
   );
-  product(dims, shown(name));
+  product(dims, () => shown(name));
   return dims;
 }
 
@@ -96,7 +96,7 @@ function elsewhere({ external }: TensorMessage, name: string, expected: number |
   if (!isPlainName(file)) throw new FileProblem("elsewhere", shown(file));
   const length = external.get("length");
   const nbytes = length === undefined ? expected : placeOf(length, name);
-  need(expected === null || nbytes === expected, `${shown(name)} has not as many bytes as its shape takes`);
+  need(expected === null || nbytes === expected, () => `${shown(name)} has not as many bytes as its shape takes`);
   return { file, offset: placeOf(external.get("offset") ?? "0", name), nbytes: nbytes ?? 0 };
 }
 

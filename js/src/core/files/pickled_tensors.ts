@@ -127,7 +127,10 @@ const isChanged = (metadata: Value | undefined) =>
 
 function dtypeOf(kind: Value): string {
   const name = kind instanceof Global ? kind.path.replace(/^torch\./, "") : "";
-  need(BITS.has(name), `a tensor has the type ${shown(classPath(kind)) || "of nothing"}, which torch does not have`);
+  need(
+    BITS.has(name),
+    () => `a tensor has the type ${shown(classPath(kind)) || "of nothing"}, which torch does not have`
+  );
   return name;
 }
 
@@ -137,7 +140,7 @@ function sizes(value: Value): readonly number[] {
   need(Array.isArray(list) && list.length <= MOST_DIMENSIONS, "a tensor has no shape that can be");
   need(list.every(isSize), "a tensor has a size or stride that is none");
   const found = list as number[];
-  product(found, "a tensor");
+  product(found, () => "a tensor");
   return found;
 }
 
@@ -154,7 +157,7 @@ function view(storage: Storage, dtype: string, layout: readonly Value[], changed
     "a tensor has strides that do not fit its shape"
   );
   need(isSize(start), "a tensor goes beyond its storage");
-  const [first, bits, elements] = [start as number, bitsOf(dtype), product(shape, "a tensor")];
+  const [first, bits, elements] = [start as number, bitsOf(dtype), product(shape, () => "a tensor")];
   const end = first + 1 + shape.reduce((total, length, at) => total + (length - 1) * strides[at], 0);
   need(elements === 0 || end * bits <= storage.nbytes * 8 + 7, "a tensor goes beyond its storage");
   const isWhole = (bits >= 8 || first === 0) && !changed;
@@ -199,7 +202,7 @@ function inline(shape: Value, dtype: Value, bytes: Value): Found | null {
   if (code.startsWith("O") || !isBytes) return null;
   const size = Number(code.slice(1)) * (code.startsWith("U") ? 4 : 1);
   const found = sizes(shape);
-  const nbytes = product([...found, size], "an array");
+  const nbytes = product([...found, size], () => "an array");
   need(nbytes <= content.length, "an array has fewer bytes than its shape needs");
   return { shape: found, dtype: NUMPY.get(code) ?? code, nbytes, offset: null, strides: null, role: null };
 }

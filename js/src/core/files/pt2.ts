@@ -150,7 +150,7 @@ class Payloads {
     const isOwn = told.length === shape.length && told.some((stride, at) => stride !== contiguous(shape, told)[at]);
     const strides = isOwn ? told : null;
     const offset = member === null ? null : this.placeOf(name, member, meta, reach(shape, strides), places);
-    const nbytes = product(shape, shown(name)) * size;
+    const nbytes = product(shape, () => shown(name)) * size;
     return { name, shape, dtype: dtypeOf(meta.dtype), nbytes, offset, file: "", strides, role };
   }
 
@@ -165,7 +165,7 @@ class Payloads {
     const size = bytesOf(meta.dtype);
     const first = integer(mapping(meta.storage_offset).as_int ?? 0);
     const fits = first >= 0 && (first + elements) * size <= this.archive.size(member);
-    need(fits, `${shown(name)} goes beyond ${shown(member)}`);
+    need(fits, () => `${shown(name)} goes beyond ${shown(member)}`);
     const start = places.get(member) ?? null;
     return start === null ? null : start + first * size;
   }
@@ -173,7 +173,7 @@ class Payloads {
 
 /** How many elements lie from the first of a tensor to its last. */
 function reach(shape: readonly number[], strides: readonly number[] | null): number {
-  const elements = product(shape, "a tensor");
+  const elements = product(shape, () => "a tensor");
   if (strides === null || elements === 0) return elements;
   return 1 + shape.reduce((total, size, at) => total + (size - 1) * strides[at], 0);
 }

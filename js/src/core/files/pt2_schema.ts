@@ -94,7 +94,7 @@ export function fixedShape(meta: Fields, key: "sizes" | "strides" = "sizes"): re
     shape.every(size => size >= 0),
     "a tensor has sizes that no tensor has"
   );
-  product(shape, "a tensor");
+  product(shape, () => "a tensor");
   return shape;
 }
 

@@ -13,12 +13,13 @@ import {
   product,
   shown
 } from "./bounds";
-import { parseObject } from "./json";
+import { parseNamed } from "./json";
 import { count } from "./numbers";
 import type { FileContents, FileSource, Plain, TensorRecord } from "./records";
 
 const LENGTH = 8; // bytes of the length of the header
 const METADATA = "__metadata__";
+const IN_ENTRY = 3; // dtype, shape and offsets
 
 /** The dtypes of the format: torch's word, and the bits of one item. */
 const DTYPES: ReadonlyMap<string, readonly [string, number]> = new Map([
@@ -52,12 +53,17 @@ export async function readSafetensors(source: FileSource): Promise<FileContents>
   need(length >= 2, "its header is empty");
   if (length > source.size - LENGTH) throw new FileProblem("truncated");
   if (length > LARGEST_HEADER) throw excess("bytes in its header");
-  const header = parseObject(await source.read(LENGTH, length), "its header", true);
+  const document = parseNamed(await source.read(LENGTH, length), "its header");
+  const header = document.value;
+  need(isObject(header), "its header is no object");
   const metadata = texts(header[METADATA]);
-  const names = Object.keys(header).filter(name => name !== METADATA);
+  const keys = Object.keys(header);
+  const names = keys.filter(name => name !== METADATA);
   if (names.length > MOST_TENSORS) throw excess("tensors");
   // in the order of the bytes: a header is often sorted by name, and who writes a model goes through it in order
   const tensors = names.map(name => record(name, header[name], LENGTH + length)).sort((a, b) => at(a) - at(b));
+  const expected = keys.length + Object.keys(metadata).length + IN_ENTRY * names.length;
+  need(document.names === expected, "a name stands twice in its header");
   checkPlaces(tensors, LENGTH + length, source.size);
   return { format: "safetensors", title: "", metadata, tensors, modules: [], graph: null, classes: [], warnings: [] };
 }
@@ -69,20 +75,21 @@ function texts(metadata: unknown): Record<string, Plain> {
 }
 
 function record(name: string, entry: unknown, data: number): TensorRecord {
-  const is = `tensor ${shown(name)}`;
-  need(isObject(entry) && Object.keys(entry).length === 3, `${is} has not a dtype, a shape and offsets`);
+  const is = () => `tensor ${shown(name)}`;
+  need(isObject(entry) && Object.keys(entry).length === IN_ENTRY, () => `${is()} has not a dtype, a shape and offsets`);
   const [dtype, bits] = DTYPES.get(textOf(entry.dtype)) ?? [];
-  if (dtype === undefined || bits === undefined) throw malformed(`${is} is of the dtype ${shown(textOf(entry.dtype))}`);
+  if (dtype === undefined || bits === undefined)
+    throw malformed(`${is()} is of the dtype ${shown(textOf(entry.dtype))}`);
   const [shape, offsets] = [sizes(entry, "shape", is), sizes(entry, "data_offsets", is)];
-  need(shape.length <= MOST_DIMENSIONS && offsets.length === 2, `${is} has too many dimensions or offsets`);
+  need(shape.length <= MOST_DIMENSIONS && offsets.length === 2, () => `${is()} has too many dimensions or offsets`);
   const nbytes = offsets[1] - offsets[0];
-  need(nbytes * 8 === product(shape, is) * bits, `${is} has not as many bytes as its shape and dtype`);
+  need(nbytes * 8 === product(shape, is) * bits, () => `${is()} has not as many bytes as its shape and dtype`);
   return { name, shape, dtype, nbytes, offset: data + offsets[0], file: "", strides: null, role: null };
 }
 
-function sizes(entry: Fields, key: string, is: string): number[] {
+function sizes(entry: Fields, key: string, is: () => string): number[] {
   const found = entry[key];
-  need(Array.isArray(found) && found.every(isSize), `${is} has sizes that are none`);
+  need(Array.isArray(found) && found.every(isSize), () => `${is()} has sizes that are none`);
   return found as number[];
 }
 
@@ -90,7 +97,7 @@ function sizes(entry: Fields, key: string, is: string): number[] {
 function checkPlaces(tensors: readonly TensorRecord[], data: number, size: number): void {
   let end = data;
   for (const each of [...tensors].sort((a, b) => at(a) - at(b) || a.nbytes - b.nbytes)) {
-    need(at(each) === end, `tensor ${shown(each.name)} does not begin where the one before ends`);
+    need(at(each) === end, () => `tensor ${shown(each.name)} does not begin where the one before ends`);
     end += each.nbytes;
   }
   if (end > size) throw new FileProblem("truncated");

@@ -65,7 +65,7 @@ async function shardOf(source: FileSource, shard: string): Promise<FileContents 
 function merged(found: readonly (FileContents | null)[]): Map<string, TensorRecord> {
   const tensors = new Map<string, TensorRecord>();
   for (const tensor of found.flatMap(contents => contents?.tensors ?? [])) {
-    need(!tensors.has(tensor.name), `${shown(tensor.name)} stands in two files`);
+    need(!tensors.has(tensor.name), () => `${shown(tensor.name)} stands in two files`);
     tensors.set(tensor.name, tensor);
   }
   if (tensors.size > MOST_TENSORS) throw excess("tensors");

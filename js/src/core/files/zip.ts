@@ -2,9 +2,9 @@
 
 import { FileProblem } from "../shared/file_problem";
 import { excess, malformed, mapSome, need, shown } from "./bounds";
-import { count, text } from "./numbers";
+import { count } from "./numbers";
 import type { FileSource } from "./records";
-import { type Directory, directoryOf, type Entry, HIDDEN, LOCAL, nameOf } from "./zip_directory";
+import { type Directory, directoryOf, type Entry, HIDDEN, isSignature, LOCAL, nameOf } from "./zip_directory";
 
 const LARGEST_MEMBER = 64 * 2 ** 20; // bytes, of those that are read; weights are not
 const AT_ONCE = 6; // requests
@@ -46,7 +46,7 @@ export class Archive {
     if (Math.max(member.size, member.packed) > largest) throw excess(`bytes of ${shown(name)}`);
     const raw = await this.rawOf(member);
     const content = member.method === STORED ? raw : await inflated(raw, member);
-    need(content.length === member.size, `${shown(name)} has not as many bytes as the archive says`);
+    need(content.length === member.size, () => `${shown(name)} has not as many bytes as the archive says`);
     return content;
   }
 
@@ -100,10 +100,10 @@ const isStored = (member: Entry | undefined) => member?.method === STORED && mem
 
 /** Where the bytes of a member begin, by the header before them, which has to agree with the directory. */
 function startOf(member: Entry, header: Uint8Array): number {
-  const is = `the header of ${shown(member.name)} says other things than the directory`;
+  const is = () => `the header of ${shown(member.name)} says other things than the directory`;
   const short = (at: number) => count(header.subarray(at, at + 2));
   const start = member.header + LOCAL + short(26) + short(28);
-  need(text(header.subarray(0, 2), is) === "PK" && header[2] === 3 && header[3] === 4, is);
+  need(isSignature(header, 0, 3, 4), is);
   need((short(6) & HIDDEN) === 0 && short(8) === member.method && start + member.packed <= member.end, is);
   need(nameOf(header.subarray(LOCAL, LOCAL + short(26)), member.isUtf8) === member.name, is);
   return start;

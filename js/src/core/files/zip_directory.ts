@@ -90,7 +90,7 @@ async function extentOf64(
   return { size: count(record.subarray(40, 48)), offset: count(record.subarray(48, 56)), end };
 }
 
-const isSignature = (bytes: Uint8Array, at: number, third: number, fourth: number) =>
+export const isSignature = (bytes: Uint8Array, at: number, third: number, fourth: number) =>
   bytes[at] === 0x50 && bytes[at + 1] === 0x4b && bytes[at + 2] === third && bytes[at + 3] === fourth;
 
 function entryAt(content: Uint8Array, at: number, shift: number): { entry: Entry; next: number } {
@@ -102,8 +102,8 @@ function entryAt(content: Uint8Array, at: number, shift: number): { entry: Entry
   need(next <= content.length, "the archive's directory ends within an entry");
   const isUtf8 = (flags & UTF8) !== 0;
   const name = nameOf(content.subarray(at + CENTRAL, nameEnd), isUtf8);
-  need((flags & HIDDEN) === 0, `${shown(name)} is encrypted`);
-  need(!name.includes("\0"), `${shown(name)} is no name`);
+  need((flags & HIDDEN) === 0, () => `${shown(name)} is encrypted`);
+  need(!name.includes("\0"), () => `${shown(name)} is no name`);
   const told = [long(24), long(20), long(42)]; // size, packed, header
   const [size, packed, header] = extended(told, content.subarray(nameEnd, extraEnd));
   return { entry: { name, isUtf8, method: short(10), packed, size, header: header + shift, end: 0 }, next };
@@ -133,7 +133,7 @@ function checkRooms(entries: readonly Entry[], end: number): void {
   ordered.forEach((entry, index) => {
     entry.end = ordered[index + 1]?.header ?? end;
     const least = entry.header + LOCAL + entry.packed;
-    need(entry.header >= 0 && least <= entry.end, `${shown(entry.name)} overlaps what comes after it`);
+    need(entry.header >= 0 && least <= entry.end, () => `${shown(entry.name)} overlaps what comes after it`);
   });
 }
 
