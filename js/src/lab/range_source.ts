@@ -7,6 +7,7 @@ import type { FileSource } from "../core/files/records";
 import { FileProblem } from "../core/shared/file_problem";
 
 const HEAD = 64 * 2 ** 10; // bytes that the first request asks for: most headers are not longer
+const NOTHING = new Uint8Array(0);
 const [WHOLE, PART, MISSING, BEYOND] = [200, 206, 404, 416];
 
 export class RangeSource implements FileSource {
@@ -21,8 +22,8 @@ export class RangeSource implements FileSource {
 
   /** A file to be watched, too. */
   static async open(contents: Contents.IManager, path: string): Promise<RangeSource> {
-    const state = await stateOf(contents, path);
-    return RangeSource.begin(contents, path, state);
+    const { text, isEmpty } = await stateOf(contents, path);
+    return isEmpty ? new RangeSource(contents, path, "", NOTHING, 0, text) : RangeSource.begin(contents, path, text);
   }
 
   private static async begin(contents: Contents.IManager, path: string, state: string): Promise<RangeSource> {
@@ -38,7 +39,7 @@ export class RangeSource implements FileSource {
   /** Whether the file is no longer what was opened; false, too, where the server does not answer. */
   async hasChanged(): Promise<boolean> {
     try {
-      return (await stateOf(this.contents, this.path)) !== this.state;
+      return (await stateOf(this.contents, this.path)).text !== this.state;
     } catch {
       return false;
     }
@@ -71,7 +72,7 @@ async function fetchHead(
 ): Promise<{ bytes: Uint8Array; size: number }> {
   const response = await request(contents, url, 0, HEAD);
   if (response.status === MISSING) throw new FileProblem("missing", name);
-  if (response.status === BEYOND) return { bytes: new Uint8Array(0), size: 0 };
+  if (response.status === BEYOND) return { bytes: NOTHING, size: 0 };
   const length = Number(response.headers.get("Content-Length") ?? NaN);
   // a file that is not longer comes whole
   const isWhole = response.status === WHOLE && length <= HEAD;
@@ -107,10 +108,10 @@ async function bytesOf(response: Response, length: number, isWhole: boolean): Pr
 }
 
 /** What changes with a file, without its content. */
-async function stateOf(contents: Contents.IManager, path: string): Promise<string> {
+async function stateOf(contents: Contents.IManager, path: string): Promise<{ text: string; isEmpty: boolean }> {
   try {
     const { size, last_modified: changed } = await contents.get(path, { content: false, type: "file" });
-    return `${size} ${changed}`;
+    return { text: `${size} ${changed}`, isEmpty: size === 0 };
   } catch (error) {
     const isMissing = error instanceof ServerConnection.ResponseError && error.response.status === MISSING;
     if (isMissing) throw new FileProblem("missing", PathExt.basename(path));

@@ -208,7 +208,8 @@ class FlowSceneBuilder {
     if (this.level === "operators" && (!unit.isLeaf || this.items.ownSteps(unit).length > 1)) {
       text.detail = counted(this.units.operators(place), "operator");
     }
-    const shown = only === undefined ? text : { ...stepText(this.flow, only), subtitle: text.subtitle };
+    const slot = this.h.isKind(node) ? text.title : text.subtitle;
+    const shown = only === undefined ? text : { ...stepText(this.flow, only), subtitle: slot };
     const badge = fold ? foldBadge(fold) : unit.calls.length > 1 ? `${unit.calls.length} calls` : "";
     const id = unit.ordinal > 0 || this.carded.has(node) ? `\u0000call:${place}:${h.path(node)}` : idOf(h, node);
     const opens = this.level === "hierarchy" ? h.isContainer(node) : !unit.isLeaf && h.isContainer(node);

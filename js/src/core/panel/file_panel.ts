@@ -109,7 +109,10 @@ export class FilePanel {
     ask.addEventListener("click", () => {
       if (isOpen) this.opened.delete(name);
       else void this.open(name, histogram);
+      const panel = ask.closest(".mkg-side-panel");
+      const place = [...(panel?.querySelectorAll(".mkg-file-histogram") ?? [])].indexOf(ask);
       this.render();
+      panel?.querySelectorAll<HTMLElement>(".mkg-file-histogram")[place]?.focus();
     });
     return [ask];
   }
