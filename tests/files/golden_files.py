@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import json
+import pickle
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -108,7 +111,6 @@ def _sharded(folder: Path) -> None:
 
 def _gguf(folder: Path) -> None:
     import gguf
-    import numpy as np
 
     writer = gguf.GGUFWriter(folder / "tiny.gguf", "llama")
     writer.add_name("Tiny")
@@ -223,6 +225,16 @@ def _pickles(folder: Path) -> None:
     }  # fmt: skip
     torch.save(checkpoint, folder / "nested.pt")
     torch.save(net.state_dict(), folder / "state.pth")
+    torch.save(torch.zeros(2, 3), folder / "alone.pt")
+    plain = {
+        "tensor": torch.arange(6.0).view(2, 3), "array": np.zeros((2, 3)), "number": np.float32(0.1),
+        "whole": np.int64(5),         "text": "it's “☃”\n", "long": "é" * 1500, "large": 10**30,
+        "floats": [1e-7, 1e20, 3.0], "none": [],
+        "raw": b"ab", "set": frozenset([1]), 3: {"a": {}},
+        "order": collections.OrderedDict(k=(1,), v=nn.Parameter(torch.zeros(2))),
+    }  # fmt: skip
+    for protocol in (0, 2, 5):
+        (folder / f"plain_{protocol}.pt").write_bytes(pickle.dumps(plain, protocol))
     torch.save(net, folder / "whole.pth")
     old = {"net": net, "views": checkpoint["views"][:1]}
     with mock.patch("torch.serialization.get_source_lines_and_file", side_effect=OSError):  # which are of this computer

@@ -37,7 +37,7 @@ async function problemOf(name: string, content: Uint8Array): Promise<string> {
 describe.each(FILES)("%s", name => {
   const content = new Uint8Array(readFileSync(join(FOLDER, name)));
 
-  it("is read or refused wherever it is cut off", async () => {
+  it("is read or refused wherever it is cut off", { timeout: 60_000 }, async () => {
     const step = Math.max(1, Math.floor(content.length / 150));
     for (let length = 0; length < content.length; length += step) {
       const told = await problemOf(name, content.subarray(0, length));

@@ -6,7 +6,7 @@ import { MOST_OPERATORS, sourceOf } from "./graph_parts";
 import type { Field, Wire } from "./protobuf";
 
 const FEW_BYTES = 64; // of numbers that stay
-const SMALL = 2 ** 12; // bytes of a message whose lists are read
+const SMALL = 2 ** 14; // bytes of a message whose lists are read
 const MOST_GRAPHS = 1_000; // of an attribute
 const MOST_LISTED = 101; // elements of a list that are kept
 const LONGEST_SETTING = 1_000; // bytes

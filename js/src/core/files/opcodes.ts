@@ -4,7 +4,20 @@ import { need } from "./bounds";
 import type { Bytes } from "./buffered";
 import { Float } from "./graph_parts";
 import { anyText, numberIn } from "./numbers";
-import { type List, Made, type Opcode, Pickles, Tuple, type Value, wholeOf } from "./pickle";
+import {
+  type List,
+  Long,
+  LONGEST_LINE,
+  LONGEST_TEXT,
+  Made,
+  type Opcode,
+  Pickles,
+  Tuple,
+  type Value,
+  wholeOf
+} from "./pickle";
+
+const LONGEST_HEAD = 2 ** 12; // bytes of a text that is too long to keep
 
 /** The pickles that stand in bytes one after the other. */
 export const picklesIn = (bytes: Bytes) => new Pickles(bytes, OPCODES);
@@ -142,7 +155,9 @@ function float(pickles: Pickles): void {
 
 /** A text in quotes, with Python's escapes. */
 function quoted(pickles: Pickles): void {
-  pickles.push(unescaped(latin(pickles.line()).trim().slice(1, -1)));
+  const raw = latin(pickles.line()).trim();
+  need(raw.length >= 2 && /^(['"])[^]*\1$/.test(raw), "a text without quotes in a pickle");
+  pickles.push(unescaped(raw.slice(1, -1)));
 }
 
 const ESCAPES: Readonly<Record<string, string>> = {
@@ -167,13 +182,17 @@ function unescaped(raw: string): string {
 
 /** A text of protocol 0. */
 function unicode(pickles: Pickles): void {
-  const raw = latin(pickles.line());
-  pickles.push(
-    raw.replace(/\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})/g, (whole: string, short?: string, long?: string) => {
-      const code = parseInt(short ?? long ?? "", 16);
-      return code <= 0x10ffff ? String.fromCodePoint(code) : whole;
-    })
-  );
+  const line = pickles.line(LONGEST_LINE);
+  if (line.length > LONGEST_TEXT) pickles.push(new Long(line.length, rawText(line.subarray(0, LONGEST_HEAD))));
+  else pickles.push(rawText(line));
+}
+
+function rawText(line: Uint8Array): string {
+  const escapes = /\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})/g;
+  return latin(line).replace(escapes, (whole: string, short?: string, long?: string) => {
+    const code = parseInt(short ?? long ?? "", 16);
+    return code <= 0x10ffff ? String.fromCodePoint(code) : whole;
+  });
 }
 
 /** A character for each byte. */

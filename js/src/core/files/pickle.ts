@@ -8,12 +8,13 @@ import { Float } from "./graph_parts";
 import { MODULES, NAMES } from "./python2_names";
 import { anyText } from "./numbers";
 
-const MOST_OPCODES = 4_000_000; // 50,000 tensors take 2 million
+const MOST_OPCODES = 3_300_000; // 50,000 tensors take 1.6 million
 const MOST_GLOBALS = 20_000;
 const LONGEST_GLOBAL = 1_000;
 export const LONGEST_TEXT = 2 ** 20; // bytes of a text that is kept; a longer one is known by its length
 const LONGEST_NUMBER = 2 ** 12; // bytes of a whole number
-const HEAD = 2 ** 10;
+export const LONGEST_LINE = 2 ** 24; // bytes of a line that is looked through
+const HEAD = 2 ** 12;
 const NEWLINE = 10;
 
 /** A list, or what the items of a set are kept in. */
@@ -68,11 +69,11 @@ export class Persistent {
   constructor(readonly key: Value) {}
 }
 
-/** A text or bytes that are too long to keep: how many bytes, and the first of them. */
+/** A text or bytes that are too long to keep: how many bytes, and the first of them, of a text as one. */
 export class Long {
   constructor(
     readonly length: number,
-    readonly head: Uint8Array
+    readonly head: Uint8Array | string
   ) {}
 }
 
@@ -197,7 +198,7 @@ export class Pickles {
 
   text(length: number): string | Long {
     const found = this.content(length);
-    return found instanceof Long ? found : anyText(found);
+    return found instanceof Uint8Array ? anyText(found) : new Long(found.length, wholeText(found.head));
   }
 
   line(longest = LONGEST_TEXT): Uint8Array {
@@ -260,6 +261,10 @@ export class Pickles {
     return malformed(`no pickle at byte ${this.position}`);
   }
 }
+
+/** What bytes that are cut off within a text begin with. */
+const wholeText = (head: Uint8Array | string) =>
+  typeof head === "string" ? head : anyText(head).replace(/\ufffd+$/, "");
 
 /** As a number where it is exact. */
 export function narrow(value: bigint): number | bigint {

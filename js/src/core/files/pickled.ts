@@ -6,8 +6,9 @@ import { argsOf, classPath, keyText, plain } from "./pickled_plain";
 import type { Found, Tensors } from "./pickled_tensors";
 import type { ModulePart, Plain, TensorRecord } from "./records";
 
-const MOST_TENSORS = 250_000;
-const MOST_FOLLOWED = 3_000_000; // values, each as often as it is reached
+const MOST_TENSORS = 100_000;
+const MOST_FOLLOWED = 2_500_000; // values, each as often as it is reached
+const COST = 8; // of going into a value, in values that are passed over
 const MOST_METADATA = 200;
 const DEEPEST = 100; // of values in values
 const DEEPEST_METADATA = 3;
@@ -55,7 +56,7 @@ export class Inventory {
 
   /** Lists what is in a value at a dotted path. */
   add(value: Value, path = "", role: Role = null): void {
-    this.spend(1);
+    this.spend(COST);
     const found = this.found.of(value);
     if (found !== null) {
       this.addTensor(path, found, role);
@@ -69,7 +70,7 @@ export class Inventory {
   }
 
   private addTensor(path: string, found: Found, role: Role): void {
-    const name = this.unused(path);
+    const name = this.unused(path || "tensor"); // one that was saved alone has no name
     this.letters -= name.length;
     if (this.tensors.length >= MOST_TENSORS || this.letters < 0) throw excess("tensors, or letters of names");
     this.names.add(name);

@@ -2,7 +2,7 @@
 
 import { Float, elementText } from "./graph_parts";
 import { grouped, numberIn, type NumberKind, widthOf } from "./numbers";
-import { Global, Made, Persistent, Tuple, type Value } from "./pickle";
+import { Global, Long, Made, Persistent, Tuple, type Value } from "./pickle";
 import { shown } from "./bounds";
 import type { Plain } from "./records";
 
@@ -130,7 +130,7 @@ function numberOf(made: Made): Told {
   if (!isScalar || !(dtype instanceof Made)) return null;
   const code = argsOf(dtype)[0];
   const kind = typeof code === "string" ? NUMBERS.get(code) : undefined;
-  const raw = rawOf(encoded(content));
+  const raw = firstBytes(content);
   if (kind === undefined || raw === null || raw.length !== widthOf(kind)) return null;
   const isSwapped = dtype.state instanceof Tuple && dtype.state.items[1] === ">";
   const found = numberIn(raw, kind, !isSwapped);
@@ -144,9 +144,12 @@ export function encoded(content: Value): Value {
   return isEncoded ? (argsOf(content)[0] ?? null) : content;
 }
 
-function rawOf(content: Value): Uint8Array | null {
-  if (content instanceof Uint8Array) return content;
-  if (typeof content !== "string" || content.length > 16) return null;
-  const codes = Array.from(content, character => character.charCodeAt(0));
-  return codes.every(code => code < 256) ? Uint8Array.from(codes) : null;
+/** Bytes, or the first of long ones; null for what is none. */
+export function firstBytes(given: Value): Uint8Array | null {
+  const content = encoded(given);
+  const first = content instanceof Long ? content.head : content;
+  if (typeof first !== "string") return first instanceof Uint8Array ? first : null;
+  return Uint8Array.from(
+    Array.from(first, character => character.charCodeAt(0)).filter(code => code < 256) // as latin-1 has them
+  );
 }

@@ -1,11 +1,12 @@
 // Tensors in pickles: what the functions that would rebuild them are given, of torch and of numpy.
 
-import { malformed, MOST_DIMENSIONS, need, product, shown } from "./bounds";
+import { malformed, need, product, shown } from "./bounds";
 import { Global, Long, Made, Persistent, Tuple, type Value } from "./pickle";
 import { argsOf, classPath, encoded } from "./pickled_plain";
 import type { TensorRecord } from "./records";
 import { BITS, STORAGES } from "./torch_names";
 
+const MOST_DIMENSIONS = 16;
 const DEEPEST = 8; // parameters of subclasses of parameters …
 const [SIZE, PARAMETER] = ["torch.Size", "torch.nn.parameter.Parameter"];
 

@@ -90,7 +90,10 @@ function node(at: number, path: string): number[] {
   ];
 }
 
-describe("a large file", () => {
+const CHAIN = onnx(10_000, 16);
+
+// the times that count are asserted: whatever else runs on this machine may take as long as it wants
+describe("a large file", { timeout: 60_000 }, () => {
   it("of 50,000 tensors is read at once", async () => {
     const { ms, contents } = await fastest("a.safetensors", safetensors(50_000));
     expect(contents.tensors).toHaveLength(50_000);
@@ -98,7 +101,7 @@ describe("a large file", () => {
   });
 
   it("of 10,000 operators is read at once", async () => {
-    const { ms, contents } = await fastest("a.onnx", onnx(10_000, 16));
+    const { ms, contents } = await fastest("a.onnx", CHAIN);
     expect(contents.graph?.operators).toHaveLength(10_000);
     expect(contents.graph?.operators[9_999].source).toBe("net.py:9999");
     expect(ms).toBeLessThan(Math.max(500, 8 * floor()));
@@ -113,8 +116,7 @@ describe("a large file", () => {
   });
 
   it("of small parts is read in few requests", async () => {
-    const content = onnx(10_000, 16);
-    const source = new MemorySource("a.onnx", content);
+    const source = new MemorySource("a.onnx", CHAIN);
     await readModelFile(source);
     expect(source.reads).toBeLessThan(12);
   });

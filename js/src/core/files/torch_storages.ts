@@ -5,8 +5,8 @@ import { malformed, need, shown } from "./bounds";
 import { Whole, type Window } from "./buffered";
 import { count } from "./numbers";
 import { picklesIn } from "./opcodes";
-import { Long, Made, Persistent, Tuple, type Value } from "./pickle";
-import { argsOf, classPath } from "./pickled_plain";
+import { Made, Persistent, Tuple, type Value } from "./pickle";
+import { argsOf, classPath, firstBytes } from "./pickled_plain";
 import { bitsOf, type Storage, storageDtype } from "./pickled_tensors";
 import type { FileSource } from "./records";
 import type { Archive } from "./zip";
@@ -56,9 +56,8 @@ function storageId(value: Value | undefined): StorageId {
 /** A storage that a plain pickle holds as the bytes of another file of torch's old format. */
 export function inlineStorage(made: Made): Storage {
   const isInline = classPath(made.maker) === "torch.storage._load_from_bytes";
-  const content = isInline ? argsOf(made)[0] : undefined;
-  const head = content instanceof Long ? content.head : content;
-  need(head instanceof Uint8Array, "a tensor has no storage that torch could find");
+  const head = isInline ? firstBytes(argsOf(made)[0] ?? null) : null;
+  need(head !== null, "a tensor has no storage that torch could find");
   const pickles = picklesIn(new Whole(head));
   need(pickles.load() === LEGACY_MAGIC, "a tensor is stored in bytes that torch does not know");
   const [, , storage] = [pickles.load(), pickles.load(), pickles.load()];
