@@ -96,6 +96,8 @@ describe("a forged file", () => {
     ["a million empty operators", "a.onnx", bytes(field(8, "\x10\x12") + field(7, "\x0a\0".repeat(1_000_000)))],
     ["many values that are few", "a.pkl", bytes(bomb(200))],
     ["marks without an end", "a.pkl", bytes(MARKED)],
+    ["a million dicts", "a.pkl", bytes(`\x80\x02${"}".repeat(1_000_000)}.`)],
+    ["three million tuples", "a.pkl", bytes(`\x80\x02)${"\x85".repeat(3_000_000)}.`)],
     ["a stack that is empty", "a.pkl", bytes("\x80\x02.")],
     ["a memo that is empty", "a.pkl", bytes("\x80\x02h\x05.")],
     ["a text of 4 GB", "a.pkl", bytes("\x80\x02X\xff\xff\xff\xffa.")],

@@ -5,7 +5,7 @@ import type { Bytes } from "./buffered";
 import { Float } from "./graph_parts";
 import { anyText, numberIn } from "./numbers";
 import {
-  type List,
+  DICT,
   Long,
   LONGEST_LINE,
   LONGEST_TEXT,
@@ -21,6 +21,8 @@ const LONGEST_HEAD = 2 ** 12; // bytes of a text that is too long to keep
 
 /** The pickles that stand in bytes one after the other. */
 export const picklesIn = (bytes: Bytes) => new Pickles(bytes, OPCODES);
+
+const EMPTY = new Tuple([]);
 
 const constant =
   (make: () => Value): Opcode =>
@@ -40,7 +42,7 @@ const number =
 const tupleOf =
   (length: number): Opcode =>
   pickles =>
-    pickles.push(new Tuple(pickles.lastOnes(length)));
+    pickles.contain(new Tuple(pickles.lastOnes(length)));
 
 const text =
   (width: number): Opcode =>
@@ -75,8 +77,8 @@ const put =
   pickles =>
     pickles.remember(pickles.count(width));
 
-const list: Opcode = pickles => pickles.push([]);
-const tuple: Opcode = pickles => pickles.push(new Tuple(pickles.sinceMark()));
+const list: Opcode = pickles => pickles.contain([]);
+const tuple: Opcode = pickles => pickles.contain(new Tuple(pickles.sinceMark()));
 
 function append(pickles: Pickles): void {
   const value = pickles.pop();
@@ -100,32 +102,32 @@ function setItems(pickles: Pickles): void {
 
 function dict(pickles: Pickles): void {
   const pairs = pickles.sinceMark();
-  pickles.push(new Map());
+  pickles.contain(new Map(), DICT);
   pickles.putIn(pickles.top(), pairs);
 }
 
 /** REDUCE and NEWOBJ, which differ in how the object is made, and not in what it is made of. */
 function made(pickles: Pickles): void {
   const args = pickles.pop();
-  pickles.replaceTop(new Made(pickles.top(), args));
+  pickles.contain(new Made(pickles.pop(), args));
 }
 
 function madeWithNames(pickles: Pickles): void {
   const [args, names] = pickles.lastOnes(2);
-  const found = new Made(pickles.top(), args);
+  const found = new Made(pickles.pop(), args);
   found.state = names;
-  pickles.replaceTop(found);
+  pickles.contain(found);
 }
 
 function object(pickles: Pickles): void {
   const [maker, ...args] = pickles.sinceMark();
   need(maker !== undefined, "an object of no class in a pickle");
-  pickles.push(new Made(maker, new Tuple(args)));
+  pickles.contain(new Made(maker, new Tuple(args)));
 }
 
 function instance(pickles: Pickles): void {
   const maker = pickles.globalLine();
-  pickles.push(new Made(maker, new Tuple(pickles.sinceMark())));
+  pickles.contain(new Made(maker, new Tuple(pickles.sinceMark())));
 }
 
 function stackGlobal(pickles: Pickles): void {
@@ -236,19 +238,19 @@ const BY_CODE: Readonly<Record<string, Opcode>> = {
   "\x96": bytes(8), // BYTEARRAY8
   "\x97": constant(() => null), // NEXT_BUFFER
   "\x98": skipped(0), // READONLY_BUFFER
-  ")": constant(() => new Tuple([])),
+  ")": constant(() => EMPTY),
   t: tuple,
   "\x85": tupleOf(1),
   "\x86": tupleOf(2),
   "\x87": tupleOf(3),
   "]": list,
-  l: pickles => pickles.push(pickles.sinceMark() satisfies List),
+  l: pickles => pickles.contain(pickles.sinceMark()),
   a: append,
   e: appends,
   "\x8f": list, // EMPTY_SET
   "\x91": tuple, // FROZENSET
   "\x90": appends, // ADDITEMS
-  "}": constant(() => new Map()),
+  "}": pickles => pickles.contain(new Map(), DICT),
   d: dict,
   s: setItem,
   u: setItems,

@@ -9,6 +9,8 @@ import { MODULES, NAMES } from "./python2_names";
 import { anyText } from "./numbers";
 
 const MOST_OPCODES = 3_300_000; // 50,000 tensors take 1.6 million
+const MOST_CONTAINERS = 1_000_000; // 50,000 tensors take 400,000
+export const DICT = 5; // containers, as which a dict counts: it takes as much memory
 const MOST_GLOBALS = 20_000;
 const LONGEST_GLOBAL = 1_000;
 export const LONGEST_TEXT = 2 ** 20; // bytes of a text that is kept; a longer one is known by its length
@@ -92,6 +94,7 @@ export class Pickles {
   private marks: number[] = [];
   private at = 0;
   private left = MOST_OPCODES;
+  private containersLeft = MOST_CONTAINERS;
 
   constructor(
     private readonly from: Bytes,
@@ -123,6 +126,13 @@ export class Pickles {
     this.stack.push(value);
   }
 
+  /** Pushes a container, or something else that takes memory of its own. */
+  contain(value: Value, units = 1): void {
+    this.containersLeft -= units;
+    if (this.containersLeft < 0) throw excess("lists and objects");
+    this.push(value);
+  }
+
   pop(): Value {
     const value = this.stack.pop();
     if (value === undefined) throw this.wrong();
@@ -133,11 +143,6 @@ export class Pickles {
     const value = this.stack[this.stack.length - 1];
     if (value === undefined) throw this.wrong();
     return value;
-  }
-
-  replaceTop(value: Value): void {
-    this.top();
-    this.stack[this.stack.length - 1] = value;
   }
 
   mark(): void {
@@ -242,7 +247,7 @@ export class Pickles {
   refer(key: Value): void {
     const found = new Persistent(key);
     this.persistent.push(found);
-    this.push(found);
+    this.contain(found);
   }
 
   putIn(target: Value, pairs: List): void {
