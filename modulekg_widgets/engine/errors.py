@@ -72,7 +72,7 @@ class ModelFolderError(ModuleKGError, ValueError):
 
 
 class ModelFileError(ModuleKGError, ValueError):
-    """A file that cannot be read as a model, cut off or forged; the message says what was found, and nothing of it ran."""
+    """A file that cannot be read as a model, cut off or forged; the message says what was found. Nothing of it ran."""
 
 
 class RecordingError(ModuleKGError, ValueError):

@@ -21,7 +21,7 @@ from modulekg_widgets.engine.files.records import FileContents, TensorRecord
 from modulekg_widgets.engine.files.skeleton import skeleton, torch_dtype
 from modulekg_widgets.engine.files.source import opened
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
-from modulekg_widgets.engine.identity.stand_in import StandIn
+from modulekg_widgets.engine.identity.skeleton_source import SkeletonSource
 from modulekg_widgets.engine.safe_files import PATHLIKE
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ USUAL_NAMES = (
 )  # fmt: skip
 
 
-class ModelFile(StandIn):
+class ModelFile(SkeletonSource):
     """A file with a model, opened by `open_file`: wherever a model is looked at, it can be passed.
 
     Parameters

@@ -17,7 +17,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import ModelFileError, shown
 from modulekg_widgets.engine.files.kinds import is_buffer, kind_of
 from modulekg_widgets.engine.files.records import FileContents, ModulePart, TensorRecord
-from modulekg_widgets.engine.identity.stand_in import BYTES_WHERE_IT_LIES
+from modulekg_widgets.engine.identity.skeleton_source import BYTES_WHERE_IT_LIES
 from modulekg_widgets.engine.torch_runtime.private import (
     BUFFERS,
     MODULES,
@@ -61,7 +61,8 @@ def skeleton(contents: FileContents, title: str, classes: bool = True) -> nn.Mod
     while waiting:
         place, module = waiting.pop()
         for name, child in place.children.items():
-            inner = modules_of(module)[name] = made.module(child)
+            inner = made.module(child)
+            modules_of(module)[name] = inner
             waiting.append((child, inner))
     return top
 
@@ -176,7 +177,7 @@ def _meta(record: TensorRecord) -> nn.Parameter:
     dtype = torch_dtype(record.dtype) or NO_DTYPE
     made = nn.Parameter(_empty(record.shape, dtype), requires_grad=False)
     if record.nbytes != elements * dtype.itemsize:
-        made.__dict__[BYTES_WHERE_IT_LIES] = record.nbytes
+        setattr(made, BYTES_WHERE_IT_LIES, record.nbytes)
     return made
 
 

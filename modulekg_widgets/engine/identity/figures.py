@@ -9,11 +9,10 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 
 from modulekg_widgets.engine.identity.fingerprint import Identities
 from modulekg_widgets.engine.identity.levels import LEVELLINGS, checked_levelling
-from modulekg_widgets.engine.identity.stand_in import BYTES_WHERE_IT_LIES
+from modulekg_widgets.engine.identity.skeleton_source import BYTES_WHERE_IT_LIES, ModelLike, as_module
 from modulekg_widgets.engine.identity.tensors import (
     PLAIN_TENSORS,
     TensorBase,
@@ -27,8 +26,8 @@ from modulekg_widgets.engine.identity.walk import Walk, walk
 class Figures:
     """The figures of one model's modules, by their index in the walk; each kind is computed when it is asked for."""
 
-    def __init__(self, model: nn.Module) -> None:
-        self.walk = walk(model)
+    def __init__(self, model: ModelLike) -> None:
+        self.walk = walk(as_module(model))
         self._levels: dict[str, list[str]] = {}
 
     def __len__(self) -> int:

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
 
-from torch import nn
-
 from modulekg_widgets.engine.errors import BrokenModuleError, UninitializedModuleError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.identity.merkle import regular_digest, whole_digest
 from modulekg_widgets.engine.identity.own_structure import MANY, OwnStructure
 from modulekg_widgets.engine.identity.packing import digest
 from modulekg_widgets.engine.identity.seed import seed_hashes
+from modulekg_widgets.engine.identity.skeleton_source import ModelLike, as_module
 from modulekg_widgets.engine.identity.tensors import without_subclass_code
 from modulekg_widgets.engine.identity.walk import Walk, class_name, walk
 from modulekg_widgets.engine.torch_runtime.private import MODULES
@@ -145,14 +144,14 @@ class Identities:
         return self.digests[child]
 
 
-def fingerprint(module: nn.Module, scheme: str = "structure") -> Fingerprint:
+def fingerprint(module: ModelLike, scheme: str = "structure") -> Fingerprint:
     """The identity of a module: equal for the same class, hyper-parameters, tensor names and shapes, and children.
 
     Weights, training flag, device, precision and hooks do not count.
 
     Parameters
     ----------
-    module : nn.Module
+    module : nn.Module or ModelFile
         Any module; none of its code runs.
     scheme : str
         "structure", or "seed" for the digests that ModuleKG published.
@@ -182,6 +181,7 @@ def fingerprint(module: nn.Module, scheme: str = "structure") -> Fingerprint:
     >>> str(mk.fingerprint(nn.ReLU(), scheme="seed"))
     'ReLU071'
     """
+    module = as_module(module)
     if scheme == "structure":
         with without_subclass_code():
             whole = regular_digest(module)

@@ -13,6 +13,7 @@ from modulekg_widgets.engine.identity.figures import Figures
 from modulekg_widgets.engine.identity.fingerprint import Fingerprint
 from modulekg_widgets.engine.identity.folding import Folded, fold
 from modulekg_widgets.engine.identity.levels import LEVELLINGS
+from modulekg_widgets.engine.identity.skeleton_source import ModelLike
 from modulekg_widgets.engine.identity.walk import class_name
 
 if TYPE_CHECKING:
@@ -153,12 +154,12 @@ class Hierarchy(Figures):
         return f"<Hierarchy of {shown(self.root.class_name)}: {len(self)} modules>"
 
 
-def hierarchy(model: nn.Module) -> Hierarchy:
+def hierarchy(model: ModelLike) -> Hierarchy:
     """The modules of `model` in the order of `modules()`, each object once; runs no code of the model.
 
     Parameters
     ----------
-    model : nn.Module
+    model : nn.Module or ModelFile
         The model.
 
     Returns
@@ -190,7 +191,7 @@ def hierarchy(model: nn.Module) -> Hierarchy:
     return Hierarchy(model)
 
 
-def levels(model: nn.Module) -> pd.DataFrame:
+def levels(model: ModelLike) -> pd.DataFrame:
     """The level of each module of `model`: by what repeats in it, and by depth.
 
     Parameters

@@ -11,7 +11,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import BrokenModuleError, NotAModuleError, shown
 from modulekg_widgets.engine.identity.classes import class_names
 from modulekg_widgets.engine.identity.paths import Paths
-from modulekg_widgets.engine.identity.stand_in import StandIn
+from modulekg_widgets.engine.identity.skeleton_source import SkeletonSource
 from modulekg_widgets.engine.identity.tensors import native_script
 from modulekg_widgets.engine.torch_runtime.private import LEFT_BY_WRAPPERS, MODULES, type_of_script
 from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, unwrapped
@@ -121,11 +121,15 @@ def walk(model: nn.Module, instead: Mapping[int, Mapping[str, Any]] | None = Non
 
 
 def _checked_root(model: object) -> nn.Module:
-    if issubclass(type(model), StandIn):
-        return model.skeleton()  # type: ignore[attr-defined]
     if issubclass(type(model), type):
         raise NotAModuleError(
             f"got the class {shown(type.__dict__['__name__'].__get__(model))}: pass an instance of it"
+        )
+    if issubclass(type(model), SkeletonSource):
+        kind = shown(type(model).__name__)
+        raise NotAModuleError(
+            f"got a {kind}, which has neither code to run nor values: look at it with mk.hierarchy, mk.diff or "
+            "mk.ModelGraph, and pass a live model here"
         )
     if not issubclass(type(model), nn.Module):
         raise NotAModuleError(f"got a {shown(type(model).__name__)}: pass an instance of torch.nn.Module")

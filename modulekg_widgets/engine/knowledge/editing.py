@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
-
 from modulekg_widgets.engine.errors import StoreError
+from modulekg_widgets.engine.identity.skeleton_source import ModelLike
 from modulekg_widgets.engine.knowledge import jobs
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode, UserNode
 from modulekg_widgets.engine.knowledge.records import ModelRecord
@@ -49,13 +48,17 @@ class EditableGraph(StoredGraph):
     # -------------------------------------------------------------- adding
 
     def add_model(
-        self, model: nn.Module, name: str | None = None, args: Any = None, kwargs: Mapping[str, Any] | None = None
+        self,
+        model: ModelLike,
+        name: str | None = None,
+        args: Any = None,
+        kwargs: Mapping[str, Any] | None = None,
     ) -> str:
         """Add every module of `model`; one of the same name is replaced, its jobs stay.
 
         Parameters
         ----------
-        model : torch.nn.Module
+        model : torch.nn.Module or ModelFile
             It is not kept: only plain values are.
         name : str, optional
             By default the name of its class.

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import nn
-
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.identity.classes import class_mro, class_names
 from modulekg_widgets.engine.identity.fingerprint import seed_fingerprints
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy, hierarchy
 from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
+from modulekg_widgets.engine.identity.skeleton_source import ModelLike
 from modulekg_widgets.engine.identity.tensors import own_tensors, shape_of
 from modulekg_widgets.engine.identity.walk import class_name, nominal_class
 
@@ -66,7 +65,7 @@ class ModelRecord:
 
 
 def model_record(
-    model: nn.Module, name: str | None = None, scheme: str = "structure", levels: str = "repetition"
+    model: ModelLike, name: str | None = None, scheme: str = "structure", levels: str = "repetition"
 ) -> ModelRecord:
     """What the graph keeps of `model`; nothing of the model itself, so that it can be freed or sent.
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import TraceError, shown
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
+from modulekg_widgets.engine.identity.skeleton_source import ModelLike
 from modulekg_widgets.engine.knowledge.records import ModelRecord, digests_of, model_record, record_of
 from modulekg_widgets.engine.torch_runtime.private import modules_of
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
@@ -21,7 +22,7 @@ MOST_SOURCES = 64  # of one value; a model that adds up all that it ever compute
 
 
 def described(
-    model: nn.Module,
+    model: ModelLike,
     name: str | None,
     scheme: str,
     args: Any = None,
@@ -35,7 +36,8 @@ def described(
     """
     if args is None and kwargs is None:
         return model_record(model, name, scheme, levels)
-    return traced_record(model, () if args is None else args, kwargs, name, scheme, evaluating, levels)
+    given = () if args is None else args
+    return traced_record(model, given, kwargs, name, scheme, evaluating, levels)  # type: ignore[arg-type] - it checks
 
 
 def traced_record(

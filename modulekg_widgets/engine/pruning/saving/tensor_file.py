@@ -21,6 +21,7 @@ ALIGNED = 64  # bytes: where the widest registers begin
 TORCH_DTYPES = {
     name: getattr(torch, word) for name, (bits, word) in DTYPES.items() if bits >= 8 and hasattr(torch, word)
 }
+BY_WORD = {str(dtype).removeprefix("torch."): dtype for dtype in TORCH_DTYPES.values()}
 NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 
 
@@ -131,7 +132,7 @@ def _part(file: IO[bytes], offset: int, length: int) -> bytes:
 
 
 def _stored(name: str, entry: HeaderEntry) -> Stored:
-    dtype = getattr(torch, entry.dtype, None)
-    if dtype not in NAMES:
+    dtype = BY_WORD.get(entry.dtype)
+    if dtype is None:
         raise HeaderError(f"{shown(name)} is of the dtype {entry.dtype}, which this torch has not")
     return Stored(entry.shape, dtype, entry.start, entry.nbytes)

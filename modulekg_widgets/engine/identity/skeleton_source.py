@@ -1,0 +1,26 @@
+"""What is looked at in the place of a model, such as a model file: it gives modules without code or values."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from torch import nn
+
+# what a tensor of a skeleton takes where it lies, where that is not what torch would count; stands in its `__dict__`
+BYTES_WHERE_IT_LIES = "modulekg_bytes"
+
+
+class SkeletonSource(ABC):
+    """Knows the modules of a model by name, without values or code: its skeleton is looked at wherever a model is."""
+
+    @abstractmethod
+    def skeleton(self) -> nn.Module:
+        """Modules of the same paths and class names, whose tensors have shapes and no values."""
+
+
+ModelLike = nn.Module | SkeletonSource
+
+
+def as_module(model: ModelLike) -> nn.Module:
+    """The model itself, or the skeleton that is looked at in its place."""
+    return model.skeleton() if isinstance(model, SkeletonSource) else model
