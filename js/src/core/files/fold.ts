@@ -14,11 +14,12 @@ interface Run {
   readonly members: number[];
 }
 
-export function foldsOf(tree: FileTree, structures: Structures): FoldRecord[] {
+/** `shared`: modules with a tensor that stands elsewhere, too; they stand alone, for folded away, nobody would see it. */
+export function foldsOf(tree: FileTree, structures: Structures, shared: ReadonlySet<number>): FoldRecord[] {
   const folds: FoldRecord[] = [];
   const patterns = tree.names.map(name => name.replace(/\d+/g, "#"));
   tree.children.forEach((children, parent) => {
-    for (const { kind, members } of runsOf(children, tree, structures, patterns)) {
+    for (const { kind, members } of runsOf(children, tree, structures, patterns, shared)) {
       if (kind === "one" || (kind === "family" && parent === 0 && members.length <= MOST_STAGES)) continue;
       const label = kind === "exact" ? SAME : whatVaries(tree, structures, members);
       folds.push([members[0], members.length, kind, label]);
@@ -31,7 +32,8 @@ function runsOf(
   children: readonly number[],
   tree: FileTree,
   structures: Structures,
-  patterns: readonly string[]
+  patterns: readonly string[],
+  shared: ReadonlySet<number>
 ): Run[] {
   const runs: Run[] = [];
   for (const node of children) {
@@ -40,7 +42,8 @@ function runsOf(
     const isNamedAlike =
       last !== undefined &&
       (patterns[last.members[0]] === patterns[node] || (isTold(tree, last.members[0]) && isTold(tree, node)));
-    if (!last || !isNamedAlike || !joins(last, node, structures)) runs.push({ kind: "one", members: [node] });
+    if (!last || !isNamedAlike || shared.has(node) || shared.has(last.members[0]) || !joins(last, node, structures))
+      runs.push({ kind: "one", members: [node] });
     else last.members.push(node);
   }
   return runs;

@@ -118,6 +118,42 @@ describe("the tree of a file", () => {
   });
 });
 
+describe("a tensor under several names", () => {
+  const at = (name: string, offset: number) => tensor(name, [4], { offset });
+
+  it("counts once wherever all its names are, and stands apart", () => {
+    const tied = [at("emb.weight", 64), at("x.0.w", 0), at("x.1.w", 16), at("x.1.again", 16), at("x.2.w", 32)];
+    const h = new Hierarchy(shown([...tied, at("head.0.w", 64), at("head.1.w", 80)]));
+    const of = (column: string, path: string) => h.column(column)?.[h.find(path) ?? -1];
+    expect(["", "emb", "x", "x.1", "head", "head.0"].map(path => of("params", path))).toEqual([20, 4, 12, 4, 8, 4]);
+    expect(["", "x.1"].map(path => of("own_params", path))).toEqual([0, 4]);
+    expect(of("bytes", "")).toBe(5 * 16);
+    expect(h.payload.tied.map(([a, one, b, other]) => [h.path(a), one, h.path(b), other])).toEqual([
+      ["emb", "weight", "head.0", "w"],
+      ["x.1", "w", "x.1", "again"]
+    ]);
+    expect(h.payload.folds).toEqual([]);
+  });
+
+  it("is none where the bytes are read otherwise, or are none", () => {
+    const others = [
+      at("a.w", 0),
+      tensor("b.w", [2, 2], { offset: 0 }),
+      tensor("c.w", [4], { offset: 0, file: "other" })
+    ];
+    const empty = [tensor("d.w", [0], { offset: 9 }), tensor("e.w", [0], { offset: 9 }), tensor("f.w"), tensor("g.w")];
+    expect(shown([...others, ...empty]).tied).toEqual([]);
+  });
+
+  it("may be deep", () => {
+    const path = new Array<string>(2000).fill("a").join(".");
+    const ties = Array.from({ length: 100 }, (_, i) => [at(`${path}.w${i}`, i * 16), at(`b.w${i}`, i * 16)]).flat();
+    const h = new Hierarchy(shown(ties));
+    expect(h.column("bytes")?.[0]).toBe(1600);
+    expect(h.column("bytes")?.[1]).toBe(1600);
+  });
+});
+
 describe("folding", () => {
   const layer = (i: number, size = 8, dtype = "float32") => [
     tensor(`layers.${i}.attn.q.weight`, [size, size], { dtype }),

@@ -6,6 +6,7 @@ import { foldsOf } from "./fold";
 import { elementsOf, roleOf } from "./kinds";
 import type { FileContents, Plain } from "./records";
 import { type Structures, structuresOf } from "./structures";
+import { countedAgain, type TiedPlace, tiesOf } from "./ties";
 import { type FileTree, treeOf } from "./tree";
 
 const COLUMN_INFO = {
@@ -20,13 +21,14 @@ export function filePayload(contents: FileContents, name: string): ModelPayload 
   const tree = treeOf(contents);
   const structures = structuresOf(tree, title);
   const flow = flowOf(contents, tree);
+  const ties = tiesOf(tree);
   const fields = fieldsOf(structures);
   return {
     schema_version: SCHEMA_VERSION,
     kind: "model",
     title,
     nodes: { name: [...tree.names], parent: [...tree.parents], entity: [...structures.of] },
-    columns: columnsOf(tree),
+    columns: columnsOf(tree, ties),
     column_info: COLUMN_INFO,
     entities: {
       class: structures.list.map(({ classPlace }) => classPlace),
@@ -41,9 +43,11 @@ export function filePayload(contents: FileContents, name: string): ModelPayload 
       source: structures.classes.map(() => null),
       fields: fields.map(places => [...places.keys()])
     },
-    folds: foldsOf(tree, structures),
+    folds: foldsOf(tree, structures, new Set(ties.flat().map(({ node }) => node))),
     links: [],
-    tied: [],
+    tied: ties.flatMap(([first, ...others]) =>
+      others.map(({ node, name: own }): [number, string, number, string] => [first.node, first.name, node, own])
+    ),
     marks: {},
     blocks: {},
     edges: [],
@@ -56,10 +60,16 @@ export function filePayload(contents: FileContents, name: string): ModelPayload 
   };
 }
 
-/** Numbers and bytes of a module and of all inside. */
-function columnsOf(tree: FileTree): Record<string, number[]> {
+/** Numbers and bytes of a module and of all inside; a tensor under several names counts once. */
+function columnsOf(tree: FileTree, ties: readonly (readonly TiedPlace[])[]): Record<string, number[]> {
   const empty = () => new Array<number>(tree.names.length).fill(0);
   const [params, ownParams, bytes] = [empty(), empty(), empty()];
+  countedAgain(tree, ties, (around, { node, name, tensor }) => {
+    const count = roleOf(name, tensor) === "parameter" ? elementsOf(tensor) : 0;
+    // its own numbers, where both names are of one module
+    (around === node ? ownParams : params)[around] -= count;
+    bytes[around] -= tensor.nbytes;
+  });
   for (let node = tree.names.length - 1; node >= 0; node--) {
     for (const [name, tensor] of tree.tensors[node]) {
       if (roleOf(name, tensor) === "parameter") ownParams[node] += elementsOf(tensor);
