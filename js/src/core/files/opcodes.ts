@@ -273,7 +273,7 @@ const BY_CODE: Readonly<Record<string, Opcode>> = {
   p: pickles => pickles.remember(indexOf(pickles.line())),
   q: put(1),
   r: put(4),
-  "\x94": pickles => pickles.remember(pickles.memo.size) // MEMOIZE
+  "\x94": pickles => pickles.rememberNext() // MEMOIZE
 };
 
 const OPCODES: readonly (Opcode | undefined)[] = Array.from(

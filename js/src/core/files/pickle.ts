@@ -90,7 +90,8 @@ export class Pickles {
   readonly globals = new Map<string, Global>(); // what all of them name
   readonly persistent: Persistent[] = []; // what all of them leave to their reader
   stack: Value[] = [];
-  memo = new Map<number, Value>();
+  private memo: Value[] = []; // a map takes several times as long
+  private scattered = new Map<number, Value>(); // what old pickles remember in another order
   private marks: number[] = [];
   private at = 0;
   private left = MOST_OPCODES;
@@ -118,7 +119,8 @@ export class Pickles {
   private finished(): Value {
     const value = this.pop();
     this.position = this.at;
-    [this.stack, this.marks, this.memo] = [[], [], new Map<number, Value>()];
+    [this.stack, this.marks, this.memo] = [[], [], []];
+    this.scattered = new Map<number, Value>();
     return value;
   }
 
@@ -166,14 +168,21 @@ export class Pickles {
     else this.pop();
   }
 
+  /** MEMOIZE gives the numbers one after the other. */
+  rememberNext(): void {
+    this.remember(this.memo.length + this.scattered.size);
+  }
+
   remembered(index: number): Value {
-    const value = this.memo.get(index);
+    const value = index < this.memo.length ? this.memo[index] : this.scattered.get(index);
     if (value === undefined) throw this.wrong();
     return value;
   }
 
   remember(index: number): void {
-    this.memo.set(index, this.top());
+    if (index < this.memo.length) this.memo[index] = this.top();
+    else if (index === this.memo.length) this.memo.push(this.top());
+    else this.scattered.set(index, this.top());
   }
 
   bytes(length: number): Uint8Array {
