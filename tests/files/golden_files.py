@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
+import modulekg_widgets as mk
 from files.nets import Branches, Repeats, Shared
 from modulekg_widgets.engine.files import formats as _formats  # noqa: F401
 from modulekg_widgets.engine.files.config import with_config
@@ -66,6 +67,36 @@ def as_read(path: Path) -> Any:
     with opened(path) as source:
         contents: FileContents = with_config(read(source), source)
     return json.loads(json.dumps(dataclasses.asdict(contents), allow_nan=False))
+
+
+def shown_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.shown.json")
+
+
+def as_shown(path: Path) -> Any:
+    """What the page gets of a file, without what each side words or numbers as it likes: digests, labels of folds."""
+    payload = mk.ModelGraph(mk.open_file(path)).payload
+    nodes, entities, classes = payload["nodes"], payload["entities"], payload["classes"]
+    shown = {
+        "title": payload["title"],
+        "name": nodes["name"],
+        "parent": nodes["parent"],
+        "entity": first_places(nodes["entity"]),
+        "class": [classes["name"][entities["class"][entity]] for entity in nodes["entity"]],
+        "tensors": [sorted(entities["tensors"][entity]) for entity in nodes["entity"]],
+        "columns": payload["columns"],
+        "folds": sorted(fold[:3] for fold in payload["folds"]),
+        "tied": sorted(payload["tied"]),
+        "flow": payload["flow"],
+        "file": payload["file"],
+    }
+    return json.loads(json.dumps(shown, allow_nan=False))
+
+
+def first_places(values: list[int]) -> list[int]:
+    """For each value the place of the first that is equal."""
+    firsts: dict[int, int] = {}
+    return [firsts.setdefault(value, place) for place, value in enumerate(values)]
 
 
 def write_files(folder: Path) -> None:

@@ -90,7 +90,7 @@ def test_what_the_package_writes(tmp_path: Path, order: str) -> None:
     found = contents(path)
     records = {record.name: record for record in found.tensors}
     assert found.title == "Tiny"
-    assert found.format == "GGUF"
+    assert found.format == "gguf"
     assert found.metadata["llama.context_length"] == 2048
     assert found.metadata["llama.attention.layer_norm_rms_epsilon"] == 0.5
     assert found.metadata["flag"] is True

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from files.golden_files import EXTENSIONS, FOLDER, as_read, expected_path, golden_paths
+from files.golden_files import EXTENSIONS, FOLDER, as_read, as_shown, expected_path, golden_paths, shown_path
 
 MOST_BYTES = 400 << 10
 
@@ -13,6 +13,11 @@ MOST_BYTES = 400 << 10
 @pytest.mark.parametrize("path", golden_paths(), ids=lambda path: path.relative_to(FOLDER).as_posix())
 def test_a_golden_file_is_read_as_before(path: Path) -> None:
     assert as_read(path) == json.loads(expected_path(path).read_text("utf-8"))
+
+
+@pytest.mark.parametrize("path", golden_paths(), ids=lambda path: path.relative_to(FOLDER).as_posix())
+def test_a_golden_file_is_shown_as_before(path: Path) -> None:
+    assert as_shown(path) == json.loads(shown_path(path).read_text("utf-8"))
 
 
 def test_every_format_has_golden_files_and_they_are_small() -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from files.exports import WRITERS, written
 
 PROGRAM = Path(__file__).with_name("hostile_files.py")

@@ -221,7 +221,7 @@ def test_a_config_beside_it_gives_title_and_sizes(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("[" * 10_000)
     file = mk.open_file(tmp_path / "model.safetensors")
     assert "config.json" in file.warnings[0]
-    assert file.title == "model"
+    assert file.title == "model.safetensors"
 
 
 def test_a_name_of_a_million_parts_is_shown(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_tensors_of_every_kind(tmp_path: Path, options: dict[str, Any], protocol
     state, path = state_of_many_kinds(), tmp_path / "x.pt"
     found = saved(state, path, pickle_protocol=protocol, **options)
     check(found, state, path)
-    assert found.format == "torch checkpoint" + (" (legacy)" if options else "")
+    assert found.format == "checkpoint" + (" (legacy)" if options else "")
     assert found.warnings == ()
     offsets = {record.name: record.offset for record in found.tensors}
     assert offsets["base"] == offsets["transposed"]
@@ -233,7 +233,7 @@ def test_scripted_and_traced_modules(tmp_path: Path, how: str) -> None:
     path = tmp_path / "x.pt"
     torch.jit.save(scripted, str(path))
     found = contents(path)
-    assert found.format == "TorchScript"
+    assert found.format == "torchscript"
     check(found, net.state_dict(), path)
     roles = {record.name: record.role for record in found.tensors}
     assert roles == dict.fromkeys(net.state_dict(), "buffer") | dict.fromkeys(dict(net.named_parameters()), "parameter")

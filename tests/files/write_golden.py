@@ -9,10 +9,10 @@ from pathlib import Path
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # as pytest does: classes have the same names
-    from files.golden_files import FOLDER, as_read, expected_path, golden_paths, write_files
+    from files.golden_files import FOLDER, as_read, as_shown, expected_path, golden_paths, shown_path, write_files
 
     if "--records" not in sys.argv:
         write_files(FOLDER)
     for path in golden_paths():
-        text = json.dumps(as_read(path), separators=(",", ":"), ensure_ascii=False)
-        expected_path(path).write_text(text + "\n", "utf-8")
+        for told, where in ((as_read(path), expected_path(path)), (as_shown(path), shown_path(path))):
+            where.write_text(json.dumps(told, separators=(",", ":"), ensure_ascii=False) + "\n", "utf-8")

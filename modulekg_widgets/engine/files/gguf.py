@@ -148,7 +148,7 @@ def read_gguf(source: FileSource) -> FileContents:
         )
     tensors = tuple(_tensors(source, entries, -(-header.position // alignment) * alignment))
     return FileContents(
-        "GGUF",
+        "gguf",
         tensors,
         title=str(metadata.get("general.name") or metadata.get("general.architecture") or ""),
         metadata=metadata | _measures(tensors),

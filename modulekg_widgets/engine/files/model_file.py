@@ -51,7 +51,7 @@ class ModelFile(SkeletonSource):
     Attributes
     ----------
     format : str
-        Such as "safetensors", "ONNX" or "torch.export".
+        "safetensors", "onnx", "pt2", "torchscript", "checkpoint" or "gguf", or the word of another reader.
     title : str
         The class of the model where that is known, else the file's name.
     metadata : dict
@@ -70,7 +70,7 @@ class ModelFile(SkeletonSource):
     >>> torch.save(torch.nn.Linear(4, 2).state_dict(), path)
     >>> file = mk.open_file(path)
     >>> file
-    <ModelFile 'model.pt': torch checkpoint, 2 tensors, 40 bytes>
+    <ModelFile 'model.pt': checkpoint, 2 tensors, 40 bytes>
     >>> file.tensor("bias").shape, file.hierarchy().root.parameters
     (torch.Size([2]), 10)
     """
@@ -79,8 +79,8 @@ class ModelFile(SkeletonSource):
         self.path, self.contents, self._size = path, contents, size
         self.format, self.metadata = contents.format, dict(contents.metadata)
         self.classes, self.warnings = contents.classes, contents.warnings
-        name = os.path.basename(path)
-        self.title = contents.title or name[: len(name) - len(extension_of(name))] or name
+        root = next((part.class_name for part in contents.modules if not part.path), "")
+        self.title = contents.title or root.rpartition(".")[2] or os.path.basename(path)
 
     def hierarchy(self) -> Hierarchy:
         """The modules of the file, as `mk.hierarchy` has those of a model: to fold, fingerprint, compare and search.

@@ -44,9 +44,7 @@ def read_index(source: FileSource) -> FileContents:
     warnings = [*_absent(missing), *_disagreement(listed, tensors, set(missing))]
     metadata |= {key: value for key, value in _plain(index.get("metadata")) if key not in metadata}
     ordered = [tensors.pop(name) for name in listed if name in tensors]
-    return FileContents(
-        "safetensors, sharded", (*ordered, *tensors.values()), metadata=metadata, warnings=tuple(warnings)
-    )
+    return FileContents("safetensors", (*ordered, *tensors.values()), metadata=metadata, warnings=tuple(warnings))
 
 
 def _tensors(source: FileSource, file: str = "") -> tuple[tuple[TensorRecord, ...], dict[str, str]]:

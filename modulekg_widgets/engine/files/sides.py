@@ -12,7 +12,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import ModuleKGError
 from modulekg_widgets.engine.files.model_file import ModelFile
 from modulekg_widgets.engine.files.records import FileContents, ModulePart, TensorRecord
-from modulekg_widgets.engine.files.skeleton import skeleton
+from modulekg_widgets.engine.files.skeleton import NAMELESS, skeleton
 from modulekg_widgets.engine.identity.classes import class_names
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
 from modulekg_widgets.engine.identity.tensors import (
@@ -26,7 +26,6 @@ from modulekg_widgets.engine.identity.walk import nominal_class, walk
 from modulekg_widgets.engine.torch_runtime.private import VOLATILE_BUFFERS
 
 Entry = TypeVar("Entry")
-NAMELESS = "model"  # the root of a tree of which no class is known
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ Classes are made here under the names that the file has for them, and share noth
 
 from __future__ import annotations
 
-import keyword
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,7 +16,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import ModelFileError, shown
 from modulekg_widgets.engine.files.kinds import is_buffer, kind_of
 from modulekg_widgets.engine.files.records import FileContents, ModulePart, TensorRecord
-from modulekg_widgets.engine.identity.skeleton_source import BYTES_WHERE_IT_LIES
+from modulekg_widgets.engine.identity.skeleton_source import BYTES_WHERE_IT_LIES, Untold
 from modulekg_widgets.engine.torch_runtime.private import (
     BUFFERS,
     MODULES,
@@ -32,11 +31,16 @@ MOST_MODULES = 300_000
 LARGEST = 1 << 60  # elements of a tensor
 BLANK = vars(nn.Module())  # what every module has: nobody adds a hook to what cannot be called
 REGISTRIES = frozenset({PARAMETERS, BUFFERS, MODULES})
+NAMELESS = "model"
 NO_DTYPE = torch.uint8  # for what torch has no dtype for
 
 
 class FileModule(nn.Module):
     """A module of a file: a class name, settings, children and the shapes of tensors, and nothing to call."""
+
+
+class UntoldModule(FileModule, Untold):
+    """A module of a file that does not tell its class."""
 
 
 @dataclass(slots=True)
@@ -138,7 +142,12 @@ class _Maker:
     def module(self, place: ModulePlace, title: str | None = None) -> nn.Module:
         part = place.part
         name = part.class_name if part is not None and self._classes else ""
-        made = _new(class_of(name or title or kind_of(place.own)))
+        if name:
+            made = _new(class_of(name))
+        elif title is not None:
+            made = _new(untold_class(title, counts=False))
+        else:
+            made = _new(untold_class(kind_of(place.own)))
         settings = dict(part.settings) if part is not None and self._classes else {}
         dtypes = {record.dtype for record in place.own.values()}
         if dtypes:
@@ -196,9 +205,20 @@ def torch_dtype(word: str) -> torch.dtype | None:
 
 @lru_cache(maxsize=4_096)
 def class_of(name: str) -> type[nn.Module]:
-    """A class of this name, which may be dotted: of a module of its own, and of nothing that the name might lead to."""
-    text = name.encode("utf-8", "backslashreplace").decode()
-    module, _, last = text.rpartition(".")
-    if not all(part.isidentifier() and not keyword.iskeyword(part) for part in text.split(".")):
-        module, last = "", text  # a kind in words, or the name of a file
-    return type(last.replace("\0", "\\0"), (FileModule,), {"__module__": module or FileModule.__module__})
+    """A class of this dotted name: of a module of its own, and of nothing that the name might lead to."""
+    module, _, last = name.rpartition(".")
+    return _made(last, FileModule, module)
+
+
+@lru_cache(maxsize=4_096)
+def untold_class(name: str, counts: bool = True) -> type[nn.Module]:
+    """A class for modules of which none is told, called by a kind in words; or by a title, which does not count."""
+    made = _made(name, UntoldModule, "")
+    if not counts:  # the name of a file says nothing of the structure
+        made.__qualname__ = NAMELESS
+    return made
+
+
+def _made(name: str, base: type[nn.Module], module: str) -> type[nn.Module]:
+    name, module = (text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0") for text in (name, module))
+    return type(name, (base,), {"__module__": module or base.__module__})

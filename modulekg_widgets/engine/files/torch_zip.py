@@ -67,7 +67,7 @@ def _checkpoint(source: FileSource, archive: Archive) -> FileContents:
     root = pickles.load()
     inventory = Inventory(PickledTensors(ArchiveStorages(archive, "data").find), _no_scripts)
     inventory.add(root)
-    return _contents("torch checkpoint", root, pickles, inventory)
+    return _contents("checkpoint", root, pickles, inventory)
 
 
 def _script(source: FileSource, archive: Archive) -> FileContents:
@@ -75,7 +75,7 @@ def _script(source: FileSource, archive: Archive) -> FileContents:
     root = pickles.load()
     inventory = Inventory(PickledTensors(ArchiveStorages(archive, "data").find), ScriptedClasses(archive))
     inventory.add(root)
-    contents = _contents("TorchScript", root, pickles, inventory)
+    contents = _contents("torchscript", root, pickles, inventory)
     constants = _constants(source, archive)
     return _with(contents, constants)
 
@@ -195,7 +195,7 @@ def _legacy(source: FileSource, pickles: Pickles) -> FileContents:
     places = _legacy_places(source, pickles, _legacy_types(referred), little)
     inventory = Inventory(PickledTensors(LegacyStorages(places).find), _no_scripts)
     inventory.add(root)
-    return _contents("torch checkpoint (legacy)", root, pickles, inventory)
+    return _contents("checkpoint (legacy)", root, pickles, inventory)
 
 
 def _legacy_types(referred: list[Persistent]) -> dict[str, str]:

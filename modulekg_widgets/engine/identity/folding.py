@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
@@ -11,9 +12,12 @@ from modulekg_widgets.engine.identity.classes import class_names
 from modulekg_widgets.engine.identity.figures import Figures
 from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
 from modulekg_widgets.engine.identity.packing import digest, sized, text
+from modulekg_widgets.engine.identity.skeleton_source import Untold
+from modulekg_widgets.engine.identity.tensors import is_uninitialised, own_tensors, shape_of
 from modulekg_widgets.engine.identity.walk import Walk, class_name, nominal_class
 
 MOST_PARTNERS = 100  # modules that are named as holding the same tensor; all with all would be quadratic
+DIGITS = re.compile(r"[0-9]+")
 ONE, EXACT, FAMILY = "one", "exact", "family"
 
 
@@ -143,6 +147,8 @@ def runs(hierarchy: Figures, parent: int, skeletons: Sequence[bytes] | None) -> 
 def _joins(hierarchy: Figures, run: SiblingRun, index: int, skeletons: Sequence[bytes] | None) -> bool:
     """Whether module `index` continues the run; sets the kind that the run then has."""
     digests, first = hierarchy.identities.digests, run.members[0]
+    if not _are_named_alike(hierarchy.walk, first, index):
+        return False
     if run.kind != FAMILY and digests[first] == digests[index]:
         run.kind = EXACT
     elif skeletons is not None and skeletons[first] == skeletons[index]:
@@ -150,6 +156,13 @@ def _joins(hierarchy: Figures, run: SiblingRun, index: int, skeletons: Sequence[
     else:
         return False
     return True
+
+
+def _are_named_alike(walk: Walk, one: int, other: int) -> bool:
+    """Whether two siblings may be drawn as one by their names; where no class is told, a query is no key."""
+    if not any(issubclass(type(walk.modules[index]), Untold) for index in (one, other)):
+        return True
+    return DIGITS.sub("#", walk.names[one]) == DIGITS.sub("#", walk.names[other])
 
 
 def _share_weights(hierarchy: Figures, members: Sequence[int]) -> bool:
@@ -181,21 +194,37 @@ def skeletons(walk: Walk) -> list[bytes]:
 
 
 def what_varies(hierarchy: Figures, members: Sequence[int]) -> str:
-    """A hyper-parameter that differs among the members, or else among their descendants, as a range.
+    """A hyper-parameter or a shape that differs among the members, or else among their descendants, as a range.
 
     The width that comes in says most to a reader, so a name that begins with `in_` is preferred on its level.
     """
     level: list[list[int]] = [[m] for m in members]
     while level[0]:
-        differences: dict[str, list[Any]] = {}
-        for column in zip(*level, strict=True):
-            for name, values in _differences([hyperparameters(hierarchy.walk.modules[i]) for i in column]).items():
-                differences.setdefault(name, values)
+        differences = _differing(hierarchy.walk, level, _settings) or _differing(hierarchy.walk, level, _shapes)
         if differences:
             name = next((n for n in differences if n.startswith("in_")), next(iter(differences)))
             return f"{name} {_range_of(differences[name])}"
         level = [[c for i in group for c in hierarchy.children(i)] for group in level]
     return "other attributes"
+
+
+def _differing(walk: Walk, level: list[list[int]], told: Callable[[Walk, int], dict[str, Any]]) -> dict[str, list[Any]]:
+    """What is told of modules that correspond and is not the same of all, by its name."""
+    differences: dict[str, list[Any]] = {}
+    for column in zip(*level, strict=True):
+        for name, values in _differences([told(walk, index) for index in column]).items():
+            differences.setdefault(name, values)
+    return differences
+
+
+def _settings(walk: Walk, index: int) -> dict[str, Any]:
+    return hyperparameters(walk.modules[index])
+
+
+def _shapes(walk: Walk, index: int) -> dict[str, Any]:
+    tensors = {own.name: own.tensor for own in own_tensors(walk.states[index])}
+    known = {name: t for name, t in tensors.items() if t is not None and not is_uninitialised(t)}
+    return {name: "×".join(map(str, shape_of(tensor))) or "scalar" for name, tensor in known.items()}
 
 
 def _differences(members: list[dict[str, Any]]) -> dict[str, list[Any]]:

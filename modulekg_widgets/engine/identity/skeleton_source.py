@@ -10,6 +10,10 @@ from torch import nn
 BYTES_WHERE_IT_LIES = "modulekg_bytes"
 
 
+class Untold(nn.Module):
+    """A module of which no class is known: only by their names siblings are told apart that have the same tensors."""
+
+
 class SkeletonSource(ABC):
     """Knows the modules of a model by name, without values or code: its skeleton is looked at wherever a model is."""
 

@@ -9,7 +9,13 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from modulekg_widgets.engine.files.records import FileContents, OperatorGraph, OperatorRecord, ValueRecord
+from modulekg_widgets.engine.files.records import (
+    FileContents,
+    OperatorGraph,
+    OperatorRecord,
+    TensorRecord,
+    ValueRecord,
+)
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
 from modulekg_widgets.engine.views.payload import Distinct, text
 
@@ -17,7 +23,7 @@ MOST_DRAWN = 50_000  # operators; with more, the page would stand still
 OF_FILE = "file"  # in the place of the kind of tensors that a model was traced on
 DEEPEST_CALL = 64  # operators of deeper modules are drawn in the one around them at this depth
 OUTSIDE = -1
-TORCH = re.compile(r"torch\.ops\.(\w+)\.(\w+)")
+TORCH = re.compile(r"(?:torch\.ops\.(\w+)|(aten|prims|quantized|torchvision))\.(\w+)")
 # operators that look at their input otherwise
 VIEWS = frozenset({
     "reshape", "view", "transpose", "permute", "t", "expand", "flatten", "squeeze", "unsqueeze", "identity", "alias",
@@ -34,16 +40,22 @@ def file_flow(contents: FileContents, hierarchy: Hierarchy) -> dict[str, Any] | 
 
 
 def operator_name(op: str) -> str:
-    """`torch.ops.aten.conv2d.default` as `aten::conv2d`."""
+    """`torch.ops.aten.conv2d.default` and `aten.conv2d.default` as `aten::conv2d`."""
     parts = TORCH.match(op)
-    return f"{parts[1]}::{parts[2]}" if parts else op
+    return f"{parts[1] or parts[2]}::{parts[3]}" if parts else op
+
+
+def owned_tensors(contents: FileContents, hierarchy: Hierarchy) -> list[tuple[int, TensorRecord]]:
+    """The tensors with the modules that they are of, in the order of these; constants come last in each."""
+    owned = [(hierarchy.find(each.name.rpartition(".")[0]) or 0, each) for each in contents.tensors]
+    return sorted(owned, key=lambda pair: (pair[0], pair[1].role == "constant"))
 
 
 class _FlowTables:
     """Everything that runs, in order, with the values by place."""
 
     def __init__(self, contents: FileContents, graph: OperatorGraph, hierarchy: Hierarchy) -> None:
-        self.graph, self.hierarchy = graph, hierarchy
+        self.contents, self.graph, self.hierarchy = contents, graph, hierarchy
         self.records = {each.name: each for each in contents.tensors}
         self.names, self.shapes, self.dtypes, self.sources = Distinct(), Distinct(), Distinct(), Distinct()
         self.attributes = Distinct()
@@ -66,11 +78,10 @@ class _FlowTables:
         self.outputs = [self._value(name) for name in graph.outputs]
 
     def _list_tensors(self) -> None:
-        owned = [(self.hierarchy.find(name.rpartition(".")[0]) or 0, name) for name in self.records]
-        for node, name in sorted(owned, key=lambda pair: pair[0]):
-            self.tensor_places[name] = len(self.owner)
+        for node, record in owned_tensors(self.contents, self.hierarchy):
+            self.tensor_places[record.name] = len(self.owner)
             self.owner.append(node)
-            self.attribute.append(self.attributes.place(text(name.rpartition(".")[2])))
+            self.attribute.append(self.attributes.place(text(record.name.rpartition(".")[2])))
 
     def _run(self, operator: OperatorRecord) -> None:
         step = len(self.steps)

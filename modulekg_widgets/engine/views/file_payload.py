@@ -5,11 +5,13 @@ js/src/core/files/payload.ts makes the same of a file that is opened without a k
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from modulekg_widgets.engine.files.model_file import ModelFile
+from modulekg_widgets.engine.files.records import OperatorRecord
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
-from modulekg_widgets.engine.views.file_flow import MOST_DRAWN, file_flow
+from modulekg_widgets.engine.views.file_flow import MOST_DRAWN, file_flow, owned_tensors
 from modulekg_widgets.engine.views.payload import Distinct, number, text
 
 
@@ -23,19 +25,19 @@ def add_file(payload: dict[str, Any], file: ModelFile, hierarchy: Hierarchy) -> 
 
 def _about(file: ModelFile, hierarchy: Hierarchy, is_drawn: bool) -> dict[str, Any]:
     contents = file.contents
-    places = [(_owner(hierarchy, each.name), each) for each in contents.tensors]
-    places.sort(key=lambda place: place[0])
+    places = owned_tensors(contents, hierarchy)
     dtypes = Distinct()
     dtype = [dtypes.place(text(each.dtype)) for _, each in places]
     count = 0 if contents.graph is None else len(contents.graph.operators)
     large = f"Its graph is not drawn: it has {count} operators, and at most {MOST_DRAWN} are drawn."
     return {
-        "name": text(file.title),
+        "name": text(os.path.basename(file.path)),
         "format": text(contents.format),
         "metadata": [[text(key), _plain(value)] for key, value in file.metadata.items()],
         "classes": [text(name) for name in contents.classes],
         "warnings": [*map(text, contents.warnings), *([large] if count and not is_drawn else [])],
         "dtypes": dtypes.keys,
+        "operators": [_operator(each) for each in contents.graph.operators] if contents.graph and is_drawn else [],
         "tensors": {
             "node": [node for node, _ in places],
             "name": [text(each.name) for _, each in places],
@@ -45,8 +47,9 @@ def _about(file: ModelFile, hierarchy: Hierarchy, is_drawn: bool) -> dict[str, A
     }
 
 
-def _owner(hierarchy: Hierarchy, name: str) -> int:
-    return hierarchy.find(name.rpartition(".")[0]) or 0
+def _operator(operator: OperatorRecord) -> list[Any]:
+    """Its name and settings, in the order of the steps."""
+    return [text(operator.name), [[text(key), _plain(value)] for key, value in operator.attributes.items()]]
 
 
 def _plain(value: Any) -> Any:

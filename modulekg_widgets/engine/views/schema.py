@@ -63,7 +63,8 @@ MODEL = Schema("model", 2, _parts(
     compare=_parts("model", "left", "right", "pairs"),
     # of a model that was read from a file
     file=_parts(
-        "name", "format", "metadata", "classes", "warnings", "dtypes", tensors=_parts("node", "name", "dtype", "bytes"),
+        "name", "format", "metadata", "classes", "warnings", "dtypes", "operators",
+        tensors=_parts("node", "name", "dtype", "bytes"),
     ),
 ))  # fmt: skip
 KNOWLEDGE = Schema("knowledge", 2, _parts(

@@ -16,7 +16,7 @@ export async function withConfig(contents: FileContents, source: FileSource): Pr
   try {
     const config = await configBeside(source);
     if (config === null) return contents;
-    const metadata = { ...settings(config), ...contents.metadata };
+    const metadata = { ...contents.metadata, ...settings(config), ...contents.metadata }; // what the file says itself comes first and counts
     return { ...contents, title: contents.title || title(config), metadata };
   } catch (error) {
     if (!(error instanceof FileProblem)) throw error;

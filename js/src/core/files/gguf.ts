@@ -216,7 +216,7 @@ function contents(
   const title = String(found.get("general.name") || found.get("general.architecture") || "");
   const metadata = Object.fromEntries([...found, ...measures(tensors)]);
   const warnings = unknownTypes(entries);
-  return { format: "GGUF", title, metadata, tensors, modules: [], graph: null, classes: [], warnings };
+  return { format: "gguf", title, metadata, tensors, modules: [], graph: null, classes: [], warnings };
 }
 
 /** In the order of the header; malformed for bytes of two tensors, and for those beyond the end. */

@@ -61,7 +61,7 @@ describe("the tree of a file", () => {
       ["bias", "None"]
     ]);
     expect(h.className(2)).toBe("matrix");
-    expect([h.className(0), h.qualifiedName(0)]).toEqual(["model.test", "net.Net"]);
+    expect([h.className(0), h.qualifiedName(0)]).toEqual(["Net", "net.Net"]);
   });
 
   it("is called by its title, and else by the file's name", () => {
@@ -97,8 +97,8 @@ describe("the tree of a file", () => {
     expect(h.column("bytes")).toEqual([24 + 20 + 56 + 12 + 4, 24 + 20 + 56 + 12 + 4, 56 + 12 + 4]);
     expect(h.tensors(2).map(([name, role]) => `${name} ${role}`)).toEqual([
       "ids buffer",
-      "fixed buffer",
-      "mask parameter"
+      "mask parameter",
+      "fixed buffer"
     ]);
   });
 

@@ -15,9 +15,10 @@ const COLUMN_INFO = {
   bytes: { label: "bytes", aggregate: "sum" }
 } as const;
 
-/** `name`: of the file, for one that has no title. */
+/** `name`: of the file, for one that neither has a title nor tells the class of its root. */
 export function filePayload(contents: FileContents, name: string): ModelPayload {
-  const title = contents.title || name;
+  const root = contents.modules.find(({ path }) => path === "")?.className ?? "";
+  const title = contents.title || root.slice(root.lastIndexOf(".") + 1) || name;
   const tree = treeOf(contents);
   const structures = structuresOf(tree, title);
   const flow = flowOf(contents, tree);

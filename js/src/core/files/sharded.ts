@@ -33,7 +33,7 @@ export async function readIndex(source: FileSource): Promise<FileContents> {
   );
   const warnings = [...absent(missing), ...disagreement(listed, tensors, new Set(missing))];
   return {
-    format: "safetensors, sharded",
+    format: "safetensors",
     title: "",
     metadata,
     tensors: inOrder(listed, tensors),

@@ -33,7 +33,7 @@ async function readCheckpoint(source: FileSource, archive: Archive): Promise<Fil
   const { root, pickles } = await memberOf(source, archive, "data.pkl");
   const inventory = new Inventory(new Tensors(await archiveStorages(archive, "data", pickles.persistent)));
   inventory.add(root);
-  return contentsOf("torch checkpoint", root, pickles, inventory);
+  return contentsOf("checkpoint", root, pickles, inventory);
 }
 
 async function readScript(source: FileSource, archive: Archive): Promise<FileContents> {
@@ -42,7 +42,7 @@ async function readScript(source: FileSource, archive: Archive): Promise<FileCon
   const scripted: (maker: Value) => ScriptedClass = await scriptedClasses(archive, pickles.globals.values());
   const inventory = new Inventory(new Tensors(storages), scripted);
   inventory.add(root);
-  const contents = contentsOf("TorchScript", root, pickles, inventory);
+  const contents = contentsOf("torchscript", root, pickles, inventory);
   const constants = await constantsOf(source, archive);
   return {
     ...contents,
@@ -117,7 +117,7 @@ async function readLegacy(source: FileSource, window: Window, pickles: Pickles):
   const places = await legacyPlaces(source, window, { keys, referred, isLittle, start: pickles.position });
   const inventory = new Inventory(new Tensors(legacyStorages(places)));
   inventory.add(root);
-  return contentsOf("torch checkpoint (legacy)", root, pickles, inventory);
+  return contentsOf("checkpoint (legacy)", root, pickles, inventory);
 }
 
 function contentsOf(format: string, root: Value, pickles: Pickles, inventory: Inventory): FileContents {

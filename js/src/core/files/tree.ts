@@ -20,8 +20,9 @@ export interface FileTree {
 export function treeOf(contents: FileContents): FileTree {
   const growing = new GrowingTree();
   for (const part of contents.modules) growing.parts.set(growing.module(part.path), part);
-  for (const tensor of contents.tensors) growing.add(tensor);
   for (const { module } of contents.graph?.operators ?? []) growing.module(module);
+  for (const tensor of contents.tensors) if (tensor.role !== "constant") growing.add(tensor);
+  for (const tensor of contents.tensors) if (tensor.role === "constant") growing.addConstant(tensor);
   return growing.inOrder();
 }
 
@@ -48,9 +49,15 @@ class GrowingTree {
     const dot = tensor.name.lastIndexOf(".");
     // ".weight" is a tensor of a module whose name is empty
     const node = dot === 0 ? this.child(0, "") : this.module(tensor.name.slice(0, Math.max(dot, 0)));
-    let own = this.tensors.get(node);
-    if (!own) this.tensors.set(node, (own = new Map()));
-    own.set(tensor.name.slice(dot + 1), tensor);
+    this.own(node).set(tensor.name.slice(dot + 1), tensor);
+  }
+
+  /** Those of code have names that are no paths: what lies in no module is the root's. */
+  addConstant(tensor: TensorRecord): void {
+    const dot = tensor.name.lastIndexOf(".");
+    const node = dot < 0 ? 0 : this.find(tensor.name.slice(0, dot));
+    if (node === undefined) this.own(0).set(tensor.name, tensor);
+    else this.own(node).set(tensor.name.slice(dot + 1), tensor);
   }
 
   inOrder(): FileTree {
@@ -68,6 +75,12 @@ class GrowingTree {
         return node === undefined ? undefined : placeOf[node];
       }
     };
+  }
+
+  private own(node: number): Map<string, TensorRecord> {
+    let own = this.tensors.get(node);
+    if (!own) this.tensors.set(node, (own = new Map()));
+    return own;
   }
 
   private find(path: string): number | undefined {
