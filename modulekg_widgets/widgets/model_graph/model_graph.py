@@ -254,11 +254,15 @@ class ModelGraph(ModuleKGWidget):
         if value is None:
             return None
         if not known:
-            why = "the forward pass failed, see .error" if self.error else "pass the model's inputs as args="
-            raise UnknownAxisError(f"there is no axis {shown(value)!r}: {why}")
+            raise UnknownAxisError(f"there is no axis {shown(value)!r}: {self._why_untraced()}")
         if text(value) not in known["name"]:
             raise UnknownAxisError(f"there is no axis {shown(value)!r}: {nearest(value, known['name'])}")
         return text(value)
+
+    def _why_untraced(self) -> str:
+        if self.error:
+            return "the forward pass failed, see .error"
+        return "the file has none" if self.payload.get("file") else "pass the model's inputs as args="
 
     @validate("expanded")
     def _check_expanded(self, proposal: Any) -> list[str]:
@@ -276,8 +280,7 @@ class ModelGraph(ModuleKGWidget):
         value = proposal["value"]
         lacking = {} if self.payload.get("compare") else {"diff": "pass a second model as compare="}
         if not self.payload.get("flow"):
-            why = "the forward pass failed, see .error" if self.error else "pass the model's inputs as args="
-            lacking.update(dict.fromkeys(TRACED_VIEWS, why))
+            lacking.update(dict.fromkeys(TRACED_VIEWS, self._why_untraced()))
         if value not in VIEWS or value in lacking:
             hint = lacking.get(value) or nearest(value, [view for view in VIEWS if view not in lacking])
             raise UnknownNameError(f"there is no view {shown(value)!r}: {hint}")
