@@ -15,8 +15,9 @@ from modulekg_widgets.engine.knowledge.prediction import design
 from modulekg_widgets.engine.knowledge.prediction.boosting import folds_of
 from modulekg_widgets.engine.knowledge.prediction.design import Sample
 from modulekg_widgets.engine.knowledge.prediction.features import features_of
-from modulekg_widgets.engine.knowledge.prediction.mixture import mixed
+from modulekg_widgets.engine.knowledge.prediction.mixture import NORMAL, deviations, mixed
 from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor, fitted_predictor
+from modulekg_widgets.engine.knowledge.prediction.process import Process
 from modulekg_widgets.engine.knowledge.prediction.scales import LOG_ODDS, POINTS, Scale
 from modulekg_widgets.engine.knowledge.prediction.surface import COSTS, STRUCTURE, Surface
 from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
@@ -70,6 +71,58 @@ def test_one_student_t_is_the_mixture_of_its_halves(scale: Scale) -> None:
     halves = mixed([scale] * 2, np.repeat(centres, 2, 0), np.repeat(spreads, 2, 0), np.full(2, 0.5), 7.5)
     for name in ("values", "low", "high"):
         assert np.allclose(getattr(one, name), getattr(halves, name), rtol=1e-9, atol=1e-9)
+
+
+def test_the_rest_tells_of_a_block_as_if_it_were_all_there_is() -> None:
+    rng = np.random.default_rng(3)
+    places, values = rng.normal(size=(12, 2)), rng.normal(size=12)
+    kernels = [np.exp(-((places[:, None] - places[None]) ** 2).sum(-1) / width) for width in (0.5, 8.0)]
+    block = np.array([2, 3, 7])
+    rest = np.setdiff1d(np.arange(12), block)
+    told = [Process(kernel, values, 0.3).without(block) for kernel in kernels]
+    fresh = [Process(kernel[np.ix_(rest, rest)], values[rest], 0.3) for kernel in kernels]
+    for kernel, found, process in zip(kernels, told, fresh, strict=True):
+        expected, variances = process.told(kernel[np.ix_(block, rest)], np.diag(kernel)[block])
+        assert np.allclose(found.values, expected, atol=1e-3)
+        assert np.allclose(found.variances, variances, rtol=1e-3)
+        assert found.freedom == process.freedom
+    assert told[0].evidence - told[1].evidence == pytest.approx(fresh[0].evidence() - fresh[1].evidence(), abs=1e-2)
+
+
+def test_a_family_of_few_values_is_told_without_what_it_has_itself() -> None:
+    """Neither the scatter nor the weights of the kernels know its values."""
+    known, source = samples()[:40:3], with_source()
+    values = values_of(known)
+    family = np.array([sample.features.family == known[4].features.family for sample in known])
+    one, other = (
+        Surface("here", known, each, "%", False, [source]).left_out().values
+        for each in (values, np.where(family, values + 20, values))
+    )
+    assert np.allclose(one[family], other[family], rtol=1e-6)
+    assert not np.allclose(one[~family], other[~family], rtol=1e-3)
+
+
+def test_intervals_of_few_values_follow_how_far_off_these_are() -> None:
+    """As others tell them: on a line in the sizes less than half as wide as where values lie about it."""
+    known = samples()[::20]
+    line = values_of(known)
+    widths = []
+    for off in (0.0, 8.0):
+        values = line + off * np.array([1, -1, 1, -1, 1])
+        told = Surface("here", known, values, "%", False).told(samples()[1::20])
+        widths.append(float((told.high - told.low).mean()))
+    assert widths[1] > 2 * widths[0]
+
+
+@pytest.mark.parametrize("scale", [POINTS, LOG_ODDS])
+def test_a_value_stands_where_the_interval_of_the_mixture_has_it(scale: Scale) -> None:
+    rng = np.random.default_rng(1)
+    centres, spreads = scale.of(rng.uniform(30, 70, (3, 50))), rng.uniform(0.1, 0.5, (3, 50))
+    mixture = ([scale] * 3, centres, spreads, np.array([0.5, 0.3, 0.2]), 4.5)
+    told = mixed(*mixture)
+    for ends, expected in ((told.low, -NORMAL), (told.values, 0.0), (told.high, NORMAL)):
+        assert np.allclose(deviations(ends, *mixture), expected, atol=1e-3)
+    assert np.isfinite(deviations(np.full(50, 99.0), *mixture)).all()
 
 
 def test_values_alone_are_told_as_if_there_were_no_source() -> None:

@@ -121,7 +121,7 @@ def test_made_up_data_sets(graph: mk.KnowledgeGraph, kind: str, count: int) -> N
     samples = source.samples
     families = np.array([sample.features.family for sample in samples])
     errors, insides = [], []
-    for seed in range(10):
+    for seed in range(40):
         rng = np.random.default_rng(seed)
         values = np.clip(MADE_UP[kind](source.values, samples, rng.normal(size=len(samples))), 0, 100)
         known = rng.choice(len(values), count, replace=False)
@@ -134,5 +134,5 @@ def test_made_up_data_sets(graph: mk.KnowledgeGraph, kind: str, count: int) -> N
         insides.append((told.low <= truth) & (truth <= told.high))
     own, mean_error = np.mean(errors, 0)
     assert own <= mean_error
-    # of five jobs that follow another data set to the point intervals are too wide (0.99): five may do so by chance
-    assert np.mean(np.concatenate(insides)) >= 0.8
+    # of five jobs that follow another data set to the point intervals are too wide: five may do so by chance
+    assert 0.88 <= np.mean(np.concatenate(insides)) <= (0.97 if count == 5 else 0.93)

@@ -16,6 +16,7 @@ LEVEL = 0.9  # of the intervals
 NORMAL = 1.6449  # deviations of a normal value that it reaches
 HALVINGS = 26
 FURTHEST = 40.0  # deviations
+LEAST = 1e-7  # probability
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +74,25 @@ def mixed(scales: Sequence[Scale], centres: Array, spreads: Array, shares: Array
     return Told(place(0.5), place((1 - LEVEL) / 2), place((1 + LEVEL) / 2))
 
 
-def conformal(ratios: Array, families: Families) -> float:
+def deviations(
+    values: Array, scales: Sequence[Scale], centres: Array, spreads: Array, shares: Array, freedom: float
+) -> Array:
+    """Where values stand in such a mixture: as many deviations off as a normal value as likely."""
+    from scipy.special import ndtri, stdtr
+
+    standing = np.array([scale.of(values) for scale in scales])
+    return ndtri(np.clip(shares @ stdtr(freedom, (standing - centres) / spreads), LEAST, 1 - LEAST))
+
+
+def conformal(ratios: Array, families: Families, power: float = 2 / 3) -> float:
     """The ratio that 90 % of those of another family will not be above (split conformal prediction).
 
     What is exchangeable are families, and what is asked for are their members: a family of n values counts as
-    n^⅔ of them.
+    n^power of them.
     """
     _, inverse, counts = np.unique(families, return_inverse=True, return_counts=True)
     order = np.argsort(ratios)
-    shares = counts[inverse[order]] ** (-1 / 3)
-    shares /= (counts ** (2 / 3)).sum() + counts.mean() ** (2 / 3)  # the family that is asked for has a share as well
+    shares = counts[inverse[order]] ** (power - 1)
+    shares /= (counts**power).sum() + counts.mean() ** power  # the family that is asked for has a share as well
     reached = np.flatnonzero(np.cumsum(shares) >= LEVEL)
     return float(ratios[order][reached[0] if len(reached) else -1])

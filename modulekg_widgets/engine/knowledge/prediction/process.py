@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,15 @@ Array = NDArray[np.float64]
 Families = np.ndarray
 MEAN = 1e4  # how much larger the constant is than the rest: the mean of all values tells nothing of a left-out family
 BEFORE = 0.5  # how many values what is expected of the scatter is worth
+
+
+class Rest(NamedTuple):
+    """The values of a block with their variances as told by the rest, the log probability of that, and its freedom."""
+
+    values: Array
+    variances: Array
+    evidence: float
+    freedom: float
 
 
 @dataclass(frozen=True)
@@ -101,10 +110,27 @@ class Process:
             variances[block] = np.diag(spread)
         return values, self.scale * np.maximum(variances, 1e-9)
 
+    @cached_property
+    def _determinant(self) -> float:
+        """The logarithm of that of the kernel."""
+        return 2 * float(np.log(np.diag(self._factor)).sum())
+
     def evidence(self) -> float:
         """The log probability of the values, but for a constant."""
-        determinant = 2 * float(np.log(np.diag(self._factor)).sum())
-        return 0.5 * (BEFORE * np.log(self.expected) - determinant - self.freedom * np.log(self._squares))
+        return self._evidence(self._determinant, self.freedom, self._squares)
+
+    def _evidence(self, determinant: float, freedom: float, squares: float) -> float:
+        return float(0.5 * (BEFORE * np.log(self.expected) - determinant - freedom * np.log(squares)))
+
+    def without(self, block: np.ndarray) -> Rest:
+        """What the values outside of a block, which ascends, tell of it, of their scatter and of the kernel."""
+        inverse = self.inverse(block)
+        spread = np.linalg.inv(inverse)
+        off = spread @ self.weights[block]
+        squares = max(self._squares - float(off @ self.weights[block]), BEFORE * self.expected)
+        freedom = self.freedom - len(block)
+        evidence = self._evidence(self._determinant + float(np.linalg.slogdet(inverse)[1]), freedom, squares)
+        return Rest(self.values[block] - off, squares / freedom * np.maximum(np.diag(spread), 1e-9), evidence, freedom)
 
 
 def lapack() -> Any:
