@@ -12,16 +12,18 @@ from modulekg_widgets.engine.errors import ModelFileError, shown
 from modulekg_widgets.engine.safe_files import BINARY, NO_LINK, NO_WAITING, PATHLIKE
 
 LARGEST_READ = 256 << 20  # bytes of one read; what is larger is mapped into memory
+MOST_FOLDERS = 16  # within each other, below the folder of the file
+LONGEST_PATH = 1_000  # characters of a name in a file
 
 
 class FileSource:
     """An open file and its size; the other files of a model are read beside it, from the same folder.
 
-    `path` is that of the file, `name` its last part.
+    `path` is that of the file, `name` its last part; of a file beside another one its path from there.
     """
 
-    def __init__(self, file: IO[bytes], path: str) -> None:
-        self.file, self.path, self.name = file, path, os.path.basename(path)
+    def __init__(self, file: IO[bytes], path: str, name: str = "") -> None:
+        self.file, self.path, self.name = file, path, name or os.path.basename(path)
         self.size = os.fstat(file.fileno()).st_size
 
     def read(self, offset: int = 0, length: int | None = None) -> bytes:
@@ -42,34 +44,77 @@ class FileSource:
 
     @contextmanager
     def beside(self, name: str) -> Iterator[FileSource]:
-        """A file of the same folder; raises `ModelFileError` for a name that leads elsewhere, and for a link."""
-        if not is_plain_name(name):
+        """A file of the same folder or of one below it, by its path from there with "/".
+
+        Raises `ModelFileError` for a path that leads elsewhere, and for a link on it.
+        """
+        path = self.path_beside(name)
+        with _open(path, path, "/".join(_parts(name)), links=False) as source:
+            yield source
+
+    def has_beside(self, name: str) -> bool:
+        """Whether there is something at a path that `beside` takes."""
+        return is_plain_path(name) and os.path.lexists(self._joined(name))
+
+    def path_beside(self, name: str) -> str:
+        """Where a file beside this one lies; raises `ModelFileError` as `beside` does, and not where there is none."""
+        if not is_plain_path(name):
             raise ModelFileError(
                 f"{shown(self.name)} names {shown(repr(name))}, which is no file of its folder: it may lead anywhere, "
                 "so it is not opened"
             )
-        with opened(os.path.join(os.path.dirname(self.path), name), links=False) as source:
-            yield source
+        path = os.path.dirname(self.path)
+        for part in _parts(name):
+            path = os.path.join(path, part)
+            if os.path.islink(path):
+                raise ModelFileError(
+                    f"{shown(self.name)} names {shown('/'.join(_parts(name)))}, where {shown(part)} is a link, which "
+                    "may lead out of the folder: put the file itself there"
+                )
+        return path
+
+    def _joined(self, name: str) -> str:
+        return os.path.join(os.path.dirname(self.path), *_parts(name))
+
+
+def is_plain_path(name: str) -> bool:
+    """Whether a name stands for a file in the same folder or in one below it, on every system."""
+    parts = _parts(name)
+    return (
+        len(name) <= LONGEST_PATH
+        and 0 < len(parts) <= MOST_FOLDERS
+        and all(part not in ("", ".", "..") for part in parts)
+        and not any(letter in name for letter in ("\\", "\0", ":"))
+    )
 
 
 def is_plain_name(name: str) -> bool:
     """Whether a name stands for a file in the same folder, on every system."""
-    return bool(name) and name not in (".", "..") and not any(part in name for part in ("/", "\\", "\0", ":"))
+    return is_plain_path(name) and "/" not in name
+
+
+def _parts(name: str) -> list[str]:
+    """The folders and the file of a path; "./a" is "a"."""
+    return name.removeprefix("./").split("/")
 
 
 @contextmanager
-def opened(path: PATHLIKE, links: bool = True) -> Iterator[FileSource]:
-    """An ordinary file to read; raises `ModelFileError` for anything else, without `links` for a link, too."""
+def opened(path: PATHLIKE) -> Iterator[FileSource]:
+    """An ordinary file to read, be it by a link; raises `ModelFileError` for anything else."""
     text = os.path.abspath(os.fsdecode(path))
-    name = shown(os.path.basename(text))
-    if not links and os.path.islink(text):
-        raise ModelFileError(f"{name} is a link, which may lead out of the folder: put the file itself there")
+    with _open(text, text, os.path.basename(text), links=True) as source:
+        yield source
+
+
+@contextmanager
+def _open(place: str, path: str, name: str, links: bool) -> Iterator[FileSource]:
+    """The file that lies at `place`, and that `path` leads to; messages have its `name`."""
     try:
-        handle = os.open(text, os.O_RDONLY | BINARY | NO_WAITING | (0 if links else NO_LINK))
+        handle = os.open(place, os.O_RDONLY | BINARY | NO_WAITING | (0 if links else NO_LINK))
     except (OSError, ValueError) as error:
         reason = shown(getattr(error, "strerror", None) or str(error))
-        raise ModelFileError(f"{name} cannot be read ({reason}): pass the path of a model file") from error
+        raise ModelFileError(f"{shown(name)} cannot be read ({reason}): pass the path of a model file") from error
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise ModelFileError(f"{name} is no ordinary file: pass the path of a model file")
-        yield FileSource(file, text)
+            raise ModelFileError(f"{shown(name)} is no ordinary file: pass the path of a model file")
+        yield FileSource(file, path, name)
