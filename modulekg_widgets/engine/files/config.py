@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any
 
 from modulekg_widgets.engine.files.records import FileContents, Plain
 from modulekg_widgets.engine.files.source import FileSource
-from modulekg_widgets.engine.safe_files import parse_json, read_whole
+from modulekg_widgets.engine.safe_files import parse_json
 
 NAME = "config.json"
 LARGEST = 1 << 20  # bytes
@@ -19,11 +18,11 @@ LONGEST = 200  # characters of a text
 
 def with_config(contents: FileContents, source: FileSource) -> FileContents:
     """The contents with what a config.json of the same folder adds; one that makes no sense is a warning."""
-    path = os.path.join(os.path.dirname(source.path), NAME)
-    if not os.path.lexists(path):
+    if not source.has_beside(NAME):
         return contents
     try:
-        config = parse_json(read_whole(path, LARGEST, links=False), ValueError, MOST_PARTS)
+        with source.beside(NAME) as file:
+            config = parse_json(file.read(), ValueError, MOST_PARTS) if file.size <= LARGEST else None
     except (OSError, ValueError, RecursionError):
         config = None
     if not isinstance(config, dict):

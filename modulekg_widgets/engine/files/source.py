@@ -46,10 +46,10 @@ class FileSource:
     def beside(self, name: str) -> Iterator[FileSource]:
         """A file of the same folder or of one below it, by its path from there with "/".
 
-        Raises `ModelFileError` for a path that leads elsewhere, and for a link on it.
+        Raises `ModelFileError` for a path that leads elsewhere, and for a link on it; but in a snapshot of the
+        Hugging Face hub's cache, where all files are links, one to a blob of the same model is followed.
         """
-        path = self.path_beside(name)
-        with _open(path, path, "/".join(_parts(name)), links=False) as source:
+        with _open(self.path_beside(name), self._joined(name), "/".join(_parts(name)), links=False) as source:
             yield source
 
     def has_beside(self, name: str) -> bool:
@@ -67,11 +67,19 @@ class FileSource:
         for part in _parts(name):
             path = os.path.join(path, part)
             if os.path.islink(path):
-                raise ModelFileError(
-                    f"{shown(self.name)} names {shown('/'.join(_parts(name)))}, where {shown(part)} is a link, which "
-                    "may lead out of the folder: put the file itself there"
-                )
+                return self._blob(name, part)
         return path
+
+    def _blob(self, name: str, link: str) -> str:
+        """Where the link of a snapshot leads to; raises `ModelFileError` for every other link."""
+        target = os.path.realpath(self._joined(name))
+        if os.path.dirname(target) not in _blobs(os.path.dirname(self.path)):
+            raise ModelFileError(
+                f"{shown(self.name)} names {shown('/'.join(_parts(name)))}, where {shown(link)} is a link, which may "
+                "lead out of the folder: put the file itself there (of links, only those of the Hugging Face hub's "
+                "cache are followed, from a snapshot to its blobs)"
+            )
+        return target
 
     def _joined(self, name: str) -> str:
         return os.path.join(os.path.dirname(self.path), *_parts(name))
@@ -91,6 +99,17 @@ def is_plain_path(name: str) -> bool:
 def is_plain_name(name: str) -> bool:
     """Whether a name stands for a file in the same folder, on every system."""
     return is_plain_path(name) and "/" not in name
+
+
+def _blobs(folder: str) -> Iterator[str]:
+    """The folders of blobs that a folder's links may lead to: root/blobs of one in root/snapshots/revision."""
+    place, above = os.path.realpath(folder), ""
+    while place != above:
+        snapshots, above = os.path.dirname(place), place
+        blobs = os.path.join(os.path.dirname(snapshots), "blobs")
+        if os.path.basename(snapshots) == "snapshots" and not os.path.islink(blobs):
+            yield blobs
+        place = snapshots
 
 
 def _parts(name: str) -> list[str]:
