@@ -107,7 +107,17 @@ def write_files(folder: Path) -> None:
         path.unlink()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for make in (_safetensors, _sharded, _gguf, _exported, _onnx_of_before, _onnx_by_hand, _pickles, _scripts):
+        for make in (
+            _safetensors,
+            _sharded,
+            _gguf,
+            _exported,
+            _onnx_of_before,
+            _onnx_by_hand,
+            _onnx_constants,
+            _pickles,
+            _scripts,
+        ):
             make(folder)
 
 
@@ -136,7 +146,11 @@ def _sharded(folder: Path) -> None:
     index = {"metadata": {"total_size": 384, "total_parameters": None}, "weight_map": listed}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
     config = {"architectures": ["TinyForCausalLM"], "model_type": "tiny", "hidden_size": 4, "rope": {"theta": 1e4},
-              "tie_word_embeddings": False, "rms_norm_eps": 1e-6, "long": "x" * 300}  # fmt: skip
+              "tie_word_embeddings": False, "rms_norm_eps": 1e-6, "long": "x" * 300,
+              "sizes": [64, 128.0, 0.5, 1e-7, 1e25, -0.0, 10**20], "mixed": [None, True, "a", "é" * 190, 2],
+              "many": [0] * 17, "lists": [[1, 2]], "text_config": {"hidden_size": 8, "heads": [2], "deeper": {"a": 1}},
+              "text_config.heads": "first", "id2label": {"0": "cat"}, "label2id": {f"l{at}": at for at in range(101)},
+              "7": "of a list", "k" * 201: 1, "☃" * 150: "😀" * 150}  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
 
 
@@ -241,6 +255,34 @@ def _onnx_by_hand(folder: Path) -> None:
     model.metadata_props.add(key="author", value="x" * 500)
     (folder / "by_hand.onnx").write_bytes(model.SerializeToString())
     assert onnx.load(folder / "by_hand.onnx", load_external_data=False)
+
+
+def _onnx_constants(folder: Path) -> None:
+    """Numbers of few bits, as numbers and as bytes, and weights in a file of a folder below."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    nodes = []
+    for kind in ("FLOAT16", "BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "INT4"):
+        coded = helper.make_tensor(kind, getattr(TensorProto, kind), [2], [1.0, -2.0])
+        raw = numpy_helper.from_array(numpy_helper.to_array(coded), kind)
+        nodes.extend(
+            helper.make_node("Constant", [], [f"{kind}_{way}"], value=tensor)
+            for way, tensor in (("coded", coded), ("raw", raw))
+        )
+    weights = [
+        TensorProto(name=name, data_type=TensorProto.FLOAT, dims=[3], data_location=TensorProto.EXTERNAL)
+        for name in ("beside", "below")
+    ]
+    for tensor, location in zip(weights, ("./weights.data", "sub/weights.data"), strict=True):
+        tensor.external_data.add(key="location", value=location)
+        tensor.external_data.add(key="offset", value="64")
+    nodes.append(helper.make_node("Add", ["beside", "below"], ["y"]))
+    given = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3])]
+    graph = helper.make_graph(nodes, "constants", [], given, weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    (folder / "constants.onnx").write_bytes(model.SerializeToString())
+    assert onnx.load(folder / "constants.onnx", load_external_data=False)
 
 
 def _pickles(folder: Path) -> None:

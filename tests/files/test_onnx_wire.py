@@ -194,6 +194,36 @@ def test_constants_are_settings_where_they_are_small_and_else_tensors(tmp_path: 
     assert content[record.offset : record.offset + record.nbytes] == large.tobytes()
 
 
+@pytest.mark.parametrize("raw", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "numbers", "told"),
+    [("FLOAT16", [1.0, 0.1], "[1.0, 0.0999755859375]"), ("BFLOAT16", [1.0, -2.5], "[1.0, -2.5]"),
+     ("FLOAT8E4M3FN", [1.0, 448.0], "[1.0, 448.0]"), ("FLOAT8E5M2", [0.5, -2.0], "[0.5, -2.0]"),
+     ("FLOAT8E4M3FNUZ", [1.0, -240.0], "[1.0, -240.0]"), ("FLOAT8E5M2FNUZ", [1.0, 0.0], "[1.0, 0.0]"),
+     ("INT16", [1, -2], "[1, -2]"), ("INT4", [1, -2], "int4 of (2,)"), ("BOOL", [1, 0], "[True, False]")],
+)  # fmt: skip
+def test_small_constants_are_told_as_numbers(
+    tmp_path: Path, raw: bool, dtype: str, numbers: list[float], told: str
+) -> None:
+    number = getattr(TensorProto, dtype)
+    made = helper.make_tensor("c", number, [2], numbers)
+    if raw:
+        stored = numpy_helper.to_array(made)
+        made = numpy_helper.from_array(stored, "c")
+        assert made.raw_data
+    node = helper.make_node("Constant", [], ["y"], value=made)
+    graph = saved(tmp_path, model([node])).graph
+    assert graph is not None
+    assert graph.operators[0].attributes["value"] == told
+
+
+def test_one_number_alone_is_told_as_such(tmp_path: Path) -> None:
+    made = helper.make_tensor("c", TensorProto.BFLOAT16, [], [1.0])
+    graph = saved(tmp_path, model([helper.make_node("Constant", [], ["y"], value=made)])).graph
+    assert graph is not None
+    assert graph.operators[0].attributes["value"] == 1.0
+
+
 def test_tensors_of_typed_fields_have_no_offset(tmp_path: Path) -> None:
     typed = helper.make_tensor("typed", TensorProto.FLOAT, [20], [0.5] * 20)
     half = helper.make_tensor("half", TensorProto.FLOAT16, [2], [0.5, 1])
@@ -240,14 +270,23 @@ def test_ten_thousand_operators_in_a_second(tmp_path: Path) -> None:
     assert contents.graph.values["v7"].shape == ("n", 3)
 
 
-@pytest.mark.parametrize("location", ["../w", "/etc/passwd", "a/w", "..", "", "a\\w", "C:w", "a\0"])
+@pytest.mark.parametrize(("location", "file"), [("w", "w"), ("./w", "w"), ("sub/w", "sub/w"), ("./a/b/w", "a/b/w")])
+def test_weights_in_the_folder_or_below_it_are_named(tmp_path: Path, location: str, file: str) -> None:
+    contents = saved(tmp_path, model([relu("x", "y")], (external(location, offset="64"),)))
+    assert [(tensor.file, tensor.offset, tensor.nbytes) for tensor in contents.tensors] == [(file, 64, 12)]
+    assert f"weights lie in {file}," in contents.warnings[0]
+
+
+@pytest.mark.parametrize("location", ["../w", "/etc/passwd", "a/../w", "..", "", "a\\w", "C:w", "a\0"])
 def test_weights_out_of_the_folder_are_refused(tmp_path: Path, location: str) -> None:
     assert "it may lead anywhere" in refused(tmp_path, model([relu("x", "y")], (external(location),)))
 
 
 def test_weights_behind_a_link_are_refused(tmp_path: Path) -> None:
     os.symlink("/etc/hostname", tmp_path / "w")
-    assert "a link" in refused(tmp_path, model([relu("x", "y")], (external("w"),)))
+    (tmp_path / "away").symlink_to(tmp_path.parent)
+    for location in ("w", "./w", "away/w"):
+        assert "is a link" in refused(tmp_path, model([relu("x", "y")], (external(location),)))
 
 
 @pytest.mark.parametrize(

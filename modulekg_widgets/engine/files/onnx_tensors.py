@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +11,8 @@ from modulekg_widgets.engine.errors import ModelFileError, shown
 from modulekg_widgets.engine.files.graph_parts import TENSOR, Allowance, short
 from modulekg_widgets.engine.files.onnx_wire import WireTensor
 from modulekg_widgets.engine.files.records import Plain, TensorRecord
-from modulekg_widgets.engine.files.source import FileSource, is_plain_name
+from modulekg_widgets.engine.files.small_floats import is_small_float, small_float
+from modulekg_widgets.engine.files.source import FileSource
 
 # TensorProto.DataType → torch's word (its own where torch has none), and the bits of an element
 DTYPES = {
@@ -23,8 +23,8 @@ DTYPES = {
     21: ("uint4", 4), 22: ("int4", 4), 23: ("float4_e2m1", 4), 24: ("float8_e8m0fnu", 8), 25: ("uint2", 2),
     26: ("int2", 2), 27: ("float6_e2m3", 6), 28: ("float6_e3m2", 6),
 }  # fmt: skip
-_LETTERS = {1: "f", 2: "B", 3: "b", 4: "H", 5: "h", 6: "i", 7: "q", 9: "B", 10: "e", 11: "d", 12: "I", 13: "Q"}
-_FLOAT16, _BOOL = 10, 9
+_LETTERS = {1: "f", 2: "B", 3: "b", 4: "H", 5: "h", 6: "i", 7: "q", 9: "B", 11: "d", 12: "I", 13: "Q"}
+_BOOL = 9
 MOST_DIMENSIONS = 64
 FEW = 8  # elements: a constant of no more is a setting, one of more a tensor
 _LARGEST_SIZE = 1 << 60
@@ -43,7 +43,7 @@ class OnnxTensors:
 
     def __init__(self, source: FileSource, allowance: Allowance) -> None:
         self._source, self._allowance = source, allowance
-        self._allowed: set[str] = set()
+        self._places: dict[str, str] = {}  # by what tensors name: paths of other files
 
     def record(self, name: str, message: Any, wire: WireTensor, role: str | None = None) -> TensorRecord:
         """The record of a tensor, by its message without numbers."""
@@ -78,30 +78,21 @@ class OnnxTensors:
         self, name: str, shape: tuple[int, ...], dtype: str, expected: int | None, entries: Any, role: str | None
     ) -> TensorRecord:
         told = {entry.key: entry.value for entry in entries}
-        location = told.get("location", "")
-        self._check(location, name)
+        location = self._place(told.get("location", ""))
         offset = self._number(told.get("offset", "0"), name)
         length = self._number(told["length"], name) if "length" in told else expected
         if expected is not None and length != expected:
             raise self._error(
                 f"{shown(name)} has {length:,} bytes in {shown(location)}, and its shape takes {expected:,}"
             )
-        return TensorRecord(name, shape, dtype, length or 0, offset, self._allowance.name(location), role=role)
+        return TensorRecord(name, shape, dtype, length or 0, offset, location, role=role)
 
-    def _check(self, location: str, name: str) -> None:
-        if location in self._allowed:
-            return
-        if not is_plain_name(location):
-            raise self._error(
-                f"{shown(name)} lies in {shown(repr(location))}, which is no file of its folder: it may lead anywhere, "
-                "so it is not opened"
-            )
-        if os.path.islink(os.path.join(os.path.dirname(self._source.path), location)):
-            raise self._error(
-                f"{shown(name)} lies in {shown(location)}, a link, which may lead out of the folder: put the file "
-                "itself there"
-            )
-        self._allowed.add(location)
+    def _place(self, location: str) -> str:
+        """The path of another file, in this folder or below it; raises `ModelFileError` for what leads elsewhere."""
+        if location not in self._places:
+            self._source.path_beside(location)
+            self._places[location] = self._allowance.name(location.removeprefix("./"))
+        return self._places[location]
 
     def _number(self, text: str, name: str) -> int:
         if not (text.isascii() and text.isdecimal() and len(text) <= 18):
@@ -128,14 +119,20 @@ def is_small(message: Any) -> bool:
 
 def _values(message: Any, count: int) -> list[Any] | None:
     """The numbers of a small tensor. Not by `onnx.numpy_helper`, which opens the files that a tensor names."""
-    letter = _LETTERS.get(message.data_type)
-    if message.raw_data and letter and len(message.raw_data) == count * struct.calcsize(letter):
-        values = list(struct.unpack(f"<{count}{letter}", message.raw_data))
-    elif message.data_type == _FLOAT16:  # as numbers they stand there as patterns of bits
+    dtype, bits = DTYPES.get(message.data_type, ("", 0))
+    is_coded = is_small_float(dtype)
+    letter = {8: "B", 16: "H"}[bits] if is_coded else _LETTERS.get(message.data_type)
+    if bits < 8:  # two or more stand in one byte
         values = []
+    elif message.raw_data and letter and len(message.raw_data) == count * struct.calcsize(letter):
+        values = list(struct.unpack(f"<{count}{letter}", message.raw_data))
+    elif is_coded:
+        values = list(message.int32_data) if len(message.int32_data) == count else []
     else:
         lists = (message.float_data, message.int32_data, message.int64_data, message.double_data, message.uint64_data)
         values = next((list(typed) for typed in lists if len(typed) == count), [])
+    if is_coded:
+        values = [small_float(value, dtype) for value in values]
     if message.data_type == _BOOL:
         values = [bool(value) for value in values]
     return values or None

@@ -8,6 +8,8 @@ export const MOST_TENSORS = 500_000;
 export const MOST_OPERATORS = 500_000;
 export const MOST_DIMENSIONS = 64;
 export const LARGEST_HEADER = 64 * 2 ** 20; // bytes of what is read whole
+const MOST_FOLDERS = 16; // within each other, below the folder of the file
+const LONGEST_PATH = 1_000; // characters
 const LARGEST_COUNT = Number.MAX_SAFE_INTEGER;
 
 /** That a file is malformed; `what` says where, and may have texts of the file only as `shown` gives them. */
@@ -30,6 +32,12 @@ export function shown(text: string, limit = 80): string {
 /** Whether a name stands for a file in the same folder, on every system. */
 export function isPlainName(name: string): boolean {
   return name !== "" && name !== "." && name !== ".." && !/[/\\\0:]/.test(name);
+}
+
+/** Whether a name stands for a file in the same folder or in one below it, on every system; "./a" is "a". */
+export function isPlainPath(path: string): boolean {
+  const parts = path.replace(/^\.\//, "").split("/");
+  return path.length <= LONGEST_PATH && parts.length <= MOST_FOLDERS && parts.every(isPlainName);
 }
 
 /** The product of sizes; malformed where no file is as large. */
@@ -62,5 +70,5 @@ export function plainOnes(value: unknown): Record<string, Plain> {
   return Object.fromEntries(Object.entries(value).filter((pair): pair is [string, Plain] => isPlain(pair[1])));
 }
 
-const isPlain = (value: unknown): value is Plain =>
+export const isPlain = (value: unknown): value is Plain =>
   value === null || ["string", "number", "boolean"].includes(typeof value);

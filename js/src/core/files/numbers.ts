@@ -5,14 +5,13 @@ import { need } from "./bounds";
 const scratch = new DataView(new ArrayBuffer(8));
 const inOrder = new Uint8Array(scratch.buffer);
 
-export type NumberKind = "u8" | "i8" | "u16" | "i16" | "u32" | "i32" | "f32" | "u64" | "i64" | "f64" | "f16";
+export type NumberKind = "u8" | "i8" | "u16" | "i16" | "u32" | "i32" | "f32" | "u64" | "i64" | "f64";
 
 const READ: Readonly<Record<NumberKind, readonly [number, (little: boolean) => number | bigint]>> = {
   u8: [1, () => scratch.getUint8(0)],
   i8: [1, () => scratch.getInt8(0)],
   u16: [2, little => scratch.getUint16(0, little)],
   i16: [2, little => scratch.getInt16(0, little)],
-  f16: [2, little => half(scratch.getUint16(0, little))],
   u32: [4, little => scratch.getUint32(0, little)],
   i32: [4, little => scratch.getInt32(0, little)],
   f32: [4, little => scratch.getFloat32(0, little)],
@@ -66,14 +65,6 @@ function ascii(bytes: Uint8Array): string | null {
     result += String.fromCharCode(byte);
   }
   return result;
-}
-
-function half(bits: number): number {
-  const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
-  const sign = bits >> 15 ? -1 : 1;
-  if (exponent === 0) return sign * fraction * 2 ** -24;
-  if (exponent === 31) return fraction ? NaN : sign * Infinity;
-  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }
 
 /** A double as Python writes it. */

@@ -1,15 +1,16 @@
 // Tensors of ONNX as records: dtypes in torch's words, where their bytes are, and what lies in other files.
 
 import { FileProblem } from "../shared/file_problem";
-import { isPlainName, malformed, need, product, shown } from "./bounds";
+import { isPlainPath, malformed, need, product, shown } from "./bounds";
 import { type Element, elementText, Float, short, shortList } from "./graph_parts";
 import { numberIn, type NumberKind, widthOf } from "./numbers";
 import type { SparseMessage, TensorMessage } from "./onnx_messages";
 import type { Plain, TensorRecord } from "./records";
+import { isSmallFloat, smallFloat } from "./small_floats";
 
 const FEW = 8; // elements: a constant of no more is a setting, one of more a tensor
 const BOOL = 9;
-const FLOAT16 = 10;
+const PATTERNS = 5; // the field of small numbers, of which floats stand there as patterns of bits
 
 /** TensorProto.DataType: torch's word, or its own where torch has none; bits of an element; how its bytes are read. */
 const DTYPES: ReadonlyMap<number, readonly [string, number, NumberKind?]> = new Map([
@@ -22,21 +23,21 @@ const DTYPES: ReadonlyMap<number, readonly [string, number, NumberKind?]> = new 
   [7, ["int64", 64, "i64"]],
   [8, ["string", 0]],
   [BOOL, ["bool", 8, "u8"]],
-  [FLOAT16, ["float16", 16, "f16"]],
+  [10, ["float16", 16, "u16"]],
   [11, ["float64", 64, "f64"]],
   [12, ["uint32", 32, "u32"]],
   [13, ["uint64", 64, "u64"]],
   [14, ["complex64", 64]],
   [15, ["complex128", 128]],
-  [16, ["bfloat16", 16]],
-  [17, ["float8_e4m3fn", 8]],
-  [18, ["float8_e4m3fnuz", 8]],
-  [19, ["float8_e5m2", 8]],
-  [20, ["float8_e5m2fnuz", 8]],
+  [16, ["bfloat16", 16, "u16"]],
+  [17, ["float8_e4m3fn", 8, "u8"]],
+  [18, ["float8_e4m3fnuz", 8, "u8"]],
+  [19, ["float8_e5m2", 8, "u8"]],
+  [20, ["float8_e5m2fnuz", 8, "u8"]],
   [21, ["uint4", 4]],
   [22, ["int4", 4]],
   [23, ["float4_e2m1", 4]],
-  [24, ["float8_e8m0fnu", 8]],
+  [24, ["float8_e8m0fnu", 8, "u8"]],
   [25, ["uint2", 2]],
   [26, ["int2", 2]],
   [27, ["float6_e2m3", 6]],
@@ -92,8 +93,9 @@ function shapeOf(dims: readonly number[], name: string): readonly number[] {
 type Elsewhere = Pick<TensorRecord, "file" | "offset" | "nbytes">;
 
 function elsewhere({ external }: TensorMessage, name: string, expected: number | null): Elsewhere {
-  const file = external.get("location") ?? "";
-  if (!isPlainName(file)) throw new FileProblem("elsewhere", shown(file));
+  const location = external.get("location") ?? "";
+  if (!isPlainPath(location)) throw new FileProblem("elsewhere", shown(location));
+  const file = location.replace(/^\.\//, "");
   const length = external.get("length");
   const nbytes = length === undefined ? expected : placeOf(length, name);
   need(expected === null || nbytes === expected, () => `${shown(name)} has not as many bytes as its shape takes`);
@@ -108,15 +110,16 @@ function placeOf(digits: string, name: string): number {
 
 /** The numbers of a small tensor; none where they are not read. */
 function fewValues(tensor: TensorMessage): Element[] {
-  const { dims, dataType, few } = tensor;
+  const { dims, dataType, few, lists } = tensor;
   const count = dims.reduce((total, size) => total * size, 1);
-  const kind = DTYPES.get(dataType)?.[2];
+  const [dtype, bits, kind] = DTYPES.get(dataType) ?? ["", 0];
+  if (bits < 8) return []; // two or more stand in one byte
   if (few !== null && few.length > 0 && kind !== undefined && few.length === count * widthOf(kind)) {
     return toElements(rawNumbers(few, kind), kind.startsWith("f"), dataType);
   }
-  if (dataType === FLOAT16) return []; // as numbers they stand there as patterns of bits
-  const field = [4, 5, 7, 10, 11].find(each => (tensor.lists.get(each)?.length ?? 0) === count);
-  return toElements(tensor.lists.get(field ?? 0) ?? [], field === 4 || field === 10, dataType);
+  const fields = isSmallFloat(dtype) ? [PATTERNS] : [4, PATTERNS, 7, 10, 11];
+  const field = fields.find(each => (lists.get(each)?.length ?? 0) === count) ?? 0;
+  return toElements(lists.get(field) ?? [], field === 4 || field === 10, dataType);
 }
 
 function rawNumbers(bytes: Uint8Array, kind: NumberKind): (number | bigint)[] {
@@ -126,6 +129,8 @@ function rawNumbers(bytes: Uint8Array, kind: NumberKind): (number | bigint)[] {
 }
 
 function toElements(values: readonly (number | bigint)[], areFloats: boolean, dataType: number): Element[] {
+  const dtype = dtypeOf(dataType);
+  if (isSmallFloat(dtype)) return values.map(value => new Float(smallFloat(value, dtype)));
   if (dataType === BOOL) return values.map(value => Number(value) !== 0);
   return areFloats ? values.map(value => new Float(Number(value))) : [...values];
 }
