@@ -161,3 +161,87 @@ def test_large_tensors_are_compared_a_part_at_a_time(tmp_path: Path) -> None:
     left, right = saved({"x": one}, tmp_path / "a.safetensors"), saved({"x": other}, tmp_path / "b.safetensors")
     assert mk.diff(left, right, weights=True).differences[0].difference == 0.5
     assert mk.diff(left, left, weights=True).identical
+
+
+def test_constants_of_code_count_between_files_and_not_beside_a_model(tmp_path: Path) -> None:
+    class Scaled(nn.Module):
+        def __init__(self, size: int) -> None:
+            super().__init__()
+            self.fc, self.size = nn.Linear(4, 4), size
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.fc(x) * torch.arange(self.size, dtype=torch.float32).sum()
+
+    files = []
+    for size in (3, 5):
+        torch.jit.freeze(torch.jit.trace(Scaled(size).eval(), torch.zeros(1, 4))).save(tmp_path / f"{size}.pt")
+        files.append(mk.open_file(tmp_path / f"{size}.pt"))
+    assert len(files[0].tensors()) > 0
+    assert not mk.diff(*files, weights=True).identical
+    assert "removed" not in mk.diff(files[0], Scaled(3)).counts
+
+
+def test_operators_of_two_graphs_are_compared(tmp_path: Path) -> None:
+    class Two(nn.Module):
+        def __init__(self, act: nn.Module, swapped: bool = False) -> None:
+            super().__init__()
+            self.act, self.swapped = act, swapped
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            x, y = (y, x) if self.swapped else (x, y)
+            return self.act(x) - y.sin()
+
+    def export(name: str, *args: object) -> mk.ModelFile:
+        torch.export.save(torch.export.export(Two(*args), (torch.zeros(3), torch.ones(3))), tmp_path / name)
+        return mk.open_file(tmp_path / name)
+
+    relu, again, gelu = export("a.pt2", nn.ReLU()), export("b.pt2", nn.ReLU()), export("c.pt2", nn.GELU())
+    leaky = [export(f"{i}.pt2", nn.LeakyReLU(slope)) for i, slope in enumerate((0.1, 0.2))]
+    swapped = export("s.pt2", nn.ReLU(), True)
+    same = mk.diff(relu, again)
+    assert same.identical
+    assert same.operators == []
+    assert "operators" in str(same)
+    other = mk.diff(relu, gelu)
+    assert not other.identical
+    assert other.counts == {"operators removed": 1, "operators added": 1}
+    assert "relu" in str(other)
+    assert mk.diff(*leaky).counts == {"operators removed": 1, "operators added": 1}
+    assert set(mk.diff(relu, swapped).counts) == {"operators rewired"}
+    assert mk.diff(relu, Two(nn.ReLU())).operators is None
+
+
+def test_a_model_in_a_checkpoint_is_found_behind_its_prefix(tmp_path: Path) -> None:
+    net = model()
+    optimizer = torch.optim.Adam(net.parameters())
+    net[3](torch.zeros(1, 6)).sum().backward()
+    optimizer.step()
+    average = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    state = {"state_dict": net.state_dict(), "state_dict_ema": average, "optimizer": optimizer.state_dict()}
+    torch.save(state, tmp_path / "run.pth")
+    found = mk.diff(mk.open_file(tmp_path / "run.pth"), net, weights=True)
+    assert found.counts["renamed"] == len(average)
+    assert "added" not in found.counts
+    assert {pair.left.name.partition(".")[0] for pair in found.pairs if pair.status == "renamed"} == {"state_dict"}
+
+
+def test_tensors_that_only_happen_to_have_a_size_in_common_are_not_renamed(tmp_path: Path) -> None:
+    one = {f"encoder.layer_{i}.ln_{k}.weight": torch.ones(8) for i in range(3) for k in (1, 2)}
+    other = {f"blocks.{i}.{part}.LayerNorm.weight": torch.ones(8) for i in range(3) for part in ("in", "out")}
+    found = mk.diff(saved(one, tmp_path / "a.safetensors"), saved(other, tmp_path / "b.safetensors"))
+    assert found.counts == {"removed": 6, "added": 6}
+
+
+@pytest.mark.parametrize("ending", [".pt2", ".script.pt", ".pt", ".pth", ".safetensors"])
+def test_the_tree_of_a_file_is_that_of_its_model(ending: str, tmp_path: Path) -> None:
+    from files.exports import WRITERS
+
+    timm = pytest.importorskip("timm")
+    torch.manual_seed(0)
+    net = timm.create_model("mobilenetv3_small_050", pretrained=False).eval()
+    path = tmp_path / f"net{ending}"
+    with torch.no_grad():
+        WRITERS[ending]((net, (torch.zeros(1, 3, 32, 32),)), path)
+    found = mk.diff(mk.open_file(path), net)
+    assert found.identical, str(found)
+    assert found.structure.identical, str(found.structure)

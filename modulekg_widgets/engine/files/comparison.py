@@ -12,6 +12,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.files.model_file import ModelFile
+from modulekg_widgets.engine.files.operator_changes import operator_changes
 from modulekg_widgets.engine.files.records import TensorRecord
 from modulekg_widgets.engine.files.renaming import renamed_pairs
 from modulekg_widgets.engine.files.sides import Side, side_of
@@ -50,22 +51,28 @@ class TensorPair:
 
 
 class FileDiff:
-    """The correspondence of the tensors of two models; every tensor of either stands in exactly one pair.
+    """The correspondence of the tensors of two models, and of their operators where both are files with graphs.
+
+    Each tensor of either stands in one pair; the further names of a tied one, which the other side need not have, and
+    what no state of a model has may stand in none.
 
     Attributes
     ----------
     pairs : list of TensorPair
         In the order of the left, then what the right alone has.
+    operators : list of OperatorChange or None
+        What differs between the graphs; None where they were not compared: a side has none, or one of another format.
     """
 
     def __init__(self, left: Side, right: Side, weights: bool) -> None:
         self._left, self._right, self._weights = left, right, weights
         self.pairs = list(_pairs(left, right, weights))
+        self.operators = operator_changes(left.contents, right.contents)
 
     @property
     def identical(self) -> bool:
-        """Whether no tensor differs by what was compared."""
-        return not self.differences
+        """Whether nothing differs of what was compared."""
+        return not self.differences and not self.operators
 
     @property
     def differences(self) -> list[TensorPair]:
@@ -74,9 +81,11 @@ class FileDiff:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many of the `differences` have each status."""
+        """How many of the `differences` have each status, and operators, as "operators added"."""
         found = Counter(pair.status for pair in self.differences)
-        return {status: found[status] for status in ORDER if status in found}
+        counts = {status: found[status] for status in ORDER if status in found}
+        changed = Counter(f"operators {each.status}" for each in self.operators or ())
+        return {**counts, **changed}
 
     @cached_property
     def structure(self) -> HierarchyDiff:
@@ -107,14 +116,16 @@ class FileDiff:
         return f"<FileDiff: {self._summary()}>"
 
     def __str__(self) -> str:
-        found = self.differences
-        lines = [str(pair) for pair in found[:MOST_LINES]]
+        found = [*self.differences, *(self.operators or ())]
+        lines = [str(each) for each in found[:MOST_LINES]]
         if len(found) > MOST_LINES:
-            lines.append(f"… and {len(found) - MOST_LINES:,} more, see table()")
+            lines.append(f"… and {len(found) - MOST_LINES:,} more")
         return "\n".join([*lines, self._summary()])
 
     def _summary(self) -> str:
-        compared = "names, shapes, dtypes and values" if self._weights else "names, shapes and dtypes"
+        parts = ["names", "shapes", "dtypes"] + ["values"] * self._weights
+        parts += ["operators"] if self.operators is not None else []
+        compared = f"{', '.join(parts[:-1])} and {parts[-1]}"
         if self.identical:
             return f"same {compared}: {len(self.pairs):,} tensors"
         parts = ", ".join(f"{count:,} {status}" for status, count in self.counts.items())
@@ -164,14 +175,13 @@ def tree_diff(left: nn.Module | ModelFile, right: nn.Module | ModelFile) -> Hier
 
 
 def _structure(left: Side, right: Side) -> HierarchyDiff:
-    classes = left.knows_classes and right.knows_classes
     order = right if right.live is not None and left.live is None else left  # a file may have its tensors by name
-    return HierarchyDiff(left.hierarchy(classes, order), right.hierarchy(classes, order))
+    return HierarchyDiff(left.hierarchy(right, order), right.hierarchy(left, order))
 
 
 def _pairs(left: Side, right: Side, weights: bool) -> Iterator[TensorPair]:
-    ours = [name for name in left.tensors if _lacks_a_partner(name, left, right)]
-    theirs = [name for name in right.tensors if _lacks_a_partner(name, right, left)]
+    ours = [name for name in left.tensors if right.lacks(name, left)]
+    theirs = [name for name in right.tensors if left.lacks(name, right)]
     renamed = renamed_pairs([left.tensors[name] for name in ours], [right.tensors[name] for name in theirs])
     gone = set(ours)
     for name, record in left.tensors.items():
@@ -185,13 +195,6 @@ def _pairs(left: Side, right: Side, weights: bool) -> Iterator[TensorPair]:
     for name in theirs:
         if name not in taken:
             yield TensorPair(ADDED, None, right.tensors[name])
-
-
-def _lacks_a_partner(name: str, side: Side, other: Side) -> bool:
-    """Whether the other side should have this tensor and has it not; a file may have one of the names of a tied one."""
-    if name in other.tensors or name in side.optional:
-        return False
-    return not any(alias in other.tensors for alias in side.tied.get(name, ()))
 
 
 def _compared(one: TensorRecord, other: TensorRecord, left: Side, right: Side, weights: bool) -> TensorPair:

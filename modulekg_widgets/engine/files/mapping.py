@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import mmap
+import sys
 from collections.abc import Sequence
 
 import torch
 
 from modulekg_widgets.engine.errors import ModelFileError, shown
 from modulekg_widgets.engine.files.records import TensorRecord
-from modulekg_widgets.engine.files.skeleton import torch_dtype
 from modulekg_widgets.engine.files.source import FileSource, opened
+from modulekg_widgets.engine.files.torch_dtypes import torch_dtype
+
+# of Linux: a tensor may be larger than the memory, of which only what is changed is taken
+NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
 
 
 def mapped_tensor(path: str, record: TensorRecord, size: int) -> torch.Tensor:
@@ -21,6 +26,8 @@ def mapped_tensor(path: str, record: TensorRecord, size: int) -> torch.Tensor:
     dtype = torch_dtype(record.dtype)
     if record.offset is None or dtype is None:
         raise ModelFileError(f"{shown(record.name)} cannot be mapped into memory: {_why(record)}")
+    if record.strides is None and record.nbytes != math.prod(record.shape) * dtype.itemsize:
+        raise ModelFileError(f"{shown(record.name)} has {record.nbytes:,} bytes, and its shape takes others")
     with opened(path) as source:
         if source.size != size:
             raise ModelFileError(f"{shown(source.name)} has another size than when it was opened: open it again")
@@ -32,7 +39,7 @@ def mapped_tensor(path: str, record: TensorRecord, size: int) -> torch.Tensor:
 
 def _why(record: TensorRecord) -> str:
     if torch_dtype(record.dtype) is None:
-        return f"it is {shown(record.dtype)}, which torch has not: only its shape can be told"
+        return f"it is {shown(record.dtype)}, of which torch has no plain values: only its shape can be told"
     return "its bytes are packed, or stand in the file in another form: load it with the library that wrote it"
 
 
@@ -45,20 +52,27 @@ def _mapped(source: FileSource, record: TensorRecord, dtype: torch.dtype) -> tor
         )
     if not extent:
         return torch.empty(record.shape, dtype=dtype)
-    flat = _flat(source, start, extent, dtype)
+    try:
+        flat = _flat(source, start, extent, dtype)
+    except (OSError, MemoryError, OverflowError) as error:
+        raise ModelFileError(f"{shown(record.name)} cannot be mapped into memory: {shown(str(error))}") from error
     return flat.as_strided(record.shape, record.strides if record.strides is not None else _dense(record.shape))
 
 
 def _flat(source: FileSource, start: int, extent: int, dtype: torch.dtype) -> torch.Tensor:
-    # changes stay in memory: the file is never written
     before = start % mmap.ALLOCATIONGRANULARITY
-    memory = mmap.mmap(source.file.fileno(), before + extent, access=mmap.ACCESS_COPY, offset=start - before)
+    memory = _copy_on_write(source.file.fileno(), before + extent, start - before)
     if dtype is torch.bool:  # a byte other than 0 and 1 is no truth value, and torch relies on it
         return torch.frombuffer(memory, dtype=torch.uint8, offset=before) != 0
-    if start % dtype.itemsize:
-        copied = bytearray(memory[before:])
-        return torch.frombuffer(copied, dtype=dtype)
     return torch.frombuffer(memory, dtype=dtype, offset=before)
+
+
+def _copy_on_write(handle: int, length: int, offset: int) -> mmap.mmap:
+    """Memory that a file is read into; changes stay there."""
+    if sys.platform == "win32":
+        return mmap.mmap(handle, length, access=mmap.ACCESS_COPY, offset=offset)
+    flags, protection = mmap.MAP_PRIVATE | NO_RESERVE, mmap.PROT_READ | mmap.PROT_WRITE
+    return mmap.mmap(handle, length, flags=flags, prot=protection, offset=offset)
 
 
 def _extent(record: TensorRecord) -> int:

@@ -18,8 +18,9 @@ from modulekg_widgets.engine.files.graph import to_networkx
 from modulekg_widgets.engine.files.mapping import mapped_tensor
 from modulekg_widgets.engine.files.readers import extension_of, read
 from modulekg_widgets.engine.files.records import FileContents, TensorRecord
-from modulekg_widgets.engine.files.skeleton import skeleton, torch_dtype
+from modulekg_widgets.engine.files.skeleton import skeleton
 from modulekg_widgets.engine.files.source import opened
+from modulekg_widgets.engine.files.torch_dtypes import torch_dtype
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
 from modulekg_widgets.engine.identity.skeleton_source import SkeletonSource
 from modulekg_widgets.engine.safe_files import PATHLIKE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections import Counter
 from collections.abc import Callable
@@ -15,6 +16,13 @@ Reader = Callable[[FileSource], FileContents]
 READERS: Registry[Reader] = Registry("reader of files")
 _MAGIC: dict[str, tuple[bytes, ...]] = {}  # by extension: what such a file begins with
 
+LARGEST = 1 << 60  # elements of a tensor
+# what stands in the place of a model after a download that went wrong
+NO_MODELS = {
+    b"version https://git-lfs": "a pointer of Git LFS and not the file itself: run git lfs pull in its folder",
+    b"<!doctype": "a web page and not a model: download it again, signed in if need be",
+    b"<html": "a web page and not a model: download it again, signed in if need be",
+}
 # what bytes that are not what they should be make of Python's own parsers
 MALFORMED = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError, EOFError)
 ALSO_MALFORMED = (struct.error, OSError, MemoryError, NotImplementedError)
@@ -82,12 +90,19 @@ def _checked(contents: FileContents) -> FileContents:
         again = next(name for name, count in Counter(each.name for each in contents.tensors).items() if count > 1)
         raise ModelFileError(f"the tensor {shown(again)!r} stands in it twice: it is forged, or was written by mistake")
     for each in contents.tensors:
-        if each.nbytes < 0 or not all(type(size) is int and size >= 0 for size in each.shape):
+        if each.nbytes < 0 or not _is_shape(each.shape):
             raise ModelFileError(f"{shown(each.name)} has the shape {shown(str(list(each.shape)))}: it is forged")
     operators = contents.graph.operators if contents.graph is not None else ()
     if len({each.name for each in operators}) != len(operators):
         raise ModelFileError("two of its operators have one name: the reader has to tell them apart")
     return contents
+
+
+def _is_shape(shape: tuple[int, ...]) -> bool:
+    """Whether torch could have such a tensor: its strides are numbers of 64 bits, also where it is empty."""
+    if not all(type(size) is int and size >= 0 for size in shape):
+        return False
+    return math.prod(max(size, 1) for size in shape) < LARGEST
 
 
 def extension_of(name: str) -> str:
@@ -98,7 +113,11 @@ def extension_of(name: str) -> str:
 
 
 def _reader_of(source: FileSource) -> Reader:
-    start = source.read(0, min(16, source.size))
+    start = source.read(0, min(64, source.size))
+    if what := next((what for beginning, what in NO_MODELS.items() if start.lower().startswith(beginning)), None):
+        raise ModelFileError(f"{shown(source.name)} is {what}")
+    if not start:
+        raise ModelFileError(f"{shown(source.name)} is empty: make it or copy it again")
     name = source.name.lower()
     named = extension_of(name) or None
     if named is not None and (not _MAGIC[named] or start.startswith(_MAGIC[named])):

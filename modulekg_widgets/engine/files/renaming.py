@@ -2,49 +2,74 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from modulekg_widgets.engine.files.records import TensorRecord
 
 MOST_SEGMENTS = 8  # of the end of a name
+Records = dict[str, TensorRecord]
 Sort = Callable[[TensorRecord], tuple]
 # what a pair has in common beside the end of its names, and the least segments that this end has
 SWEEPS: tuple[tuple[Sort, int], ...] = (
     (lambda each: (each.shape, each.dtype), 0),
-    (lambda each: (each.shape,), 1),  # stored in another precision
+    (lambda each: (each.shape,), 2),  # stored in another precision
     (lambda each: (), 2),  # of another size
 )
+SEVERAL = 2  # segments that the ends of names have in common at least, where several are paired by their order
 
 
 def renamed_pairs(ours: Sequence[TensorRecord], theirs: Sequence[TensorRecord]) -> dict[str, str]:
     """The names of the right by those of the left, for tensors that neither has under the other's name.
 
-    Those are paired first whose names end alike for longest; where several of each side do, in their order, if there
-    are as many of both. What has not even its last segment in common is paired where no other has its shape and dtype.
-    What is left then may differ in its dtype, and at last in its shape.
+    First those are paired whose names are the same behind one prefix, as in a checkpoint with a model in it. Then those
+    whose names end alike for longest; where several of each side do, in their order, if there are as many of both. What
+    has not even its last segment in common is paired where no other has its shape and dtype. What is left then may
+    differ in its dtype, and at last in its shape.
     """
     left, right = {each.name: each for each in ours}, {each.name: each for each in theirs}
-    found: dict[str, str] = {}
+    found = dict(_behind_a_prefix(left, right)) or {one: other for other, one in _behind_a_prefix(right, left)}
+    for name, other in found.items():
+        del left[name], right[other]
     for sort, shortest in SWEEPS:
         for length in range(MOST_SEGMENTS, shortest - 1, -1):
-            for name, other in _pairs(_by_end(left, sort, length), _by_end(right, sort, length), length == 0):
+            for name, other in _pairs(_by_end(left, sort, length), _by_end(right, sort, length), length):
                 found[name] = other
                 del left[name], right[other]
     return found
 
 
-def _pairs(ours: dict[tuple, list[str]], theirs: dict[tuple, list[str]], alone: bool) -> list[tuple[str, str]]:
-    """Names of groups that are as large on both sides; if `alone`, of those of one each."""
+def _behind_a_prefix(longer: Records, shorter: Records) -> list[tuple[str, str]]:
+    """The pairs for the prefix that makes most of them, of several that make as many for the first."""
+    counts = Counter(prefix for name in longer for prefix in _prefixes(name, longer[name], shorter))
+    if not counts:
+        return []
+    prefix = max(counts, key=counts.__getitem__)
+    return [(name, name[len(prefix) :]) for name in longer if prefix in _prefixes(name, longer[name], shorter)]
+
+
+def _prefixes(name: str, record: TensorRecord, shorter: Mapping[str, TensorRecord]) -> Iterator[str]:
+    at = name.find(".")
+    for _ in range(MOST_SEGMENTS):
+        if at < 0:
+            return
+        other = shorter.get(name[at + 1 :])
+        if other is not None and other.shape == record.shape:
+            yield name[: at + 1]
+        at = name.find(".", at + 1)
+
+
+def _pairs(ours: dict[tuple, list[str]], theirs: dict[tuple, list[str]], length: int) -> list[tuple[str, str]]:
+    """Names of groups that are as large on both sides, and of one each where the ends of names say little."""
     return [
         pair
         for key, names in ours.items()
-        if len(names) == len(theirs.get(key, ())) and (len(names) == 1 or not alone)
+        if len(names) == len(theirs.get(key, ())) and (len(names) == 1 or length >= SEVERAL)
         for pair in zip(names, theirs[key], strict=True)
     ]
 
 
-def _by_end(records: dict[str, TensorRecord], sort: Sort, length: int) -> dict[tuple, list[str]]:
+def _by_end(records: Records, sort: Sort, length: int) -> dict[tuple, list[str]]:
     groups: dict[tuple, list[str]] = defaultdict(list)
     for name, each in records.items():
         segments = name.split(".")

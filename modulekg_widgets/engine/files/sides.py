@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -43,12 +43,6 @@ class Side:
     live: Mapping[str, torch.Tensor] | None = None
     optional: frozenset[str] = frozenset()
 
-    @property
-    def knows_classes(self) -> bool:
-        """Whether the class of every module is known, those without tensors included."""
-        known = {part.path for part in self.contents.modules if part.class_name}
-        return bool(known) and all(name.rpartition(".")[0] in known for name in self.tensors)
-
     def value(self, name: str) -> torch.Tensor | None:
         """The values of a tensor, as bytes where torch has no dtype for them; None where they cannot be read."""
         if self.live is not None:
@@ -59,16 +53,39 @@ class Side:
         except ModuleKGError:
             return None
 
-    def hierarchy(self, classes: bool, order: Side) -> Hierarchy:
-        """The modules in the order of another side, with or without what is known of their classes."""
-        parts = [replace(part, settings={}) for part in self.contents.modules]
+    def lacks(self, name: str, other: Side) -> bool:
+        """Whether a tensor of the other side has no place here, and should have one."""
+        if name in self.tensors or any(alias in self.tensors for alias in other.tied.get(name, ())):
+            return False
+        # between files all that is written counts, also what no state of a model has
+        return name not in other.optional or (self.live is None and other.live is None)
+
+    def hierarchy(self, other: Side, order: Side) -> Hierarchy:
+        """The modules with what is known of them on both sides, in the order of one of them."""
+        tensors = [each for each in self.contents.tensors if each.name in other.tensors or other.lacks(each.name, self)]
+        owners = set(_around(each.name.rpartition(".")[0] for each in tensors))
+        theirs = {part.path: part.class_name for part in other.contents.modules}
+        parts = [
+            ModulePart(part.path, part.class_name if theirs.get(part.path, any(theirs.values())) else "")
+            for part in self.contents.modules
+            if part.path in owners or part.path in theirs
+        ]
         contents = replace(
             self.contents,
             modules=_ordered(parts, [part.path for part in parts], [part.path for part in order.contents.modules]),
-            tensors=_ordered(self.contents.tensors, list(self.tensors), list(order.tensors)),
+            tensors=_ordered(tensors, [each.name for each in tensors], list(order.tensors)),
             graph=None,
         )
-        return Hierarchy(skeleton(contents, NAMELESS, classes))
+        return Hierarchy(skeleton(contents, NAMELESS))
+
+
+def _around(paths: Iterable[str]) -> Iterator[str]:
+    """These paths and those of all that they stand in."""
+    for path in dict.fromkeys(paths):
+        while path:
+            yield path
+            path = path.rpartition(".")[0]
+    yield ""
 
 
 def _ordered(entries: Sequence[Entry], names: Sequence[str], order: Sequence[str]) -> tuple[Entry, ...]:

@@ -5,6 +5,7 @@ Classes are made here under the names that the file has for them, and share noth
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -13,9 +14,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import ModelFileError, shown
+from modulekg_widgets.engine.errors import ModelFileError
 from modulekg_widgets.engine.files.kinds import is_buffer, kind_of
 from modulekg_widgets.engine.files.records import FileContents, ModulePart, TensorRecord
+from modulekg_widgets.engine.files.torch_dtypes import torch_dtype
 from modulekg_widgets.engine.identity.skeleton_source import BYTES_WHERE_IT_LIES, Untold
 from modulekg_widgets.engine.torch_runtime.private import (
     BUFFERS,
@@ -28,7 +30,6 @@ from modulekg_widgets.engine.torch_runtime.private import (
 
 DEEPEST = 200  # segments of a path; what is deeper stands in one name
 MOST_MODULES = 300_000
-LARGEST = 1 << 60  # elements of a tensor
 BLANK = vars(nn.Module())  # what every module has: nobody adds a hook to what cannot be called
 REGISTRIES = frozenset({PARAMETERS, BUFFERS, MODULES})
 NAMELESS = "model"
@@ -52,14 +53,14 @@ class ModulePlace:
     children: dict[str, ModulePlace] = field(default_factory=dict)
 
 
-def skeleton(contents: FileContents, title: str, classes: bool = True) -> nn.Module:
-    """The modules of a file; without `classes` those alone that have tensors, with kinds in the place of class names.
+def skeleton(contents: FileContents, title: str) -> nn.Module:
+    """The modules of a file; `title` is the name of the root's class, where the file does not tell it.
 
     Raises `ModelFileError` for more modules, or a larger tensor, than any model has.
     """
-    root = _places(contents, classes)
+    root = _places(contents)
     _in_natural_order(root)
-    made = _Maker(classes)
+    made = _Maker()
     top = made.module(root, title)
     waiting = [(root, top)]
     while waiting:
@@ -71,7 +72,7 @@ def skeleton(contents: FileContents, title: str, classes: bool = True) -> nn.Mod
     return top
 
 
-def _places(contents: FileContents, classes: bool) -> ModulePlace:
+def _places(contents: FileContents) -> ModulePlace:
     root, count = ModulePlace(), 0
 
     def at(path: str) -> ModulePlace:
@@ -87,12 +88,11 @@ def _places(contents: FileContents, classes: bool) -> ModulePlace:
             place = found
         return place
 
-    if classes:
-        for part in contents.modules:
-            (at(part.path) if part.path else root).part = part
-        for path in _paths_of_operators(contents):
-            if path:
-                at(path)
+    for part in contents.modules:
+        (at(part.path) if part.path else root).part = part
+    for path in _paths_of_operators(contents):
+        if path:
+            at(path)
     constants = [record for record in contents.tensors if record.role == "constant"]
     for record in contents.tensors:
         if record.role != "constant":
@@ -135,20 +135,19 @@ def _all(root: ModulePlace) -> Iterator[ModulePlace]:
 class _Maker:
     """Makes modules; a tensor that stands under several names is one, as it is in the model."""
 
-    def __init__(self, classes: bool) -> None:
-        self._classes = classes
+    def __init__(self) -> None:
         self._tied: dict[tuple, nn.Parameter] = {}
 
     def module(self, place: ModulePlace, title: str | None = None) -> nn.Module:
         part = place.part
-        name = part.class_name if part is not None and self._classes else ""
+        name = part.class_name if part is not None else ""
         if name:
             made = _new(class_of(name))
         elif title is not None:
             made = _new(untold_class(title, counts=False))
         else:
             made = _new(untold_class(kind_of(place.own)))
-        settings = dict(part.settings) if part is not None and self._classes else {}
+        settings = dict(part.settings) if part is not None else {}
         dtypes = {record.dtype for record in place.own.values()}
         if dtypes:
             settings.setdefault("dtype", dtypes.pop() if len(dtypes) == 1 else ", ".join(sorted(dtypes)))
@@ -178,11 +177,7 @@ def _new(cls: type[nn.Module]) -> nn.Module:
 
 
 def _meta(record: TensorRecord) -> nn.Parameter:
-    elements = 1
-    for size in record.shape:
-        elements *= size
-        if not 0 <= elements < LARGEST:
-            raise ModelFileError(f"{shown(record.name)} would have the shape {shown(str(list(record.shape)))}")
+    elements = math.prod(record.shape)
     dtype = torch_dtype(record.dtype) or NO_DTYPE
     made = nn.Parameter(_empty(record.shape, dtype), requires_grad=False)
     if record.nbytes != elements * dtype.itemsize:
@@ -194,13 +189,6 @@ def _meta(record: TensorRecord) -> nn.Parameter:
 def _empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """One for all tensors of a shape: it has no values that they could share."""
     return torch.empty(shape, dtype=dtype, device="meta")
-
-
-@lru_cache(maxsize=1_000)
-def torch_dtype(word: str) -> torch.dtype | None:
-    """The dtype that torch has under this word; None for none."""
-    found = vars(torch).get(word)
-    return found if isinstance(found, torch.dtype) else None
 
 
 @lru_cache(maxsize=4_096)

@@ -16,7 +16,7 @@ def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float | None:
     NaN where one has a number and the other none, 0 where the same numbers are written in other bits, as -0.
     """
     largest = None
-    for ours, theirs in zip(_parts(one), _parts(other), strict=True):
+    for ours, theirs in _parts(one, other):
         if not torch.equal(ours.view(torch.uint8), theirs.view(torch.uint8)):
             found = _difference(ours, theirs)
             if largest is None or found > largest or math.isnan(found):
@@ -34,8 +34,18 @@ def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
     return differ.max().item()
 
 
-def _parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+def _parts(one: torch.Tensor, other: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """The same parts of both, flat; along the first dimension where one is not stored in one piece."""
+    if one.is_contiguous() and other.is_contiguous():
+        one, other = one.reshape(-1), other.reshape(-1)
+    if not one.dim() or not one.numel():
+        yield _flat(one), _flat(other)
+        return
+    rows = max(1, PART * one.shape[0] // one.numel())
+    for start in range(0, one.shape[0], rows):
+        yield _flat(one[start : start + rows]), _flat(other[start : start + rows])
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
     plain = tensor.resolve_conj().resolve_neg()
-    flat = plain.int_repr().reshape(-1) if plain.is_quantized else plain.reshape(-1)
-    for start in range(0, max(flat.numel(), 1), PART):
-        yield flat[start : start + PART].cpu().contiguous()
+    return (plain.int_repr() if plain.is_quantized else plain).reshape(-1).cpu().contiguous()

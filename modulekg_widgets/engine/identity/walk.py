@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import PurePath
 from typing import Any, TypeVar
 
 from torch import nn
@@ -132,7 +133,9 @@ def _checked_root(model: object) -> nn.Module:
             "mk.ModelGraph, and pass a live model here"
         )
     if not issubclass(type(model), nn.Module):
-        raise NotAModuleError(f"got a {shown(type(model).__name__)}: pass an instance of torch.nn.Module")
+        names_a_file = issubclass(type(model), (str, PurePath))
+        instead = "pass an instance of torch.nn.Module" + (", or mk.open_file(path)" if names_a_file else "")
+        raise NotAModuleError(f"got a {shown(type(model).__name__)}: {instead}")
     return model  # type: ignore[return-value]
 
 
