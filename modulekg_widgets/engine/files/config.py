@@ -1,10 +1,12 @@
-"""A config.json beside a model file, as transformers writes it: class, title and sizes as text, none of it run."""
+"""A config.json beside a model file, as transformers, diffusers and timm write it: title and sizes, none of it run."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from modulekg_widgets.engine.files.graph_parts import MOST_ELEMENTS, short
 from modulekg_widgets.engine.files.records import FileContents, Plain
 from modulekg_widgets.engine.files.source import FileSource
 from modulekg_widgets.engine.safe_files import parse_json
@@ -13,7 +15,9 @@ NAME = "config.json"
 LARGEST = 1 << 20  # bytes
 MOST_PARTS = 10_000
 MOST_SETTINGS = 200
+MOST_NESTED = 100  # settings of one object within the config; what has more is a table, such as one of labels
 LONGEST = 200  # characters of a text
+_EXACT = 1 << 53  # up to it doubles have all whole numbers
 
 
 def with_config(contents: FileContents, source: FileSource) -> FileContents:
@@ -27,19 +31,54 @@ def with_config(contents: FileContents, source: FileSource) -> FileContents:
         config = None
     if not isinstance(config, dict):
         return replace(contents, warnings=(*contents.warnings, f"{NAME} beside the file cannot be read"))
-    settings = {key: value for key, value in config.items() if _is_plain(value)}
     metadata = dict(contents.metadata)
-    for key, value in list(settings.items())[:MOST_SETTINGS]:
+    for key, value in list(_settings(config).items())[:MOST_SETTINGS]:
         metadata.setdefault(key, value)
     return replace(contents, title=contents.title or _title(config), metadata=metadata)
 
 
 def _title(config: dict[str, Any]) -> str:
-    """The class that the model was saved from; its type where none is named."""
+    """The class that the model was saved from; its architecture or its type where none is named."""
     names = config.get("architectures")
-    first = names[0] if isinstance(names, list) and names else config.get("_class_name") or config.get("model_type")
+    others = config.get("_class_name") or config.get("architecture") or config.get("model_type")
+    first = names[0] if isinstance(names, list) and names else others
     return first[:LONGEST] if isinstance(first, str) else ""
 
 
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, Plain) and not (isinstance(value, str) and len(value) > LONGEST)
+def _settings(config: dict[str, Any]) -> dict[str, Plain]:
+    """Its own settings, and then those of the objects in it under dotted names."""
+    found = dict(_own(config))
+    for key, value in config.items():
+        nested = dict(_own(value)) if isinstance(value, dict) and not _is_number(key) else {}
+        if len(nested) <= MOST_NESTED:
+            for name, setting in nested.items():
+                found.setdefault(f"{key}.{name}", setting)
+    return {key: value for key, value in found.items() if len(key) <= LONGEST}
+
+
+def _own(config: dict[str, Any]) -> Iterator[tuple[str, Plain]]:
+    """What is plain, and short lists as texts; under numbers stand entries of a list, as labels do."""
+    for key, value in config.items():
+        if _is_number(key):
+            continue
+        if isinstance(value, list):
+            if len(value) <= MOST_ELEMENTS and all(isinstance(part, Plain) for part in value):
+                yield key, short([_text(part) for part in value])
+        elif isinstance(value, Plain) and not (isinstance(value, str) and len(value) > LONGEST):
+            yield key, short(value)
+
+
+def _is_number(key: str) -> bool:
+    return key.isascii() and key.isdecimal()
+
+
+def _text(value: Plain) -> str:
+    """An element of a list. JavaScript has one kind of numbers: 2.0 is 2."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return str(short(value))
+    if abs(value) <= _EXACT and value == int(value):
+        return str(int(value))
+    try:
+        return str(float(value))
+    except OverflowError:
+        return "inf" if value > 0 else "-inf"

@@ -1,14 +1,18 @@
-// A config.json beside a model file, as transformers writes it: class, title and sizes as text.
+// A config.json beside a model file, as transformers, diffusers and timm write it: title and sizes.
+// As modulekg_widgets/engine/files/config.py reads it.
 
 import { FileProblem } from "../shared/file_problem";
-import type { Fields } from "../shared/schema";
-import { excess, plainOnes } from "./bounds";
+import { type Fields, isObject } from "../shared/schema";
+import { excess, isPlain } from "./bounds";
+import { type Element, elementText, Float, MOST_ELEMENTS, short, shortList } from "./graph_parts";
 import { parseObject } from "./json";
+import { floatText } from "./numbers";
 import type { FileContents, FileSource, Plain } from "./records";
 
 const NAME = "config.json";
 const LARGEST = 2 ** 20; // bytes
 const MOST_SETTINGS = 200;
+const MOST_NESTED = 100; // settings of one object within the config; what has more is a table, such as one of labels
 const LONGEST = 200; // characters of a text
 
 /** The contents with what a config.json of the same folder adds; one that makes no sense is a warning. */
@@ -36,16 +40,45 @@ async function configBeside(source: FileSource): Promise<Fields | null> {
   return parseObject(await file.read(0, file.size), NAME);
 }
 
+/** Its own settings, and then those of the objects in it under dotted names. */
 function settings(config: Fields): Record<string, Plain> {
-  const short = Object.entries(plainOnes(config)).filter(
-    ([, value]) => typeof value !== "string" || value.length <= LONGEST
-  );
-  return Object.fromEntries(short.slice(0, MOST_SETTINGS));
+  const found = new Map(own(config));
+  for (const [key, value] of Object.entries(config)) {
+    const nested = isObject(value) && !isNumber(key) ? own(value) : [];
+    if (nested.length > MOST_NESTED) continue;
+    for (const [name, setting] of nested) if (!found.has(`${key}.${name}`)) found.set(`${key}.${name}`, setting);
+  }
+  const named = [...found].filter(([key]) => isShort(key));
+  return Object.fromEntries(named.slice(0, MOST_SETTINGS));
 }
 
-/** The class that the model was saved from; its type where none is named. */
+/** What is plain, and short lists as texts; under numbers stand entries of a list, as labels do. */
+function own(config: Fields): [string, Plain][] {
+  return Object.entries(config).flatMap(([key, value]): [string, Plain][] => {
+    if (isNumber(key)) return [];
+    if (Array.isArray(value)) return isShortList(value) ? [[key, shortList(value.map(listed))]] : [];
+    if (!isPlain(value) || (typeof value === "string" && !isShort(value))) return [];
+    return [[key, short(typeof value === "number" ? new Float(value) : value)]];
+  });
+}
+
+const isShortList = (value: readonly unknown[]): value is Plain[] =>
+  value.length <= MOST_ELEMENTS && value.every(isPlain);
+
+const isNumber = (key: string) => /^[0-9]+$/.test(key);
+
+const isShort = (text: string) => text.length <= LONGEST || [...text].length <= LONGEST;
+
+/** A number as Python writes it, without a fraction where it is whole: a 2.0 is a 2 here. */
+function listed(value: Plain): Element {
+  if (typeof value !== "number") return elementText(value);
+  return Number.isInteger(value) && Math.abs(value) <= 2 ** 53 ? String(value) : floatText(value);
+}
+
+/** The class that the model was saved from; its architecture or its type where none is named. */
 function title(config: Fields): string {
   const names = config.architectures;
-  const first: unknown = Array.isArray(names) && names.length > 0 ? names[0] : config._class_name || config.model_type;
+  const others = config._class_name || config.architecture || config.model_type;
+  const first: unknown = Array.isArray(names) && names.length > 0 ? names[0] : others;
   return typeof first === "string" ? first.slice(0, LONGEST) : "";
 }
