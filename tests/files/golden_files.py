@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from files.nets import Branches, Repeats, Shared
+from files.nets import Branches, Lists, Repeats, Shared
 from modulekg_widgets.engine.files import formats as _formats  # noqa: F401
 from modulekg_widgets.engine.files.config import with_config
 from modulekg_widgets.engine.files.readers import read
@@ -181,6 +181,21 @@ def _gguf(folder: Path) -> None:
     writer.close()
 
 
+def _gguf_part(folder: Path) -> None:
+    """The second of three files of one model."""
+    import gguf
+
+    writer = gguf.GGUFWriter(folder / "part-00002-of-00003.gguf", "llama")
+    writer.add_uint16("split.no", 1)
+    writer.add_uint16("split.count", 3)
+    writer.add_int32("split.tensors.count", 3)
+    writer.add_tensor("blk.1.attn_norm.weight", np.zeros(32, dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def _exported(folder: Path) -> None:
     """By torch.export, and by the ONNX exporter that is built on it."""
     import onnx
@@ -318,6 +333,7 @@ def _scripts(folder: Path) -> None:
     for name, script in (
         ("traced", torch.jit.trace(Shared().eval(), ROW)),
         ("scripted", torch.jit.script(Repeats())),
+        ("lists", torch.jit.script(Lists())),
     ):
         path = folder / f"{name}.pt"
         torch.jit.save(script, path)

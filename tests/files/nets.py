@@ -70,6 +70,19 @@ class Repeats(nn.Module):
         return x + 1 if bool(x.sum() > 0) else x - 1
 
 
+class Lists(nn.Module):
+    """Attributes that are lists, which TorchScript keeps with their types."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes, self.rates, self.flags = [2, 4], [0.5, 0.25], [True, False]
+        self.parts = [torch.ones(2), torch.zeros(3)]
+        self.names = {"a": 1}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.rates[0] + self.sizes[0] + self.parts[0] + int(self.flags[1]) + self.names["a"]
+
+
 def vision_transformer() -> nn.Module:
     return torchvision.models.VisionTransformer(
         image_size=32, patch_size=8, num_layers=2, num_heads=2, hidden_dim=32, mlp_dim=64

@@ -17,12 +17,13 @@ import torch
 import torchvision
 from torch import nn
 
+from files.nets import Lists
 from modulekg_widgets.engine.errors import ModelFileError
 from modulekg_widgets.engine.files import torch_zip
 from modulekg_widgets.engine.files.readers import read
 from modulekg_widgets.engine.files.records import FileContents, TensorRecord
 from modulekg_widgets.engine.files.source import opened
-from modulekg_widgets.engine.files.torch_names import SAFE
+from modulekg_widgets.engine.files.torch_names import SAFE, SCRIPT_TYPES
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 LEGACY = {"_use_new_zipfile_serialization": False}
@@ -269,6 +270,24 @@ def test_constants_and_values_of_scripted_modules(tmp_path: Path) -> None:
     (constant,) = contents(path).tensors
     assert (constant.name, constant.shape, constant.role) == ("CONSTANTS.c0", (6,), "constant")
     assert torch.equal(values(constant, path, torch.int64), table)
+
+
+def test_lists_of_scripted_modules_are_no_code_that_loading_would_run(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    torch.jit.save(torch.jit.script(Lists()), str(path))
+    found = contents(path)
+    assert "torch.jit._pickle.build_intlist" in found.classes
+    assert found.warnings == (torch_zip.SCRIPT_WARNING,)
+    for name in ("torch.jit._pickle\nbuild_intlist", "torch.jit._pickle\nos.system"):  # elsewhere they are code
+        (tmp_path / "x.pkl").write_bytes(b"\x80\x02c" + name.encode() + b"\n]\x85R.")
+        assert name.replace("\n", ".") in contents(tmp_path / "x.pkl").warnings[0]
+
+
+def test_types_of_scripted_values_are_those_that_torch_knows() -> None:
+    import torch.jit._pickle as known
+
+    own = {name for name in vars(known) if name.startswith(("build_", "restore_"))}
+    assert {f"torch.jit._pickle.{name}" for name in own} == SCRIPT_TYPES
 
 
 def test_torch_export_is_read_from_the_same_extension(tmp_path: Path) -> None:

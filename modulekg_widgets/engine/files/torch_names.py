@@ -5,7 +5,7 @@ The last is what `torch/_weights_only_unpickler.py` lists; the tests compare.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from modulekg_widgets.engine.errors import shown
 
@@ -85,6 +85,18 @@ SAFE = frozenset(
         "builtins.set",
     )
 )
+# what torch writes into the pickles of TorchScript, whose own loader takes it for types of values and imports nothing
+SCRIPT_TYPES = frozenset(
+    f"torch.jit._pickle.{name}"
+    for name in (
+        "build_intlist",
+        "build_tensorlist",
+        "build_doublelist",
+        "build_boollist",
+        "build_tensor_from_id",
+        "restore_type_tag",
+    )
+)
 
 # what reaches beyond the model, to be named first: all of some modules, and some of others
 _MODULES_BEYOND = (
@@ -109,9 +121,9 @@ def is_dangerous(path: str) -> bool:
     return path.partition(".")[0] in _DANGEROUS_MODULES or path.partition("[")[0] in _DANGEROUS_NAMES
 
 
-def code_warnings(classes: Iterable[str], loader: str) -> tuple[str, ...]:
+def code_warnings(classes: Iterable[str], loader: str, safe: Collection[str] = SAFE) -> tuple[str, ...]:
     """What to say of a file that names more than torch's own loader takes to be safe, the most dangerous first."""
-    beyond = sorted((path for path in classes if path not in SAFE), key=lambda path: (not is_dangerous(path), path))
+    beyond = sorted((path for path in classes if path not in safe), key=lambda path: (not is_dangerous(path), path))
     if not beyond:
         return ()
     named = ", ".join(shown(path) for path in beyond[:MOST_NAMED]) + (", …" if len(beyond) > MOST_NAMED else "")

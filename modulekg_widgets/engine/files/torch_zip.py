@@ -21,12 +21,13 @@ from modulekg_widgets.engine.files.pt2 import is_pt2, read_pt2
 from modulekg_widgets.engine.files.readers import file_reader
 from modulekg_widgets.engine.files.records import FileContents
 from modulekg_widgets.engine.files.source import FileSource
-from modulekg_widgets.engine.files.torch_names import BITS, INLINE_STORAGE, code_warnings
+from modulekg_widgets.engine.files.torch_names import BITS, INLINE_STORAGE, SAFE, SCRIPT_TYPES, code_warnings
 from modulekg_widgets.engine.files.torchscript import ScriptedClasses
 
 ZIP = b"PK\x03\x04"
 PICKLE = b"\x80"  # of protocol 2 and later
 LEGACY_MAGIC, LEGACY_VERSION = 0x1950A86A20F9469CFC6C, 1001  # MAGIC_NUMBER, PROTOCOL_VERSION of torch/serialization.py
+SCRIPT = "torchscript"
 LOADER = "torch.load(weights_only=False)"
 SCRIPT_WARNING = "torch.jit.load keeps the code in this file, and a call of the model runs it"
 
@@ -75,7 +76,7 @@ def _script(source: FileSource, archive: Archive) -> FileContents:
     root = pickles.load()
     inventory = Inventory(PickledTensors(ArchiveStorages(archive, "data").find), ScriptedClasses(archive))
     inventory.add(root)
-    contents = _contents("torchscript", root, pickles, inventory)
+    contents = _contents(SCRIPT, root, pickles, inventory)
     constants = _constants(source, archive)
     return _with(contents, constants)
 
@@ -252,6 +253,7 @@ class LegacyStorages:
 
 
 def _contents(format_name: str, root: Value, pickles: Pickles, inventory: Inventory) -> FileContents:
+    safe = SAFE | SCRIPT_TYPES if format_name == SCRIPT else SAFE
     classes = sorted(named.path for named in pickles.globals.values() if not f"{named.path}.".startswith(SCRIPTED))
     title = ""
     if type(root) is Made and inventory.modules and inventory.modules[0].path == "":
@@ -263,5 +265,5 @@ def _contents(format_name: str, root: Value, pickles: Pickles, inventory: Invent
         metadata=inventory.metadata,
         modules=tuple(inventory.modules),
         classes=tuple(classes),
-        warnings=(*code_warnings(classes, LOADER), *inventory.warnings),
+        warnings=(*code_warnings(classes, LOADER, safe), *inventory.warnings),
     )

@@ -16,6 +16,7 @@ import { Archive } from "./zip";
 export const ZIP = "PK\x03\x04";
 export const PICKLE = "\x80"; // of protocol 2 and later
 const LEGACY_VERSION = 1001; // PROTOCOL_VERSION of torch/serialization.py
+const SCRIPT = "torchscript";
 const LOADER = "torch.load(weights_only=False)";
 const SCRIPT_WARNING = "torch.jit.load keeps the code in this file, and a call of the model runs it";
 
@@ -42,7 +43,7 @@ async function readScript(source: FileSource, archive: Archive): Promise<FileCon
   const scripted: (maker: Value) => ScriptedClass = await scriptedClasses(archive, pickles.globals.values());
   const inventory = new Inventory(new Tensors(storages), scripted);
   inventory.add(root);
-  const contents = contentsOf("torchscript", root, pickles, inventory);
+  const contents = contentsOf(SCRIPT, root, pickles, inventory);
   const constants = await constantsOf(source, archive);
   return {
     ...contents,
@@ -134,6 +135,6 @@ function contentsOf(format: string, root: Value, pickles: Pickles, inventory: In
     modules: inventory.modules,
     graph: null,
     classes,
-    warnings: [...codeWarnings(classes, LOADER), ...inventory.warnings]
+    warnings: [...codeWarnings(classes, LOADER, format === SCRIPT), ...inventory.warnings]
   };
 }

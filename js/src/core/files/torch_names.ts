@@ -67,6 +67,17 @@ const SAFE: ReadonlySet<string> = new Set([
   ...REBUILT.split(" ").map(what => `torch._utils._rebuild_${what}`),
   ...OTHERS.split(" ")
 ]);
+/** What torch writes into the pickles of TorchScript, whose own loader takes it for types of values. */
+const SCRIPT_TYPES: ReadonlySet<string> = new Set(
+  [
+    "build_intlist",
+    "build_tensorlist",
+    "build_doublelist",
+    "build_boollist",
+    "build_tensor_from_id",
+    "restore_type_tag"
+  ].map(name => `torch.jit._pickle.${name}`)
+);
 
 // what reaches beyond the model, to be named first: all of some modules, and some of others
 const DANGEROUS_MODULES: ReadonlySet<string> = new Set(
@@ -92,8 +103,9 @@ const isDangerous = (path: string) =>
   DANGEROUS_MODULES.has(path.split(".", 1)[0]) || DANGEROUS_NAMES.has(path.split("[", 1)[0]);
 
 /** What to say of a file that names more than torch's own loader takes to be safe, the most dangerous first. */
-export function codeWarnings(classes: readonly string[], loader: string): string[] {
-  const unsafe = classes.filter(path => !SAFE.has(path)).sort();
+export function codeWarnings(classes: readonly string[], loader: string, isScript: boolean): string[] {
+  const isSafe = (path: string) => SAFE.has(path) || (isScript && SCRIPT_TYPES.has(path));
+  const unsafe = classes.filter(path => !isSafe(path)).sort();
   const beyond = [...unsafe.filter(isDangerous), ...unsafe.filter(path => !isDangerous(path))];
   if (beyond.length === 0) return [];
   const listed = beyond.slice(0, MOST_NAMED).map(path => shown(path));
