@@ -157,6 +157,18 @@ def test_arrays_of_arrays_and_long_texts_are_told_in_short(tmp_path: Path) -> No
     assert "bits per weight" not in found.metadata
 
 
+def test_a_part_of_a_model_says_so(tmp_path: Path) -> None:
+    def told(*keys: bytes) -> tuple[str, ...]:
+        return read_bytes(tmp_path, gguf_of(list(keys), [tensor("a", (4,))], 16)).warnings
+
+    second = key("split.no", U32, struct.pack("<I", 1))
+    assert told(second, key("split.count", U32, struct.pack("<I", 3))) == (
+        "this is part 2 of 3: the tensors of the others are not shown",
+    )
+    assert told(second, key("split.count", U32, struct.pack("<I", 1))) == ()
+    assert told(second) == told(second, key("split.count", TEXT, text("3"))) == ()
+
+
 HOSTILE = {
     "another version": (gguf_of([], [], version=4), "version 4"),
     "tensors beyond any": (b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 0), "claims"),

@@ -152,7 +152,7 @@ def read_gguf(source: FileSource) -> FileContents:
         tensors,
         title=str(metadata.get("general.name") or metadata.get("general.architecture") or ""),
         metadata=metadata | _measures(tensors),
-        warnings=_unknown_types(entries),
+        warnings=(*_parts(metadata), *_unknown_types(entries)),
     )
 
 
@@ -254,6 +254,14 @@ def _measures(tensors: tuple[TensorRecord, ...]) -> dict[str, Plain]:
     if not elements:
         return {}
     return {"bits per weight": round(8 * sum(tensor.nbytes for tensor in tensors) / elements, 3)}
+
+
+def _parts(metadata: dict[str, Plain]) -> tuple[str, ...]:
+    """What to say of one of several files that `llama-gguf-split` has made of a model."""
+    number, count = metadata.get("split.no"), metadata.get("split.count")
+    if type(number) is not int or type(count) is not int or count < 2:
+        return ()
+    return (f"this is part {number + 1:,} of {count:,}: the tensors of the others are not shown",)
 
 
 def _unknown_types(entries: list[Entry]) -> tuple[str, ...]:

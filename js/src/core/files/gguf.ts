@@ -215,7 +215,7 @@ function contents(
   const tensors = placed(entries, Math.ceil(end / alignment) * alignment, source.size);
   const title = String(found.get("general.name") || found.get("general.architecture") || "");
   const metadata = Object.fromEntries([...found, ...measures(tensors)]);
-  const warnings = unknownTypes(entries);
+  const warnings = [...partsOf(found), ...unknownTypes(entries)];
   return { format: "gguf", title, metadata, tensors, modules: [], graph: null, classes: [], warnings };
 }
 
@@ -255,6 +255,15 @@ function measures(tensors: readonly TensorRecord[]): [string, Plain][] {
   const elements = tensors.reduce((total, { shape }) => total + shape.reduce((size, each) => size * each, 1), 0);
   const nbytes = tensors.reduce((total, tensor) => total + tensor.nbytes, 0);
   return elements === 0 ? [] : [["bits per weight", Math.round((8000 * nbytes) / elements) / 1000]];
+}
+
+/** What to say of one of several files that `llama-gguf-split` has made of a model. */
+function partsOf(found: ReadonlyMap<string, Plain>): string[] {
+  const [number, count] = [found.get("split.no"), found.get("split.count")];
+  if (!Number.isInteger(number) || !Number.isInteger(count) || Number(count) < 2) return [];
+  return [
+    `this is part ${grouped(Number(number) + 1)} of ${grouped(Number(count))}: the tensors of the others are not shown`
+  ];
 }
 
 function unknownTypes(entries: readonly Entry[]): string[] {
