@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from files.nets import Branches, Lists, Repeats, Shared
+from files.nets import Branches, Lists, Repeats, Shared, Sized
 from modulekg_widgets.engine.files import formats as _formats  # noqa: F401
 from modulekg_widgets.engine.files.config import with_config
 from modulekg_widgets.engine.files.readers import read
@@ -205,6 +205,7 @@ def _exported(folder: Path) -> None:
         ("pictures", Pictures(), PICTURE, dynamic),
         ("shared", Shared(), ROW, None),
         ("branches", Branches(), ROW, None),
+        ("sized", Sized(), ROW, dynamic),
     ):
         program = torch.export.export(net.eval(), inputs, dynamic_shapes=shapes)
         _without_places(program.graph_module)

@@ -57,6 +57,13 @@ class Branches(nn.Module):
         return torch.cond(x.sum() > 0, lambda x: self.left(x), lambda x: self.right(x) + 1, (x,))
 
 
+class Sized(Branches):
+    """A size that is not fixed is asked for, which no module does in what torch exports."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) + x.shape[0]
+
+
 class Repeats(nn.Module):
     """How often it runs depends on what comes in."""
 

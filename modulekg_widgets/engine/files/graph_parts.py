@@ -14,6 +14,7 @@ OPERATOR, TENSOR, VALUE, BODY, ATTRIBUTE, FIELD = 1200, 1500, 400, 2000, 120, 90
 LONGEST_NAME = 4_000  # characters
 LONGEST_TEXT = 200  # characters of a setting
 MOST_ELEMENTS = 16  # of a list among the settings
+NO_MODULE = "_empty_nn_module_stack_from_metadata_hook"  # what torch.export writes on operators that no module has
 _FRAME = re.compile(r'File "([^"<>\n]{1,4096})", line (\d{1,9})')
 _LONGEST_TRACE = 20_000  # characters of it that are looked at
 

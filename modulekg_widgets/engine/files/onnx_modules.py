@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from modulekg_widgets.engine.files.graph_parts import Allowance
+from modulekg_widgets.engine.files.graph_parts import NO_MODULE, Allowance
 from modulekg_widgets.engine.files.records import ModulePart
 
 SCOPES, CLASSES, TRACE = (f"pkg.torch.onnx.{key}" for key in ("name_scopes", "class_hierarchy", "stack_trace"))
@@ -56,6 +56,8 @@ class OnnxModules:
             return None
         paths, classes = _listed(metadata[SCOPES]), _listed(metadata[CLASSES])
         if len(paths) != len(classes) or len(paths) < 2:  # what comes last is the operator itself
+            return None
+        if paths[-2] == NO_MODULE:
             return None
         for path, class_name in zip(paths[:-1], classes[:-1], strict=True):
             self.add(path, class_name)

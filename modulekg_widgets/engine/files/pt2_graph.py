@@ -12,6 +12,7 @@ from typing import Any
 from modulekg_widgets.engine.files.graph_parts import (
     ATTRIBUTE,
     BODY,
+    NO_MODULE,
     OPERATOR,
     VALUE,
     Allowance,
@@ -155,7 +156,7 @@ class ProgramReader:
         path = ""
         for entry in stack.split(";", _MOST_MODULES)[:_MOST_MODULES]:
             parts = entry.split(",")
-            if len(parts) == 3:
+            if len(parts) == 3 and parts[1] != NO_MODULE:
                 path = module_path(parts[1])
                 self._class(path, parts[2])
         self._allowance.take(len(stack) + 200)

@@ -8,6 +8,7 @@ import type { Plain } from "./records";
 export const MOST_OPERATORS = 200_000;
 const LONGEST_TEXT = 200; // characters of a setting
 export const MOST_ELEMENTS = 16; // of a list among the settings
+export const NO_MODULE = "_empty_nn_module_stack_from_metadata_hook"; // on operators that no module has, of torch.export
 const LONGEST_TRACE = 20_000; // characters of it that are looked at
 const FRAME = 'File "';
 const LONGEST_FRAME = 4_200; // characters

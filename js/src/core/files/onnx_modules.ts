@@ -1,6 +1,7 @@
 // The modules that an ONNX file tells of: by metadata that `torch.onnx` writes on nodes, or by the names of nodes, which
 // the older exporter makes of the calls, as "/layer1/layer1.0/conv1/Conv". Files of others tell of none.
 
+import { NO_MODULE } from "./graph_parts";
 import type { ModulePart } from "./records";
 
 const LONGEST_LIST = 20_000; // characters of a list in the metadata
@@ -40,6 +41,7 @@ export class Modules {
     if (scopes === null || classes === null) return null;
     const [paths, names] = [listed(scopes), listed(classes)];
     if (paths.length !== names.length || paths.length < 2) return null; // what comes last is the operator itself
+    if (paths[paths.length - 2] === NO_MODULE) return null;
     paths.slice(0, -1).forEach((path, at) => this.add(path, names[at]));
     return paths[paths.length - 2];
   }

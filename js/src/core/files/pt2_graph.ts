@@ -3,7 +3,7 @@
 
 import type { Fields } from "../shared/schema";
 import { excess } from "./bounds";
-import { Allowance, Occurrences, Scope, shortText, sourceOf, withoutDots } from "./graph_parts";
+import { Allowance, NO_MODULE, Occurrences, Scope, shortText, sourceOf, withoutDots } from "./graph_parts";
 import { namesOf, settingOf } from "./pt2_arguments";
 import { listed, mapping, modulePath, required, text, valueOf } from "./pt2_schema";
 import type { ModulePart, OperatorGraph, OperatorRecord, Plain, ValueRecord } from "./records";
@@ -135,7 +135,7 @@ export class ProgramReader {
     let path = "";
     for (const entry of stack.split(";", MOST_MODULES)) {
       const parts = entry.split(",");
-      if (parts.length !== 3) continue;
+      if (parts.length !== 3 || parts[1] === NO_MODULE) continue;
       path = modulePath(parts[1]);
       this.addClass(path, parts[2]);
     }
