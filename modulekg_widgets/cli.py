@@ -3,7 +3,9 @@
 import argparse
 import importlib
 import importlib.util
+import io
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 PICTURE_FORMATS = (".html", ".json", ".png", ".svg")
 LIBRARIES = ("torchvision", "timm", "transformers")
 STORES = (".db", ".sqlite", ".sqlite3")
+STORE_START = b"SQLite format 3\0"
 LAB_MISSING = "JupyterLab is not installed: run `pip install 'modulekg-widgets[lab]'`."
 DEMO_FOLDER = "modulekg-notebooks"  # where the command is called
 NOTEBOOK_TIMEOUT = 600  # seconds a cell may take
@@ -35,6 +38,8 @@ class CommandError(Exception):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (default: that of the process) and return the exit code; 2 stands for an error."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a console of few characters gets the others as escapes
+        sys.stdout.reconfigure(errors="backslashreplace")
     arguments = parser().parse_args(argv)
     try:
         if arguments.run is not run_demo:  # the kernels of the notebooks load their own
@@ -290,17 +295,30 @@ def run_export(arguments: argparse.Namespace) -> int:
 
 
 def is_store(name: str) -> bool:
-    """Whether a name is that of a stored graph: by its ending, or as a file that is no model file."""
-    from modulekg_widgets.engine.files.model_file import is_model_file
-
-    return name.endswith(STORES) or (Path(name).is_file() and not is_model_file(name))
+    """Whether a name is that of a stored graph: by its ending, or by what the file begins with."""
+    if name.endswith(STORES) or not Path(name).is_file():
+        return name.endswith(STORES)
+    with open(name, "rb") as file:
+        return file.read(len(STORE_START)) == STORE_START
 
 
 def model_or_file(name: str) -> "nn.Module | ModelFile":
     """The model file of this path; where there is none, the model that `module:callable` builds."""
     from modulekg_widgets.engine.files.model_file import open_file
 
-    return open_file(name) if os.path.exists(name) else load_model(name)
+    if os.path.exists(name):
+        return open_file(name)
+    if is_path(name):
+        raise CommandError(f"there is no file {name!r}: write the path of a model file, or a model as module:callable")
+    return load_model(name)
+
+
+def is_path(name: str) -> bool:
+    """Whether a name can be that of a file alone, be it there or not: `module:callable` has no separator or drive."""
+    from modulekg_widgets.engine.files.model_file import is_model_file
+
+    drive = re.match(r"[A-Za-z]:", name)
+    return any(separator in name for separator in "/\\") or (is_model_file(name) and (":" not in name or bool(drive)))
 
 
 def load_model(name: str) -> "nn.Module":
@@ -308,7 +326,7 @@ def load_model(name: str) -> "nn.Module":
     from torch import nn
 
     module, separator, attributes = name.partition(":")
-    if not (module and separator and attributes):
+    if not (module and separator and attributes) or is_path(name):
         raise CommandError(f"{name!r} does not name a model: write module:callable, e.g. torchvision.models:resnet18")
     if "" not in sys.path:
         sys.path.insert(0, "")  # a model in the current folder, as with `python -m`
