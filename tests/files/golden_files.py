@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import collections
 import dataclasses
 import json
@@ -26,7 +27,7 @@ from modulekg_widgets.engine.files.records import FileContents
 from modulekg_widgets.engine.files.source import opened
 
 FOLDER = Path(__file__).resolve().parent / "golden"
-EXTENSIONS = [".safetensors", ".gguf", ".onnx", ".pt", ".pth", ".pt2", ".safetensors.index.json"]
+EXTENSIONS = [".safetensors", ".gguf", ".onnx", ".pt", ".pth", ".pt2", ".safetensors.index.json", ".bin.index.json"]
 SHARD = "model-0000{}-of-00003.safetensors"
 _PATH = re.compile(r'File "(?:[^"\n]*/)?([^"/\n]+)"')
 
@@ -110,6 +111,7 @@ def write_files(folder: Path) -> None:
         for make in (
             _safetensors,
             _sharded,
+            _sharded_checkpoint,
             _gguf,
             _exported,
             _onnx_of_before,
@@ -152,6 +154,19 @@ def _sharded(folder: Path) -> None:
               "text_config.heads": "first", "id2label": {"0": "cat"}, "label2id": {f"l{at}": at for at in range(101)},
               "7": "of a list", "k" * 201: 1, "☃" * 150: "😀" * 150}  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
+
+
+def _sharded_checkpoint(folder: Path) -> None:
+    """Two checkpoints, of which one names a class that torch does not hold to be safe, and one that is not there."""
+    folder = folder / "checkpoints"
+    folder.mkdir(exist_ok=True)
+    layers = {f"h.{at}.{part}.weight": torch.zeros(3, 4) for at in range(3) for part in ("attn", "mlp")}
+    listed = {name: f"pytorch_model-0000{1 + at % 3}-of-00003.bin" for at, name in enumerate(layers)}
+    for number, more in ((1, {}), (2, {"args": argparse.Namespace(lr=0.1)})):
+        shard = f"pytorch_model-0000{number}-of-00003.bin"
+        torch.save({name: layers[name] for name in layers if listed[name] == shard} | more, folder / shard)
+    index = {"metadata": {"total_size": 288}, "weight_map": listed}
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index, indent=2))
 
 
 def _gguf(folder: Path) -> None:

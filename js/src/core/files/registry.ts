@@ -7,7 +7,7 @@ import { readGguf } from "./gguf";
 import { readOnnx } from "./onnx";
 import type { FileContents, FileSource, Reader } from "./records";
 import { readSafetensors } from "./safetensors";
-import { readIndex } from "./sharded";
+import { readCheckpointIndex, readIndex } from "./sharded";
 import { PICKLE, readTorch, ZIP } from "./torch_file";
 
 interface Format {
@@ -19,6 +19,7 @@ interface Format {
 const FORMATS: readonly Format[] = [
   { extensions: [".safetensors"], magic: [], read: readSafetensors },
   { extensions: [".safetensors.index.json"], magic: [], read: readIndex },
+  { extensions: [".bin.index.json"], magic: [], read: readCheckpointIndex },
   { extensions: [".gguf"], magic: ["GGUF"], read: readGguf },
   { extensions: [".onnx"], magic: [], read: readOnnx },
   { extensions: [".pt2", ".bin", ".ptl"], magic: [ZIP, PICKLE], read: readTorch },

@@ -1,46 +1,54 @@
-// The index of a model that is spread over several files of safetensors.
+// The index of a model that is spread over several files, of safetensors or checkpoints of torch.
 
 import { type Fields, isObject, isString } from "../shared/schema";
 import { excess, isPlainName, mapSome, MOST_TENSORS, need, plainOnes, shown } from "./bounds";
 import { FileProblem } from "../shared/file_problem";
 import { parseObject } from "./json";
 import { grouped } from "./numbers";
-import type { FileContents, FileSource, Plain, TensorRecord } from "./records";
+import type { FileContents, FileSource, Plain, Reader, TensorRecord } from "./records";
 import { readSafetensors } from "./safetensors";
+import { readTorch } from "./torch_file";
 
 const LARGEST_INDEX = 64 * 2 ** 20; // bytes
 const MOST_SHARDS = 5_000;
 const AT_ONCE = 6; // requests, as browsers send them to one host
 const MOST_LISTED = 5; // names in a message
+const MOST_WARNINGS = 10; // of the files
 
 type Listed = ReadonlyMap<string, string>; // by tensor: its file
 
-/** The tensors of all the files that an index names; those of files that are not there are a warning. */
-export async function readIndex(source: FileSource): Promise<FileContents> {
+/** The tensors of all the files of safetensors that an index names. */
+export const readIndex: Reader = source => allFiles(source, "safetensors", readSafetensors);
+
+/** The tensors of all the checkpoints that an index names. */
+export const readCheckpointIndex: Reader = source => allFiles(source, "checkpoint", readTorch);
+
+/** What the files of an index have; those that are not there are a warning. */
+async function allFiles(source: FileSource, format: string, read: Reader): Promise<FileContents> {
   if (source.size > LARGEST_INDEX) throw excess("bytes of an index");
   const index = parseObject(await source.read(0, source.size), "the index", true);
   const listed = weightMap(index);
   const shards = [...new Set(listed.values())];
   if (listed.size > MOST_TENSORS || shards.length > MOST_SHARDS) throw excess("tensors or files in the index");
   for (const shard of shards) if (!isPlainName(shard)) throw new FileProblem("elsewhere", shown(shard));
-  const found = await mapSome(shards, AT_ONCE, shard => shardOf(source, shard));
+  const found = await mapSome(shards, AT_ONCE, shard => shardOf(source, shard, read));
   const missing = shards.filter((_, at) => found[at] === null);
-  if (shards.length > 0 && missing.length === shards.length) throw new FileProblem("missing", shown(missing[0]));
-  const tensors = merged(found);
-  const texts = found.map(contents => contents?.metadata ?? {}).reverse();
+  const there = found.filter(contents => contents !== null);
+  const tensors = merged(there);
+  const texts = there.map(contents => contents.metadata).reverse();
   const metadata = Object.fromEntries(
     [plainOnes(index.metadata), ...texts].flatMap(part => Object.entries<Plain>(part))
   );
-  const warnings = [...absent(missing), ...disagreement(listed, tensors, new Set(missing))];
+  const told = [...new Set(there.flatMap(contents => contents.warnings))].slice(0, MOST_WARNINGS);
   return {
-    format: "safetensors",
+    format,
     title: "",
     metadata,
     tensors: inOrder(listed, tensors),
     modules: [],
     graph: null,
-    classes: [],
-    warnings
+    classes: [...new Set(there.flatMap(contents => contents.classes))].sort(),
+    warnings: [...absent(missing), ...disagreement(listed, tensors, new Set(missing)), ...told]
   };
 }
 
@@ -51,10 +59,10 @@ function weightMap(index: Fields): Listed {
 }
 
 /** What a file of the folder holds; null where there is none. */
-async function shardOf(source: FileSource, shard: string): Promise<FileContents | null> {
+async function shardOf(source: FileSource, shard: string, read: Reader): Promise<FileContents | null> {
   try {
     const file = await source.beside(shard);
-    const contents = await readSafetensors(file);
+    const contents = await read(file);
     return { ...contents, tensors: contents.tensors.map(tensor => ({ ...tensor, file: shard })) };
   } catch (error) {
     if (error instanceof FileProblem && error.reason === "missing") return null;
@@ -62,9 +70,9 @@ async function shardOf(source: FileSource, shard: string): Promise<FileContents 
   }
 }
 
-function merged(found: readonly (FileContents | null)[]): Map<string, TensorRecord> {
+function merged(found: readonly FileContents[]): Map<string, TensorRecord> {
   const tensors = new Map<string, TensorRecord>();
-  for (const tensor of found.flatMap(contents => contents?.tensors ?? [])) {
+  for (const tensor of found.flatMap(contents => contents.tensors)) {
     need(!tensors.has(tensor.name), () => `${shown(tensor.name)} stands in two files`);
     tensors.set(tensor.name, tensor);
   }
