@@ -43,11 +43,15 @@ def svg(payload: dict[str, Any], opened: Iterable[int]) -> str:
 def layout(
     payload: dict[str, Any], opened_nodes: Iterable[int]
 ) -> tuple[list[Box], list[tuple[float, float, float]], float]:
-    """Boxes, arrows (x, from y, to y) and the height: a column from input to output, open containers as frames."""
-    boxes, arrows = [pill("input", MARGIN)], []
+    """Boxes, arrows (x, from y, to y) and the height: a column from input to output, open containers as frames.
+
+    A file without a graph does not tell in which order its modules run: there they only stand below each other.
+    """
+    is_ordered = payload["file"] is None or payload["flow"] is not None
+    boxes, arrows = [pill("input", MARGIN)] if is_ordered else [], []
     rows, folds = rows_of(payload), {fold[0]: fold for fold in payload["folds"]}
     opened, shapes = as_drawn(payload, opened_nodes), output_shapes(payload)
-    y = float(MARGIN + ROW)
+    y = float(MARGIN + ROW if is_ordered else MARGIN - GAP)
     # (node, or None where a frame ends and its box is known), depth
     waiting: list[tuple[int | None, int, int]] = [(c, 0, -1) for c in reversed(rows.get(0, []))]
     frames: list[int] = []
@@ -60,7 +64,7 @@ def layout(
             boxes[frame] = replace(start, height=y - start.y, kind="frame")
             follows = True
             continue
-        if follows:
+        if follows and is_ordered:
             arrows.append((WIDTH / 2, y, y + GAP))
         y += GAP
         kind = "frame" if node in opened else "card"
@@ -74,6 +78,8 @@ def layout(
         else:
             y += ROW
             follows = True
+    if not is_ordered:
+        return boxes, arrows, y + MARGIN
     arrows.append((WIDTH / 2, y, y + GAP))
     boxes.append(pill("output", y + GAP))
     return boxes, arrows, y + GAP + ROW + MARGIN
