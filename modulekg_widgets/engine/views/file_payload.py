@@ -10,6 +10,7 @@ from typing import Any
 
 from modulekg_widgets.engine.files.model_file import ModelFile
 from modulekg_widgets.engine.files.records import OperatorRecord
+from modulekg_widgets.engine.files.skeleton import FileModule
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
 from modulekg_widgets.engine.views.file_flow import MOST_DRAWN, file_flow, owned_tensors
 from modulekg_widgets.engine.views.payload import Distinct, number, text
@@ -20,7 +21,19 @@ def add_file(payload: dict[str, Any], file: ModelFile, hierarchy: Hierarchy) -> 
     flow = file_flow(file.contents, hierarchy)
     payload["flow"], payload["traced"] = flow, flow is not None
     payload["classes"]["source"] = [None] * len(payload["classes"]["source"])  # what it is called, and not what it is
+    payload["classes"]["qualified"] = _qualified(payload, hierarchy)
     payload["file"] = _about(file, hierarchy, flow is not None)
+
+
+def _qualified(payload: dict[str, Any], hierarchy: Hierarchy) -> list[str]:
+    """Classes as the file has them: a kind, a title and a class without a module have none before them."""
+    names, qualified = payload["classes"]["name"], list(payload["classes"]["qualified"])
+    nodes, entities = payload["nodes"]["entity"], payload["entities"]["class"]
+    for node, module in enumerate(hierarchy.walk.modules):
+        if type(module).__module__ == FileModule.__module__:
+            place = entities[nodes[node]]
+            qualified[place] = names[place]
+    return qualified
 
 
 def _about(file: ModelFile, hierarchy: Hierarchy, is_drawn: bool) -> dict[str, Any]:
