@@ -1,5 +1,6 @@
 // One model file in a tab: read when it is opened, and again when it has changed.
 
+import { PathExt } from "@jupyterlab/coreutils";
 import type { DocumentRegistry } from "@jupyterlab/docregistry";
 import type { Contents } from "@jupyterlab/services";
 import type { TranslationBundle } from "@jupyterlab/translation";
@@ -24,6 +25,7 @@ export class ModelFileView extends Widget {
   private payload: ModelPayload | null = null; // read and not yet drawn
   private graph: ModelGraph | null = null;
   private store: Store | null = null;
+  private gone: HTMLElement | null = null; // says that the file is no longer there
   private reading = 0; // only the latest counts
   private timer: ReturnType<typeof setInterval> | undefined;
 
@@ -74,7 +76,22 @@ export class ModelFileView extends Widget {
   private async lookAgain(): Promise<void> {
     const { source } = this;
     if (!source || !this.isVisible || document.hidden) return;
-    if ((await source.hasChanged()) && source === this.source) await this.read();
+    const found = await source.lookAgain();
+    if (this.isDisposed || source !== this.source) return;
+    if (found === "changed") return this.read();
+    this.sayGone(found === "gone");
+  }
+
+  /** What was read of a file stays when it is deleted. */
+  private sayGone(isGone: boolean): void {
+    if (isGone === (this.gone !== null)) return;
+    this.gone?.remove();
+    this.gone = null;
+    if (!isGone) return;
+    const text = this.trans.__("This file is no longer there. What is shown is what it was when it was read.");
+    this.gone = el("div", "mkg-widget mkg-file-gone", text);
+    this.gone.setAttribute("role", "alert");
+    this.node.prepend(this.gone);
   }
 
   private async read(): Promise<void> {
@@ -94,10 +111,16 @@ export class ModelFileView extends Widget {
     } catch (error) {
       if (reading !== this.reading) return;
       if (!(error instanceof FileProblem)) console.error("modulekg-widgets", error);
-      const isKnown = error instanceof FileProblem;
       this.clear();
-      this.say(isKnown ? sentence(error, this.trans) : this.trans.__("This file cannot be shown."), "alert");
+      this.say(this.reasonOf(error), "alert");
     }
+  }
+
+  private reasonOf(error: unknown): string {
+    if (!(error instanceof FileProblem)) return this.trans.__("This file cannot be shown.");
+    const own = PathExt.basename(this.contents.localPath(this.context.path));
+    const isOwn = error.reason === "missing" && error.part === own; // and not one that should lie beside it
+    return isOwn ? this.trans.__("This file is no longer there.") : sentence(error, this.trans);
   }
 
   private async draw(): Promise<void> {
@@ -115,7 +138,8 @@ export class ModelFileView extends Widget {
     this.node.append(host);
     this.store = store;
     this.graph = createModelGraph(host, payload, store, {
-      histogram: name => askHistogram(this.kernels, this.contents.localPath(this.context.path), name)
+      histogram: name => askHistogram(this.kernels, this.contents.localPath(this.context.path), name),
+      size: this.source?.size
     });
   }
 
@@ -135,6 +159,7 @@ export class ModelFileView extends Widget {
   private clear(): void {
     this.graph?.dispose();
     this.graph = null;
+    this.gone = null;
     this.node.replaceChildren();
   }
 }

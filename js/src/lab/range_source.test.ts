@@ -121,9 +121,9 @@ describe("RangeSource", () => {
     }
     files.set("f", { bytes: LONG.slice(0, 100_000) }); // cut off meanwhile
     expect(await reasonOf(source.read(99_990, 20))).toMatchObject({ reason: "unreadable" });
-    expect(await source.hasChanged()).toBe(true);
+    expect(await source.lookAgain()).toBe("changed");
     files.delete("f");
-    expect(await source.hasChanged()).toBe(false); // nobody is shown less for it
+    expect(await source.lookAgain()).toBe("gone");
     expect(await reasonOf(open("f"))).toMatchObject({ reason: "missing", part: "f" });
   });
 

@@ -36,12 +36,12 @@ export class RangeSource implements FileSource {
     return PathExt.basename(this.contents.localPath(this.path));
   }
 
-  /** Whether the file is no longer what was opened; false, too, where the server does not answer. */
-  async hasChanged(): Promise<boolean> {
+  /** What has become of the file that was opened; nothing, too, where the server does not answer. */
+  async lookAgain(): Promise<"same" | "changed" | "gone"> {
     try {
-      return (await stateOf(this.contents, this.path)).text !== this.state;
-    } catch {
-      return false;
+      return (await stateOf(this.contents, this.path)).text === this.state ? "same" : "changed";
+    } catch (error) {
+      return error instanceof FileProblem && error.reason === "missing" ? "gone" : "same";
     }
   }
 

@@ -7,7 +7,7 @@ import { counted } from "../shared/format";
 import type { Hierarchy } from "../shared/hierarchy";
 import { icon, type IconName } from "../shared/icons";
 import { collapseAll, expandAll, reveal } from "../shared/reveal";
-import { search } from "../shared/search";
+import { exampleClass, search } from "../shared/search";
 import { SearchBox, type SearchTexts } from "../shared/search_box";
 import type { Store, ViewName } from "../shared/store";
 import { addWindowButtons } from "../shared/window_buttons";
@@ -20,11 +20,16 @@ const VIEWS: readonly [ViewName, string][] = [
   ["deduplicated", "Each structure once"],
   ["diff", "Side by side"]
 ];
-const SEARCH: SearchTexts = {
-  placeholder: "Search: text, type:Conv2d, params>1M",
-  help: "Text finds paths and classes.\ntype:Conv2d finds a class.\nparams>1M, bytes<=2k compare numbers.\nSeveral terms must all hold.",
-  label: "Search modules"
-};
+
+/** With a class that this model has. */
+function searchTexts(h: Hierarchy): SearchTexts {
+  const byClass = `type:${exampleClass(h)}`;
+  return {
+    placeholder: `Search: text, ${byClass}, params>1M`,
+    help: `Text finds paths and classes.\n${byClass} finds a class.\nparams>1M, bytes<=2k compare numbers.\nSeveral terms must all hold.`,
+    label: "Search modules"
+  };
+}
 
 export class Toolbar {
   private readonly disposers = new Disposers();
@@ -40,7 +45,7 @@ export class Toolbar {
     host.classList.add("mkg-toolbar");
     host.setAttribute("role", "toolbar");
     host.setAttribute("aria-label", "View, color and search");
-    this.search = new SearchBox(widgetRoot(host), SEARCH, {
+    this.search = new SearchBox(widgetRoot(host), searchTexts(h), {
       search: query => store.set("query", query),
       step: direction => this.step(direction)
     });

@@ -4,7 +4,7 @@ import type { FileContents, TensorRecord } from "../files/records";
 import { buildScene } from "../graph/scene";
 import { FileNotice } from "../graph/file_notice";
 import { Hierarchy } from "../shared/hierarchy";
-import { matches } from "../shared/search";
+import { exampleClass, matches, search } from "../shared/search";
 import { Store } from "../shared/store";
 import { TreeView } from "../tree/tree_view";
 import { foreignParts, hostileTexts, settle } from "../../testing/sample";
@@ -178,13 +178,67 @@ describe("a file in the tree and on the canvas", () => {
     mounted.push(
       new FileNotice(host, fileOf([], { warnings: ["it runs <img src=x>", ...new Array<string>(9).fill("more")] }))
     );
-    expect(host.getAttribute("role")).toBe("alert");
+    expect(host.getAttribute("role")).toBe("note");
     expect(text()).toContain("It runs <img src=x>");
     expect(text()).toContain("and 5 other warnings");
     expect(foreignParts(host)).toEqual([]);
     const calm = document.createElement("div");
     mounted.push(new FileNotice(calm, fileOf([])));
     expect(calm.hidden).toBe(true);
+  });
+
+  it.each([
+    ["torch.load(x) would run posix.system: do not load it", "torch.load(x) would", true],
+    ["torch.load(x) imports a.B", "torch.load(x) imports", false],
+    ["eval() is called", "eval() is", false],
+    ["two tensors differ", "Two tensors", false],
+    ["tensors, and more", "Tensors, and", false]
+  ])("keeps code as it is written, and alarms of danger alone: %s", (warning, start, isDanger) => {
+    mounted.push(new FileNotice(host, fileOf([], { warnings: [warning] })));
+    expect(text()).toContain(start);
+    expect(host.classList.contains("mkg-is-danger")).toBe(isDanger);
+    expect(host.getAttribute("role")).toBe(isDanger ? "alert" : "note");
+  });
+
+  it("names danger first, and folds up what other warnings list", () => {
+    const names = Array.from({ length: 30 }, (_, i) => `pack.Class${i}`).join(", ");
+    const long = `torch.load(x) would import these: ${names}. Load it only if you trust it`;
+    mounted.push(new FileNotice(host, fileOf([], { warnings: [long, `runs posix.system, ${names}: do not load it`] })));
+    const [first, second] = host.querySelector(".mkg-trace-error-text")?.children ?? [];
+    expect(first.textContent).toMatch(/^Runs posix.system.*do not load it$/);
+    expect(second).toBeInstanceOf(HTMLDetailsElement);
+    expect((second as HTMLDetailsElement).open).toBe(false);
+    expect(second.querySelector("summary")?.textContent).toBe(
+      "torch.load(x) would import these. Load it only if you trust it"
+    );
+    expect(second.textContent).toContain("pack.Class29");
+  });
+
+  it("has no fingerprints, which differ from those of the kernel, and tells the size of the file", () => {
+    showPanel(fileOf([tensor("a.weight", [2, 3])]), { size: 2048 });
+    expect(text()).toContain("File size2.00 KiB");
+    store.set("selected", "a");
+    expect(text()).not.toMatch(/fingerprint|display name/i);
+    store.set("selected", "");
+    expect(text()).toContain("Classnot told by the file");
+  });
+
+  it("breaks names between words", () => {
+    showPanel(fileOf(LAYERS, { metadata: { "llama.embedding_length": 4 } }));
+    expect(host.querySelector(".mkg-of-names .mkg-name")?.innerHTML).toBe("llama.<wbr>embedding_<wbr>length");
+  });
+
+  it("finds kinds by their beginning and in quotes, and offers one that it has", () => {
+    const h = fileOf([tensor("a.weight", [1, 1, 3, 3]), tensor("b.weight", [1, 1, 3, 3]), tensor("c.weight", [3])]);
+    const found = (query: string) => search(h, query).nodes.map(node => h.path(node));
+    for (const query of ["type:convolution", 'type:"convolution 2d"', 'class:"Convolution 2D"', "type:conv"]) {
+      expect(found(query)).toEqual(["a", "b"]);
+    }
+    expect(found('type:"convolution 2d" b')).toEqual(["b"]);
+    expect(found('type:"convolution 1d"')).toEqual([]);
+    expect(search(h, 'type:""').notice).toContain("type:convolution");
+    expect(exampleClass(h)).toBe("convolution");
+    expect(found(`type:${exampleClass(h)}`)).toEqual(["a", "b"]);
   });
 
   it("shows hostile names, values and classes as they are", () => {

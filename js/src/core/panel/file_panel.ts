@@ -5,7 +5,7 @@ import { button, el, nameSpan } from "../shared/dom";
 import { counted, exactNumber, shortBytes } from "../shared/format";
 import type { Hierarchy } from "../shared/hierarchy";
 import { type FileAbout, type Tensor, toNumber } from "../shared/payload";
-import { Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
+import { breakable, Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
 import { HistogramProblem, histogramView, type TensorHistogram } from "./tensor_histogram";
 
 const MORE = 100; // tensors of one module that are listed at once
@@ -16,6 +16,7 @@ const LONGEST_VALUE = 2000; // characters; more of a text is on no screen
 export interface FileActions {
   /** How the numbers of a tensor are spread; rejects with a `HistogramProblem`. */
   readonly histogram?: (name: string) => Promise<TensorHistogram>;
+  readonly size?: number; // bytes of the file itself, which may be an index of others
 }
 
 export class FilePanel {
@@ -45,6 +46,7 @@ export class FilePanel {
     facts.text("Name", file.name, "mkg-code");
     facts.text("Format", file.format);
     facts.text("Tensors", exactNumber(file.tensors.node.length));
+    if (this.actions.size !== undefined) facts.number("File size", this.actions.size, "bytes");
     if (withTotals) facts.number("Bytes", h.column("bytes")?.[0] ?? 0, "bytes");
     if (withTotals) facts.number("Parameters", h.column("params")?.[0] ?? 0, "params");
     const parts = [section("File", facts.list)];
@@ -152,7 +154,7 @@ export class FilePanel {
   private metadata(): HTMLElement {
     const rows = this.file.metadata.map(([name, value]) => {
       const text = value === null ? "none" : settingText(value);
-      return [nameSpan("", name), nameSpan("mkg-code", text.slice(0, LONGEST_VALUE))];
+      return [breakable("mkg-name", name), nameSpan("mkg-code", text.slice(0, LONGEST_VALUE))];
     });
     return section("Metadata", table(["Name", "Value"], rows));
   }

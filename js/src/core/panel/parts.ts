@@ -6,13 +6,15 @@ import { icon } from "../shared/icons";
 import type { Scalar, Value } from "../shared/schema";
 
 const MANY = 12; // longer lists start folded up
+const LONGEST_NAME = 200; // characters, beyond which a name breaks anywhere
 
 /** A list of label and value. */
 export class Facts {
   readonly list = el("dl", "mkg-facts");
 
   add(label: string, value: HTMLElement, help = ""): void {
-    const term = el("dt", "", label);
+    const term = el("dt");
+    term.append(breakable("", label));
     const body = el("dd");
     if (help) term.title = help;
     body.append(value);
@@ -33,6 +35,14 @@ export class Facts {
   }
 }
 
+/** A name that goes on in the next line after a dot, a slash or an underscore, and not within a word. */
+export function breakable(className: string, name: string): HTMLElement {
+  if (name.length > LONGEST_NAME) return nameSpan(className, name);
+  const element = nameSpan(className, "");
+  name.split(/(?<=[._/])(?=[^._/])/).forEach((part, at) => element.append(...(at > 0 ? [el("wbr")] : []), part));
+  return element;
+}
+
 export function section(title: string, ...content: HTMLElement[]): HTMLElement {
   const element = el("section", "mkg-panel-section");
   if (title) element.append(el("h4", "", title));
@@ -41,7 +51,8 @@ export function section(title: string, ...content: HTMLElement[]): HTMLElement {
 }
 
 export function table(heads: readonly string[], rows: readonly (readonly HTMLElement[])[]): HTMLElement {
-  const element = el("table", "mkg-table");
+  const isOfNames = heads.length === 2 && heads[0] === "Name";
+  const element = el("table", isOfNames ? "mkg-table mkg-of-names" : "mkg-table");
   const head = el("tr");
   for (const text of heads) {
     const cell = el("th", "", text);

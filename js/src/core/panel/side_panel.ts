@@ -12,7 +12,7 @@ import type { Hierarchy } from "../shared/hierarchy";
 import { activeAxis, axisList, axisTensors } from "./axis_list";
 import { attributeSection, type FileActions, FilePanel } from "./file_panel";
 import { addFlops, operatorSection, trafficSection } from "./flow_list";
-import { copyButton, Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
+import { breakable, copyButton, Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
 import type { Status, Tensor } from "../shared/payload";
 import { reveal } from "../shared/reveal";
 import type { Store } from "../shared/store";
@@ -254,7 +254,7 @@ export class SidePanel {
     const rows = names.map(name => {
       const values = differ ? [here.get(name), there.get(name)] : [here.get(name)];
       const className = values[0] === values[values.length - 1] ? "mkg-code" : "mkg-code mkg-differs";
-      return [nameSpan("", name), ...values.map(value => nameSpan(className, value ?? "–"))];
+      return [breakable("mkg-name", name), ...values.map(value => nameSpan(className, value ?? "–"))];
     });
     if (!rows.length) return [];
     return [section(title, table(differ ? ["Name", "Here", "There"] : ["Name", what], rows))];
@@ -306,10 +306,18 @@ export class SidePanel {
   private identity(node: number): HTMLElement {
     const { h } = this;
     const facts = new Facts();
-    if (h.isKind(node)) facts.text("Class", kindText(h.word(node)));
+    const isTitle = node === 0 && h.payload.file?.name === h.qualifiedName(node);
+    if (isTitle) facts.text("Class", kindText(""));
+    else if (h.isKind(node)) facts.text("Class", kindText(h.word(node)));
     else facts.text("Class", h.qualifiedName(node), "mkg-code");
     const source = h.source(node);
     if (source) facts.text("Source", source, "mkg-code");
+    if (!h.payload.file) this.addFingerprint(facts, node); // of a file the page and the kernel count another one
+    return section("Identity", facts.list);
+  }
+
+  private addFingerprint(facts: Facts, node: number): void {
+    const { h } = this;
     const digest = h.digest(node);
     if (digest) {
       facts.text("Display name", h.entityName(node), "mkg-code");
@@ -321,7 +329,6 @@ export class SidePanel {
     } else {
       facts.text("Fingerprint", "none: this module cannot be fingerprinted");
     }
-    return section("Identity", facts.list);
   }
 
   private clicked(event: MouseEvent): void {

@@ -21,16 +21,19 @@ const FACTORS = new Map([
 const NUMBER = /^([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)([kmgt]?)$/i;
 export const CONDITION = /^([a-z_][\w.@-]*?)(>=|<=|!=|==|=|>|<)(.*)$/is;
 
+const TERM = /"([^"]+)"(?=\s|$)|((?:type|class):)"([^"]*)"(?=\s|$)|(\S+)/gi;
+
 export interface Term {
   text: string;
   phrase: boolean;
 }
 
-/** Terms are set apart by white space; "double quotes" keep a phrase together. */
+/** Terms are set apart by white space; "double quotes" keep a phrase together, and what is after `type:`. */
 export function split(query: string): Term[] {
   const terms: Term[] = [];
-  for (const found of query.matchAll(/"([^"]+)"(?=\s|$)|(\S+)/g)) {
-    terms.push(found[1] === undefined ? { text: found[2], phrase: false } : { text: found[1], phrase: true });
+  for (const [, phrase, prefix, quoted, plain] of query.matchAll(TERM)) {
+    if (phrase !== undefined) terms.push({ text: phrase, phrase: true });
+    else terms.push({ text: prefix === undefined ? plain : prefix + quoted, phrase: false });
   }
   return terms;
 }

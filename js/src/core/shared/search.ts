@@ -1,5 +1,6 @@
 // The search language: free text, `type:Conv2d`, `params>1M`; several terms must all hold.
 
+import { KINDS } from "./file_kinds";
 import type { Hierarchy } from "./hierarchy";
 import { COMPARISONS, CONDITION, readNumber, shortened, split } from "./query";
 
@@ -48,19 +49,41 @@ function run(h: Hierarchy, query: string): SearchResult {
   return { nodes, needles, notice };
 }
 
-/** `type:Conv2d`: the class, exactly, whatever the case. */
+/** `type:Conv2d`: the class, exactly, whatever the case; of the kinds that a file's tensors tell, the beginning does. */
 function classTest(h: Hierarchy, term: string): Test | string | undefined {
   const found = /^(?:type|class):(.*)$/is.exec(term);
   if (!found) return undefined;
   const wanted = found[1].toLowerCase();
-  if (!wanted) return "Write a class after “type:”, for example type:Conv2d.";
+  if (!wanted) return `Write a class after “type:”, for example type:${exampleClass(h)}.`;
   const { classes } = h.payload;
   return byClass(
     h,
     classes.name.map((name, index) => {
-      return name.toLowerCase() === wanted || classes.qualified[index].toLowerCase() === wanted;
+      const isMeant = name.toLowerCase() === wanted || classes.qualified[index].toLowerCase() === wanted;
+      return isMeant || (isKind(h, index) && name.startsWith(wanted));
     })
   );
+}
+
+/** Whether this class of the payload is a kind of modules whose classes the file does not tell. */
+function isKind({ payload }: Hierarchy, index: number): boolean {
+  const { name, qualified } = payload.classes;
+  return Boolean(payload.file) && KINDS.has(name[index]) && name[index] === qualified[index];
+}
+
+const EXAMPLE = "Conv2d"; // where no class of the model can be typed
+
+/** The class that most modules with nothing inside have, or the first word of their kind: what a search may ask for. */
+export function exampleClass(h: Hierarchy): string {
+  const { nodes, entities, classes } = h.payload;
+  const counts = new Array<number>(classes.name.length).fill(0);
+  for (let node = 1; node < h.size; node += 1)
+    if (!h.isContainer(node)) counts[entities.class[nodes.entity[node]]] += 1;
+  const words = classes.name.map((name, index) => (isKind(h, index) ? name.split(" ")[0] : name));
+  const best = words.reduce((most, word, index) => {
+    return /^\w{1,24}$/.test(word) && counts[index] > (counts[most] ?? 0) ? index : most;
+  }, -1);
+  return words[best] ?? EXAMPLE;
 }
 
 function byClass(h: Hierarchy, accepted: readonly boolean[]): Test {
