@@ -137,6 +137,8 @@ def test_a_pickle_that_runs_code_is_a_warning_and_runs_nothing(files: FilesPage,
     warning = files.view(".mkg-file-notice")
     assert f"{os.name}.system" in warning.inner_text() or "posix.system" in warning.inner_text()
     assert warning.get_attribute("role") == "alert"
+    assert warning.locator("bdi").first.inner_text().startswith("torch.load(")  # code, as it is written
+    assert "mkg-is-danger" in (warning.get_attribute("class") or "")
     assert "system" in files.view(".mkg-file-classes").inner_text()
     assert not mark.exists()
     assert files.kernels() == []
@@ -175,6 +177,80 @@ def test_a_changed_file_is_read_anew_and_tabs_come_back(files: FilesPage) -> Non
     files.reload()
     files.view("[role=treeitem]").filter(has_text="new").wait_for()
     assert files.kernels() == []
+
+
+def test_a_deleted_file_says_so_and_comes_back(files: FilesPage) -> None:
+    path = files.server.notebooks / "deleted.safetensors"
+    write_safetensors(path, {"kept.weight": (3,)})
+    files.open("deleted.safetensors")
+    panel = files.view(".mkg-side-panel").inner_text()
+    assert f"File size\n{path.stat().st_size} B" in panel
+    path.unlink()
+    note = files.view(".mkg-file-gone")
+    note.wait_for()
+    files.screenshot("model-file-deleted")
+    assert "no longer there" in note.inner_text()
+    assert files.view("[role=treeitem]").filter(has_text="kept").count() == 1
+    write_safetensors(path, {"back.weight": (3,)})
+    files.view("[role=treeitem]").filter(has_text="back").wait_for()
+    assert note.count() == 0
+
+
+@pytest.mark.parametrize("width", [430, 770])
+def test_a_narrow_view_has_room_for_the_graph(files: FilesPage, width: int) -> None:
+    write_safetensors(
+        files.server.notebooks / f"narrow{width}.safetensors",
+        {f"blocks.{i}.conv.weight": (4, 3, 3, 3) for i in range(3)},
+        metadata={"general.embedding_length": "64", "general.attention.head_count_kv": "8"},
+    )
+    files.open(f"narrow{width}.safetensors")
+    files.command("application:toggle-left-area")
+    view = files.page.evaluate("() => document.querySelector('.mkg-saved-view').clientWidth")
+    files.page.set_viewport_size({"width": 1400 - round(view) + width, "height": 900})
+    files.wait_for(f"() => Math.abs(document.querySelector('.mkg-saved-view').clientWidth - {width}) < 3")
+    files.pause(500)  # the picture follows the size
+    files.screenshot(f"model-file-narrow-{width}")
+    box = files.view(".mkg-centre").bounding_box()
+    assert box is not None
+    assert box["width"] > width * 0.6
+    assert box["height"] > 150
+    tree, panel = files.view(".mkg-left").bounding_box(), files.view(".mkg-right").bounding_box()
+    assert tree is not None
+    assert panel is not None
+    assert panel["y"] >= box["y"] + box["height"] - 1
+    assert panel["width"] > width * 0.9
+    assert (tree["x"] + tree["width"] <= box["x"] + 1) is (width > 520)
+
+
+def test_words_of_names_stay_whole_in_the_panel(files: FilesPage) -> None:
+    keys = ["general.embedding_length", "llama.attention.head_count_kv", "llama.attention.layer_norm_rms_epsilon"]
+    write_safetensors(
+        files.server.notebooks / "names.safetensors", {"a.weight": (2, 2)}, metadata=dict.fromkeys(keys, "64 " * 40)
+    )
+    files.open("names.safetensors")
+    files.screenshot("model-file-names")
+    broken = files.view(".mkg-of-names .mkg-name").evaluate_all(
+        """names => names.flatMap(name => [...name.childNodes].filter(node => node.nodeType === 3).filter(node => {
+          const range = document.createRange();
+          range.selectNodeContents(node);
+          return new Set([...range.getClientRects()].map(rect => Math.round(rect.top))).size > 1;
+        }).map(node => node.data))"""
+    )
+    assert broken == []
+
+
+def test_kinds_are_searched_by_their_beginning(files: FilesPage) -> None:
+    write_safetensors(
+        files.server.notebooks / "kinds.safetensors",
+        {"c.weight": (1, 1, 3, 3), "d.weight": (1, 1, 3, 3), "n.weight": (3,)},
+    )
+    files.open("kinds.safetensors")
+    field = files.view("input").first
+    assert "type:convolution" in (field.get_attribute("placeholder") or "")
+    for query in ("type:convolution", 'type:"convolution 2d"'):
+        field.fill(query)
+        files.wait_for("() => /^2 matches/.test(document.querySelector('.mkg-search-count').textContent)")
+    files.screenshot("model-file-search")
 
 
 def test_opening_makes_no_copy_and_reads_no_whole_file(files: FilesPage) -> None:
