@@ -43,7 +43,7 @@ export class FilePanel {
   about(withTotals: boolean): HTMLElement[] {
     const { file, h } = this;
     const facts = new Facts();
-    facts.text("Name", file.name, "mkg-code");
+    facts.add("Name", breakable("mkg-code", file.name));
     facts.text("Format", file.format);
     facts.text("Tensors", exactNumber(file.tensors.node.length));
     if (this.actions.size !== undefined) facts.number("File size", this.actions.size, "bytes");
