@@ -15,8 +15,9 @@ from modulekg_widgets.engine.safe_files import parse_json
 
 LENGTH = 8  # bytes of the length of the header
 LARGEST_HEADER = 64 << 20
-MOST_TENSORS = 500_000
+MOST_TENSORS = 250_000
 MOST_DIMENSIONS = 64
+MOST_PARTS = 4 * MOST_TENSORS  # lists and objects, of which a tensor has three, and the header two
 METADATA = "__metadata__"
 # by the format's name: bits of an element, and torch's word for it; the last ones are in no torch yet, or in few
 DTYPES = {
@@ -50,14 +51,16 @@ def read_header(read: Callable[[int, int], bytes], size: int) -> tuple[dict[str,
     length = int.from_bytes(read(0, LENGTH), "little") if size >= LENGTH else 0
     if not 2 <= length <= min(LARGEST_HEADER, size - LENGTH):
         raise HeaderError(f"its header would have {length:,} bytes, and the file has {size:,}")
-    document = parse_json(read(LENGTH, length), HeaderError, 3 * MOST_TENSORS, unique=True)
+    document = parse_json(
+        read(LENGTH, length), HeaderError, 4 * MOST_TENSORS, unique=True, most_values=20 * MOST_TENSORS
+    )
     if not isinstance(document, dict):
         raise HeaderError("its header is no object")
     metadata = document.pop(METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise HeaderError("its metadata are not texts")
     if len(document) > MOST_TENSORS:
-        raise HeaderError(f"it has more than {MOST_TENSORS:,} tensors")
+        raise HeaderError(f"it has more than {MOST_TENSORS:,} tensors: larger files are not opened")
     data = LENGTH + length
     stored = {name: _entry(name, entry, data) for name, entry in document.items()}
     _check_places(stored, data, size)

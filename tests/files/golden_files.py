@@ -113,6 +113,7 @@ def write_files(folder: Path) -> None:
             _sharded,
             _sharded_checkpoint,
             _gguf,
+            _gguf_part,
             _exported,
             _onnx_of_before,
             _onnx_by_hand,

@@ -352,6 +352,17 @@ def test_forged_bytes_are_refused_at_once(tmp_path: Path, name: str) -> None:
     assert time.process_time() - start < 4
 
 
+def test_long_metadata_is_cut_and_does_not_count(tmp_path: Path) -> None:
+    made = model([relu("x", "y")])
+    helper.set_model_props(made, {"names": "é" * 600_000, "k" * 700_000: "v", "author": "him"})
+    made.doc_string = "d" * 1_500_000
+    told = saved(tmp_path, made).metadata
+    assert told["names"] == "é" * 199 + "…"
+    assert told["k" * 199 + "…"] == "v"
+    assert told["author"] == "him"
+    assert told["description"] == "d" * 199 + "…"
+
+
 def test_metadata_is_told_in_short(tmp_path: Path) -> None:
     made = model([relu("x", "y")])
     made.producer_name, made.doc_string = "somebody", "long " * 1000

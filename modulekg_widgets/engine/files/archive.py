@@ -12,11 +12,14 @@ from itertools import pairwise
 from modulekg_widgets.engine.errors import ModelFileError, shown
 from modulekg_widgets.engine.files.source import FileSource
 
-LARGEST_DIRECTORY = 16 << 20  # bytes; that of 50,000 tensors has 6 MB
-MOST_MEMBERS = 100_000
+LARGEST_DIRECTORY = 20 << 20  # bytes; that of 100,000 tensors has 12 MB
+MOST_MEMBERS = 125_000
+LONGEST_EXTRA = 1 << 10  # bytes that an entry of the directory has beside its name; torch writes up to 32
+LARGEST_EXTRAS = 4 << 20  # of all entries: `zipfile` looks at every record of them
 LARGEST_MEMBER = 64 << 20  # bytes, of those that are read; weights are not
 _ENTRY = b"PK\x01\x02"
 _LOCAL = struct.Struct("<4s2xHH14x2xHH")  # the header before a member: flags, method, lengths of its name and its extra
+_LISTED = struct.Struct("<4s24x3H12x")  # an entry of the directory: lengths of its name, its extra and its comment
 _HIDDEN = 0x1 | 0x40 | 0x2000  # flags of encrypted members and encrypted directories
 
 
@@ -52,7 +55,7 @@ class Archive:
         if max(member.file_size, member.compress_size) > largest:
             raise self._error(
                 f"{shown(name)} has {max(member.file_size, member.compress_size):,} bytes there, and {largest:,} are "
-                "the most that are read: it is forged"
+                "the most that are read: larger files are not opened"
             )
         # not by zipfile: torch may write no checksums (torch.serialization.set_crc32_options)
         raw = self._source.read(self._start(name, member), member.compress_size)
@@ -159,11 +162,28 @@ class _Bounded(io.RawIOBase):
         content = self._source.read(self._at, wanted) if wanted else b""
         if content.count(_ENTRY) > MOST_MEMBERS:
             raise self._too_large(f"{content.count(_ENTRY):,} members, and {MOST_MEMBERS:,} are the most")
+        self._check_extras(content)
         self._at += wanted
         return content
 
+    def _check_extras(self, content: bytes) -> None:
+        """Raise `ModelFileError` for more beside names than `zipfile` reads in time, which grows with its square."""
+        at = together = 0
+        while len(content) - at >= _LISTED.size:
+            signature, name, extra, comment = _LISTED.unpack_from(content, at)
+            if signature != _ENTRY:
+                return
+            at += _LISTED.size + name + extra + comment
+            together += extra
+            if extra > LONGEST_EXTRA or together > LARGEST_EXTRAS:
+                raise self._too_large(
+                    f"more than {LONGEST_EXTRA:,} bytes beside the name of a member, or {LARGEST_EXTRAS:,} of all"
+                )
+
     def _too_large(self, found: str) -> ModelFileError:
-        return ModelFileError(f"{shown(self._source.name)}: the archive's directory has {found}: it is forged")
+        return ModelFileError(
+            f"{shown(self._source.name)}: the archive's directory has {found}: larger files are not opened"
+        )
 
 
 def _name_bytes(member: zipfile.ZipInfo) -> bytes:

@@ -18,7 +18,7 @@ from modulekg_widgets.engine.files.source import FileSource
 
 MOST_TENSORS = 250_000
 MOST_KEYS = 20_000
-MOST_PASSED = 2_000_000  # texts and arrays in arrays, which are passed over one by one
+MOST_PASSED = 2_000_000  # texts and arrays in arrays, and elements of short arrays, which are read one by one
 LONGEST_NAME = 1 << 16
 LONGEST_TEXT = 1 << 16  # kept of a text of the metadata
 MOST_KEPT = 64 << 20  # bytes of names and texts together
@@ -61,6 +61,8 @@ class Header:
         self._count = struct.Struct(self.order + ("I" if self.version == 1 else "Q"))
         self._numbers = {kind: struct.Struct(self.order + code) for kind, code in NUMBERS.items()}
         self.numbers = {kind: number.size for kind, number in self._numbers.items()}
+        counted = self._count.format[-1:]
+        self._layouts = [struct.Struct(f"{self.order}{dims}{counted}IQ") for dims in range(MOST_DIMENSIONS + 1)]
 
     def bytes(self, length: int) -> bytes:
         start = self.position - self._window_start
@@ -91,6 +93,11 @@ class Header:
     def counts(self, number: int) -> tuple[int, ...]:
         return tuple(self.count() for _ in range(number))
 
+    def layout(self, dimensions: int) -> tuple[int, ...]:
+        """The sizes of a tensor, its type, and where it begins."""
+        layout = self._layouts[dimensions]
+        return layout.unpack(self.bytes(layout.size))
+
     def name(self) -> str:
         length = self.count()
         if length > LONGEST_NAME:
@@ -116,14 +123,16 @@ class Header:
         self._passed += number
         if self._passed > MOST_PASSED:
             raise ModelFileError(
-                f"{shown(self.source.name)} has more than {MOST_PASSED:,} elements in its metadata: it is forged"
+                f"{shown(self.source.name)} has more than {MOST_PASSED:,} elements in its metadata: larger files are "
+                "not opened"
             )
 
     def _keep(self, length: int) -> None:
         self._kept += length
         if self._kept > MOST_KEPT:
             raise ModelFileError(
-                f"{shown(self.source.name)} has more than {MOST_KEPT:,} bytes of names and texts: it is forged"
+                f"{shown(self.source.name)} has more than {MOST_KEPT:,} bytes of names and texts: larger files are "
+                "not opened"
             )
 
 
@@ -158,7 +167,10 @@ def read_gguf(source: FileSource) -> FileContents:
 
 def _limit(source: FileSource, things: str, number: int, most: int) -> None:
     if number > most:
-        raise ModelFileError(f"{shown(source.name)} claims {number:,} {things}, and at most {most:,} are read")
+        raise ModelFileError(
+            f"{shown(source.name)} claims {number:,} {things}, and at most {most:,} are read: larger "
+            "files are not opened"
+        )
 
 
 def _metadata(header: Header, keys: int) -> dict[str, Plain]:
@@ -188,6 +200,7 @@ def _array(header: Header, depth: int) -> str:
     """A short array as text, a long one by what it has."""
     kind, number = header.whole(), header.count()
     if number <= MOST_SHOWN:
+        header.pass_over(4 + number)  # an array takes as long as four elements
         return "[" + ", ".join(str(_value(header, kind, depth + 1)) for _ in range(number)) + "]"
     if kind in NUMBERS:
         header.skip(number * header.numbers[kind])
@@ -206,10 +219,10 @@ def _entries(header: Header, number: int) -> list[Entry]:
     for _ in range(number):
         name, dimensions = header.name(), header.whole()
         _limit(header.source, f"dimensions of {shown(name)}", dimensions, MOST_DIMENSIONS)
-        shape = header.counts(dimensions)[::-1]
+        *sizes, kind, start = header.layout(dimensions)
         if name in entries:
             raise ModelFileError(f"{shown(header.source.name)} has the tensor {shown(repr(name))} twice: it is forged")
-        entries[name] = Entry(name, shape, header.whole(), header.whole(10))
+        entries[name] = Entry(name, tuple(sizes[::-1]), kind, start)
     return list(entries.values())
 
 

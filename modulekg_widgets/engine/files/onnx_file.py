@@ -7,7 +7,7 @@ from typing import Any
 from modulekg_widgets.engine.errors import MissingPackageError, ModelFileError, shown
 from modulekg_widgets.engine.files.graph_parts import LONGEST_TEXT, Allowance, short_text
 from modulekg_widgets.engine.files.onnx_graph import GraphReader, Span
-from modulekg_widgets.engine.files.onnx_wire import Wire
+from modulekg_widgets.engine.files.onnx_wire import LENGTH, Wire, varint_bytes
 from modulekg_widgets.engine.files.readers import file_reader
 from modulekg_widgets.engine.files.records import FileContents, Plain
 from modulekg_widgets.engine.files.source import FileSource
@@ -16,6 +16,8 @@ MOST_ENTRIES = 1_000  # of the metadata
 MOST_FUNCTIONS = 100_000
 # numbers of ModelProto's fields by https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 _GRAPH, _TRAINING, _FUNCTION = 7, 20, 25
+_TEXTS, _ENTRY = (2, 3, 4, 6), 14
+_LONG = 4 * LONGEST_TEXT + 4  # bytes: a text that has as many is longer than is shown, and is cut there
 _LARGEST_HEAD = 1 << 20  # bytes of what a model has beside graphs and functions
 
 
@@ -48,11 +50,32 @@ def _parts(source: FileSource, wire: Wire) -> tuple[bytes, list[Span], list[Span
             graphs.append((begin, after))
         elif number == _FUNCTION:
             functions.append((begin, after))
+        elif number in _TEXTS and after - begin > _LONG:
+            head += _field(number, wire.content(begin, begin + _LONG))
+        elif number == _ENTRY and after - begin > _LONG:
+            head += _field(number, _short_entry(wire, begin, after))
         elif number != _TRAINING:
             head += wire.content(tag, after)
         if len(head) > _LARGEST_HEAD or len(functions) > MOST_FUNCTIONS or len(graphs) > MOST_ENTRIES:
-            raise ModelFileError(f"{shown(source.name)} has more beside its graph than any model: it is forged")
+            raise ModelFileError(
+                f"{shown(source.name)} has more than {_LARGEST_HEAD:,} bytes, {MOST_FUNCTIONS:,} functions or "
+                f"{MOST_ENTRIES:,} graphs beside its graph: larger files are not opened"
+            )
     return bytes(head), graphs, functions
+
+
+def _short_entry(wire: Wire, start: int, stop: int) -> bytes:
+    """An entry of the metadata, as long texts as are shown of its key and its value."""
+    kept = [
+        _field(number, wire.content(begin, min(after, begin + _LONG)))
+        for number, _, begin, after in wire.fields(start, stop)
+        if number in (1, 2)
+    ]
+    return b"".join(kept[-2:])
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return varint_bytes(number << 3 | LENGTH) + varint_bytes(len(content)) + content
 
 
 def _metadata(model: Any) -> dict[str, Plain]:

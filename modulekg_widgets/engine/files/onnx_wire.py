@@ -94,7 +94,9 @@ class Wire:
     def content(self, start: int, stop: int) -> bytes:
         """The bytes of a message that is not large."""
         if stop - start > LARGEST_MESSAGE:
-            raise self._error(f"a message at {start:,} has {stop - start:,} bytes beside numbers: it is forged")
+            raise self._error(
+                f"a message at {start:,} has {stop - start:,} bytes beside numbers, too many to be read"
+            )
         if start < self._begin or stop > self._end:
             self._move(start)
             if stop > self._end:
@@ -137,12 +139,14 @@ class Wire:
         for number, tag, begin, after in self.fields(start, stop):
             if number == _OF_NODE_ATTRIBUTE:
                 content = self._attribute(found, place, begin, after)
-                kept += b"\x2a" + _varint_bytes(len(content)) + content
+                kept += b"\x2a" + varint_bytes(len(content)) + content
                 place += 1
             else:
                 self._keep(kept, tag, after)
         if len(kept) > LARGEST_MESSAGE:
-            raise self._error(f"an operator at {start:,} has {len(kept):,} bytes beside numbers: it is forged")
+            raise self._error(
+                f"an operator at {start:,} has {len(kept):,} bytes beside numbers, too many to be read"
+            )
         found.content = bytes(kept)
         return found
 
@@ -156,7 +160,7 @@ class Wire:
                 graphs.append((begin, after))
             elif number in _ATTRIBUTE_TENSORS:
                 tensor = node.tensors[place] = self.tensor(begin, after)
-                kept += _varint_bytes(number << 3 | LENGTH) + _varint_bytes(len(tensor.content)) + tensor.content
+                kept += varint_bytes(number << 3 | LENGTH) + varint_bytes(len(tensor.content)) + tensor.content
             elif number in _ATTRIBUTE_SPARSE:
                 continue
             elif abs(number) in _ATTRIBUTE_LISTS and stop - start > SMALL:
@@ -203,7 +207,8 @@ class Wire:
         return ModelFileError(f"{self._label}: {found}")
 
 
-def _varint_bytes(value: int) -> bytes:
+def varint_bytes(value: int) -> bytes:
+    """A number as protobuf writes it."""
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)

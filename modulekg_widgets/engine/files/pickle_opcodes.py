@@ -19,12 +19,13 @@ from modulekg_widgets.engine.files.pickle_tape import (
     LONGEST_GLOBAL,
     LONGEST_NUMBER,
     LONGEST_TEXT,
+    LimitError,
     Made,
     Tape,
     Value,
 )
 
-MOST_OPCODES = 3_300_000  # 50,000 tensors take 1.6 million
+MOST_OPCODES = 4_000_000  # 100,000 tensors take 3.2 million
 
 Opcode = Callable[[Tape, int], int]
 
@@ -299,7 +300,7 @@ _WORD = struct.Struct("<I")
 class Pickles(Tape):
     """One pickle after the other; `position` is after the last one.
 
-    Raises `ValueError` for what is no pickle, and for what has more opcodes than any model's.
+    Raises `ValueError` for what is no pickle, `LimitError` for what has more opcodes than are followed.
     """
 
     _left = MOST_OPCODES
@@ -313,7 +314,7 @@ class Pickles(Tape):
         self.forget()
         try:
             return self._followed()
-        except ModelFileError:
+        except (ModelFileError, LimitError):
             raise
         except (IndexError, KeyError, TypeError, AttributeError, OverflowError, struct.error, ValueError) as error:
             reason = str(error) if type(error) is ValueError else "it is cut off or forged"
@@ -354,7 +355,7 @@ class Pickles(Tape):
             else:
                 at = OPCODES[code](self, at)
                 window = self.window
-        raise ValueError(f"it has more than {MOST_OPCODES:,} opcodes")
+        raise LimitError(f"it has more than {MOST_OPCODES:,} opcodes")
 
 
 @contextmanager

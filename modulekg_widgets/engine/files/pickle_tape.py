@@ -15,6 +15,11 @@ LARGEST_KEY = 1 << 61  # larger numbers can be chosen to have one hash, which ma
 WINDOW = 4 << 20
 HEAD = 1 << 12
 
+
+class LimitError(ValueError):
+    """That there is more than is read of any file, which need not be forged."""
+
+
 # what is no text, number or None: Global, Made, Persistent, Long, Key, tuple, list (of a set, too) and dict
 Value = Any
 
@@ -149,7 +154,7 @@ class Tape:
         found = self.globals.get((module, name))
         if found is None:
             if len(self.globals) >= MOST_GLOBALS:
-                raise ValueError(f"more than {MOST_GLOBALS:,} things to import")
+                raise LimitError(f"it names more than {MOST_GLOBALS:,} things to import")
             found = self.globals[module, name] = Global(module, f"{module}.{name}")
         return found
 

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.files.pickle_tape import Global, Key, Made, Persistent, Value
+from modulekg_widgets.engine.files.pickle_tape import Global, Key, LimitError, Made, Persistent, Value
 from modulekg_widgets.engine.files.pickled_tensors import Found, PickledTensors, class_path, number_of
 from modulekg_widgets.engine.files.records import ModulePart, Plain, TensorRecord
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, PARAMETERS
 
-MOST_TENSORS = 100_000
+MOST_TENSORS = 120_000
 MOST_FOLLOWED = 2_500_000  # values, each as often as it is reached
+NUMBERS = 4  # of a list that are looked at in the time of a value that is passed over
 COST = 8  # of going into a value, in values that are passed over
 MOST_METADATA = 200
 DEEPEST = 100  # of values in values
@@ -53,7 +54,7 @@ class Inventory:
         self.warnings: tuple[str, ...] = ()
 
     def add(self, value: Value, path: str = "", role: str | None = None) -> None:
-        """List what is in a value at a dotted path; raises `ValueError` for more than any model has."""
+        """List what is in a value at a dotted path; raises `LimitError` for more than is read of any."""
         self._spend(COST)
         found = self._found.of(value)
         if found is not None:
@@ -69,7 +70,7 @@ class Inventory:
         name = self._unused(path or "tensor")  # one that was saved alone has no name
         self._letters -= len(name)
         if len(self.tensors) >= MOST_TENSORS or self._letters < 0:
-            raise ValueError(f"it has more than {MOST_TENSORS:,} tensors, or {MOST_NAMES:,} letters of names")
+            raise LimitError(f"it has more than {MOST_TENSORS:,} tensors, or {MOST_NAMES:,} letters of names")
         self._names.add(name)
         shape, dtype, nbytes, offset, strides, own_role = found
         self.tensors.append(TensorRecord(name, shape, dtype, nbytes, offset, "", strides, role or own_role))
@@ -77,7 +78,7 @@ class Inventory:
     def _spend(self, values: int) -> None:
         self._left -= values
         if self._left < 0:
-            raise ValueError(f"it refers to more than {MOST_FOLLOWED:,} values: it is forged")
+            raise LimitError(f"it refers to more than {MOST_FOLLOWED:,} values")
 
     def _unused(self, name: str) -> str:
         while name in self._names:
@@ -111,7 +112,7 @@ class Inventory:
         return True
 
     def _plain(self, member: Value) -> Plain:
-        self._spend(len(member) if type(member) in (list, tuple) else 0)
+        self._spend(len(member) // NUMBERS if type(member) in (list, tuple) else 0)
         return plain(member)
 
     def _members(self, value: Value) -> list[tuple[Value, Value]]:
@@ -151,6 +152,7 @@ class Inventory:
         return settings
 
 
+_SHORT = frozenset({int, float, bool, str})
 _HOLDERS = frozenset({Made, Persistent, dict, list, tuple})
 _MAKERS = frozenset({"copyreg._reconstructor", "copyreg.__newobj__", "copyreg.__newobj_ex__"})
 _DICTS = frozenset({"collections.OrderedDict", "collections.defaultdict", "collections.Counter", "builtins.dict"})
@@ -257,7 +259,7 @@ def _plain_object(made: Made) -> Plain:
 
 def _plain_list(values: Value) -> str | None:
     """A short list as it is written in Python, and a long one by its length; None where it holds more than numbers."""
-    if any(type(value) not in (int, float, bool, str) for value in values):
+    if not _SHORT.issuperset(map(type, values)):
         return None
     if len(values) > MOST_SHOWN:
         return f"{len(values):,} values"

@@ -51,7 +51,9 @@ class FoundShards:
                 raise ModelFileError(f"{shown(each.name)} stands in {shown(first)} and in {shown(shard)}")
             self.tensors[each.name] = replace(each, file=shard)
         if len(self.tensors) > MOST_TENSORS:
-            raise ModelFileError(f"the files that the index names have more than {MOST_TENSORS:,} tensors")
+            raise ModelFileError(
+                f"the files that the index names have more than {MOST_TENSORS:,} tensors: larger models are not opened"
+            )
         self.metadata = {**contents.metadata, **self.metadata}
         self.classes.update(contents.classes)
         self.warnings.update(dict.fromkeys(contents.warnings))
@@ -109,7 +111,10 @@ def _index(source: FileSource) -> dict[str, Any]:
         raise ModelFileError(f"{shown(source.name)} has no weight_map from the names of tensors to those of files")
     shards = len(set(listed.values()))
     if len(listed) > MOST_TENSORS or shards > MOST_SHARDS:
-        raise ModelFileError(f"{shown(source.name)} names {len(listed):,} tensors in {shards:,} files: it is forged")
+        raise ModelFileError(
+            f"{shown(source.name)} names {len(listed):,} tensors in {shards:,} files, and {MOST_TENSORS:,} in "
+            f"{MOST_SHARDS:,} are the most: larger files are not opened"
+        )
     return index
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from modulekg_widgets.engine.errors import ModelFileError, shown
 from modulekg_widgets.engine.files.archive import Archive
 from modulekg_widgets.engine.files.pickle_opcodes import Pickles, without_collecting
-from modulekg_widgets.engine.files.pickle_tape import Made, Persistent, Value
+from modulekg_widgets.engine.files.pickle_tape import LimitError, Made, Persistent, Value
 from modulekg_widgets.engine.files.pickled import MOST_TENSORS, SCRIPTED, Inventory, ScriptedClass, class_of
 from modulekg_widgets.engine.files.pickled_tensors import (
     PickledTensors,
@@ -36,7 +36,10 @@ SCRIPT_WARNING = "torch.jit.load keeps the code in this file, and a call of the 
 def read_torch(source: FileSource) -> FileContents:
     """A zip archive or a pickle of torch."""
     with without_collecting():
-        return _read(source)
+        try:
+            return _read(source)
+        except LimitError as error:
+            raise ModelFileError(f"{shown(source.name)}: {error}: larger files are not opened") from error
 
 
 def _read(source: FileSource) -> FileContents:
@@ -168,7 +171,7 @@ def _pickle(source: FileSource) -> FileContents:
     try:
         root = pickles.load()
     except ValueError as error:
-        if start.startswith(PICKLE):
+        if start.startswith(PICKLE) or isinstance(error, LimitError):
             raise
         raise ModelFileError(
             f"{shown(source.name)} begins with {start!r}, and no pickle or zip archive does, which is what torch writes"

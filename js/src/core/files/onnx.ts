@@ -10,6 +10,8 @@ import type { FileContents, FileSource, Plain } from "./records";
 
 const MOST_ENTRIES = 1_000; // of the metadata
 const MOST_FUNCTIONS = 100_000;
+const LONG = 1_000; // bytes: a text that has as many is longer than is shown, and is cut there
+const MOST_SHORT = 2_100; // bytes of an entry with a key and a value that are as long
 const LARGEST_HEAD = 2 ** 20; // bytes of what a model has beside graphs and functions
 
 interface Model {
@@ -68,7 +70,7 @@ async function modelOf(window: Window, wire: Wire, messages: Messages, size: num
     while (at < size) {
       const field = wire.field(at, size);
       const isPart = field.hasLength && [7, 20, 25].includes(field.number); // a graph, trainings, a function
-      if (!isPart) head += field.end - at;
+      if (!isPart) head += Math.min(field.end - at, MOST_SHORT);
       if (head > LARGEST_HEAD) throw excess("bytes beside its graph");
       if (field.hasLength) addTo(model, field, wire, messages);
       else if (field.number === 1) model.irVersion = wire.number(field);
@@ -81,13 +83,13 @@ async function modelOf(window: Window, wire: Wire, messages: Messages, size: num
 
 function addTo(model: Model, field: Field, wire: Wire, messages: Messages): void {
   const { number } = field;
-  if (number === 2) model.producer = wire.text(field);
-  else if (number === 3) model.producerVersion = wire.text(field);
-  else if (number === 4) model.domain = wire.text(field);
-  else if (number === 6) model.description = wire.text(field);
+  if (number === 2) model.producer = wire.text(field, LONG);
+  else if (number === 3) model.producerVersion = wire.text(field, LONG);
+  else if (number === 4) model.domain = wire.text(field, LONG);
+  else if (number === 6) model.description = wire.text(field, LONG);
   else if (number === 7) model.graphs.push(field);
   else if (number === 8) model.opsets.push(opsetOf(field, wire));
-  else if (number === 14) model.entries.push(messages.pair(field));
+  else if (number === 14) model.entries.push(messages.pair(field, LONG));
   else if (number === 25) model.functions.push(field);
   if (model.functions.length > MOST_FUNCTIONS || model.graphs.length > MOST_ENTRIES)
     throw excess("graphs or functions");

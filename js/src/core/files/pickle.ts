@@ -8,8 +8,8 @@ import { Float } from "./graph_parts";
 import { MODULES, NAMES } from "./python2_names";
 import { anyText } from "./numbers";
 
-const MOST_OPCODES = 3_300_000; // 50,000 tensors take 1.6 million
-const MOST_CONTAINERS = 1_000_000; // 50,000 tensors take 400,000
+const MOST_OPCODES = 4_000_000; // 100,000 tensors take 3.2 million
+const MOST_CONTAINERS = 1_000_000; // 100,000 tensors take 800,000
 export const DICT = 5; // containers, as which a dict counts: it takes as much memory
 const MOST_GLOBALS = 20_000;
 const LONGEST_GLOBAL = 1_000;
@@ -17,6 +17,8 @@ export const LONGEST_TEXT = 2 ** 20; // bytes of a text that is kept; a longer o
 const LONGEST_NUMBER = 2 ** 12; // bytes of a whole number
 export const LONGEST_LINE = 2 ** 24; // bytes of a line that is looked through
 const HEAD = 2 ** 12;
+const MOST_IN_ORDER = 2 ** 22; // numbers of the memo that stand in an array
+const MOST_SCATTERED = 4_096; // larger ones
 const NEWLINE = 10;
 
 /** A list, or what the items of a set are kept in. */
@@ -90,8 +92,9 @@ export class Pickles {
   readonly globals = new Map<string, Global>(); // what all of them name
   readonly persistent: Persistent[] = []; // what all of them leave to their reader
   stack: Value[] = [];
-  private memo: Value[] = []; // a map takes several times as long
-  private scattered = new Map<number, Value>(); // what old pickles remember in another order
+  private memo: (Value | undefined)[] = []; // a map takes several times as long
+  private scattered = new Map<string, Value>(); // engines let numbers, not texts, be chosen so that a map of them is slow
+  private remembers = 0;
   private marks: number[] = [];
   private at = 0;
   private left = MOST_OPCODES;
@@ -120,7 +123,8 @@ export class Pickles {
     const value = this.pop();
     this.position = this.at;
     [this.stack, this.marks, this.memo] = [[], [], []];
-    this.scattered = new Map<number, Value>();
+    this.scattered = new Map<string, Value>();
+    this.remembers = 0;
     return value;
   }
 
@@ -170,19 +174,30 @@ export class Pickles {
 
   /** MEMOIZE gives the numbers one after the other. */
   rememberNext(): void {
-    this.remember(this.memo.length + this.scattered.size);
+    this.remember(this.remembers);
   }
 
   remembered(index: number): Value {
-    const value = index < this.memo.length ? this.memo[index] : this.scattered.get(index);
+    const value = isInOrder(index) ? this.memo[index] : this.scattered.get(scatteredKey(index));
     if (value === undefined) throw this.wrong();
     return value;
   }
 
   remember(index: number): void {
-    if (index < this.memo.length) this.memo[index] = this.top();
-    else if (index === this.memo.length) this.memo.push(this.top());
-    else this.scattered.set(index, this.top());
+    const value = this.top();
+    if (!isInOrder(index)) {
+      this.scatter(scatteredKey(index), value);
+      return;
+    }
+    while (this.memo.length <= index) this.memo.push(undefined); // an array with holes is a map
+    if (this.memo[index] === undefined) this.remembers += 1;
+    this.memo[index] = value;
+  }
+
+  private scatter(key: string, value: Value): void {
+    if (!this.scattered.has(key)) this.remembers += 1;
+    this.scattered.set(key, value);
+    if (this.scattered.size > MOST_SCATTERED) throw excess("things to remember");
   }
 
   bytes(length: number): Uint8Array {
@@ -275,6 +290,11 @@ export class Pickles {
     return malformed(`no pickle at byte ${this.position}`);
   }
 }
+
+const isInOrder = (index: number) => index >= 0 && index < MOST_IN_ORDER;
+
+/** No text of digits alone: engines take those for numbers. */
+const scatteredKey = (index: number) => `#${index}`;
 
 /** What bytes that are cut off within a text begin with. */
 const wholeText = (head: Uint8Array | string) =>

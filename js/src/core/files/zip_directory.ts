@@ -5,8 +5,8 @@ import { excess, malformed, need, shown } from "./bounds";
 import { count, text } from "./numbers";
 import type { FileSource } from "./records";
 
-const LARGEST_DIRECTORY = 16 * 2 ** 20; // bytes; that of 50,000 tensors has 6 MB
-const MOST_MEMBERS = 100_000;
+const LARGEST_DIRECTORY = 20 * 2 ** 20; // bytes; that of 100,000 tensors has 12 MB
+const MOST_MEMBERS = 125_000;
 export const HIDDEN = 0x1 | 0x40 | 0x2000; // flags of encrypted members and encrypted directories
 export const LOCAL = 30; // bytes of the header before a member, without its name
 const [END, END_64, LOCATOR, CENTRAL] = [22, 56, 20, 46]; // bytes of the other parts

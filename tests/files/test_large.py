@@ -1,0 +1,74 @@
+"""Large files that are no forgeries are opened, and what is beyond a limit is told to be so, and not to be forged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from modulekg_widgets.engine import safetensors_header
+from modulekg_widgets.engine.errors import ModelFileError
+from modulekg_widgets.engine.files import formats as _formats  # noqa: F401
+from modulekg_widgets.engine.files import pickled
+from modulekg_widgets.engine.files.readers import read
+from modulekg_widgets.engine.files.records import FileContents
+from modulekg_widgets.engine.files.source import opened
+
+
+def contents(path: Path) -> FileContents:
+    with opened(path) as source:
+        return read(source)
+
+
+def not_opened(path: Path) -> str:
+    with pytest.raises(ModelFileError, match="larger files are not opened") as error:
+        contents(path)
+    assert "forged" not in str(error.value)
+    assert path.name in str(error.value)
+    return str(error.value)
+
+
+def safetensors(path: Path, count: int) -> Path:
+    header: dict[str, Any] = {f"w{at}": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for at in range(count)}
+    text = json.dumps({"__metadata__": {"format": "pt"}, **header}).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text)
+    return path
+
+
+def test_safetensors_may_have_all_the_tensors_that_are_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = safetensors_header.MOST_PARTS // safetensors_header.MOST_TENSORS
+    monkeypatch.setattr(safetensors_header, "MOST_TENSORS", 5_000)
+    monkeypatch.setattr(safetensors_header, "MOST_PARTS", 5_000 * parts)
+    assert len(contents(safetensors(tmp_path / "x.safetensors", 5_000)).tensors) == 5_000
+    assert "more than 5,000 tensors" in not_opened(safetensors(tmp_path / "y.safetensors", 5_001))
+
+
+def test_a_checkpoint_of_a_hundred_thousand_tensors(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    row = torch.zeros(3)
+    torch.save({f"layers.{at // 9}.w{at % 9}": row[:2] for at in range(100_000)}, path)
+    assert len(contents(path).tensors) == 100_000
+
+
+def test_a_checkpoint_of_millions_of_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    torch.save({"order": list(range(3_400_000)), "weight": torch.zeros(2)}, path)
+    found = contents(path)
+    assert found.metadata["order"] == "3,400,000 values"
+    assert [each.name for each in found.tensors] == ["weight"]
+
+
+def test_a_checkpoint_of_more_numbers_than_are_followed(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    torch.save({"order": list(range(4_100_000)), "weight": torch.zeros(2)}, path)
+    assert "more than 4,000,000 opcodes" in not_opened(path)
+
+
+def test_a_checkpoint_of_more_tensors_than_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pickled, "MOST_TENSORS", 5)
+    path = tmp_path / "x.pt"
+    torch.save({str(at): torch.zeros(1) for at in range(6)}, path)
+    assert "more than 5 tensors" in not_opened(path)
