@@ -136,21 +136,38 @@ def read_whole(path: PATHLIKE, largest: int, folder: int | None = None, links: b
 
 
 def parse_json(
-    text: str | bytes, error: type[ValueError], most_parts: int, *, unique: bool = False, doubles: bool = False
+    text: str | bytes,
+    error: type[ValueError],
+    most_parts: int,
+    *,
+    unique: bool = False,
+    doubles: bool = False,
+    most_values: int | None = None,
 ) -> Any:
     """The value that a JSON text has, from a file that may be forged.
 
-    Raises `error` for more than `most_parts` lists and objects, each of which takes 20 times its text in memory, and
-    for NaN and infinities; with `unique` for a name that stands twice in one object; with `doubles` for a number that
-    no double is as large as. Raises `ValueError` or `RecursionError` for what is no JSON, or nested too deep.
+    Raises `error` for more than `most_parts` lists and objects, each of which takes 20 times its text in memory, for
+    more than `most_values` names and values, and for NaN and infinities; with `unique` for a name that stands twice in
+    one object; with `doubles` for a number that no double is as large as. Raises `ValueError` or `RecursionError` for
+    what is no JSON, or nested too deep.
     """
-    opening = ("[", "{") if isinstance(text, str) else (b"[", b"{")
-    if len(text) > most_parts and sum(map(text.count, opening)) > most_parts:  # type: ignore[arg-type]
+    if _has_more(text, "[{", most_parts):
         raise error(f"it has more than {most_parts:,} lists and objects")
+    if most_values is not None and _has_more(text, ",:", most_values):
+        raise error(f"it has more than {most_values:,} names and values")
     text = text if isinstance(text, str) else text.decode("utf-8")
     if text.startswith(BYTE_ORDER_MARK):
         raise json.JSONDecodeError("Unexpected UTF-8 BOM (save it as UTF-8 without one)", text, 0)
     return _decoder(error, unique, doubles).decode(text)
+
+
+def _has_more(text: str | bytes, marks: str, most: int) -> bool:
+    """Whether a text has more of some characters."""
+    if len(text) <= most:
+        return False
+    if isinstance(text, str):
+        return sum(map(text.count, marks)) > most
+    return sum(text.count(mark.encode()) for mark in marks) > most
 
 
 @lru_cache

@@ -65,7 +65,7 @@ def test_a_notebook_that_is_no_notebook_is_one_failed_line(tmp_path: Path, capsy
 def test_the_notebooks_are_copied_in_order(tmp_path: Path) -> None:
     copies, changed = cli.copy_notebooks(tmp_path / "new" / "folder")
     assert copies == sorted((tmp_path / "new" / "folder").glob("*.ipynb"))
-    assert (copies[0].name, len(copies), changed) == ("00_quickstart.ipynb", 9, [])
+    assert (copies[0].name, len(copies), changed) == ("00_quickstart.ipynb", 10, [])
     assert (copies[0].parent / "README.md").is_file()
     assert (copies[0].parent / "images" / "model_graph.png").is_file()
     assert not list(tmp_path.rglob(".*"))

@@ -124,3 +124,22 @@ def test_views_are_mapped_by_their_strides(tmp_path: Path) -> None:
     with torch.no_grad():
         net["t"][7, 5] += 1
     assert mk.diff(file, net, weights=True).counts == {"changed": 1}
+
+
+def test_views_that_repeat_themselves_without_end_are_compared_at_once(tmp_path: Path) -> None:
+    base = torch.arange(65_536.0)
+    torch.save({"rows": base.expand(65_536, 65_536), "one": base[:1].expand(1 << 40)}, tmp_path / "wide.pth")
+    torch.save({"rows": base[:, None].expand(65_536, 65_536), "one": base[1:2].expand(1 << 40)}, tmp_path / "tall.pth")
+    wide, tall = mk.open_file(tmp_path / "wide.pth"), mk.open_file(tmp_path / "tall.pth")
+    assert mk.diff(wide, wide, weights=True).identical
+    assert mk.diff(wide, tall, weights=True).counts == {"changed": 1, "unread": 1}
+
+
+def test_names_of_any_characters_stand_in_the_table(tmp_path: Path) -> None:
+    names = ["\ud800", "a\nb", "\0", "<img src=x>", "", "..", "a..b", "__proto__", "☃" * 3]
+    torch.save({name: torch.zeros(2) for name in names}, tmp_path / "names.pth")
+    file = mk.open_file(tmp_path / "names.pth")
+    assert len(file.tensors()) == len(names)
+    repr(file.tensors())
+    assert len(str(file.hierarchy().fold()).splitlines()) > 3
+    mk.ModelGraph(file)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.files.model_file import ModelFile
+from modulekg_widgets.engine.files.model_file import ModelFile, is_file
 from modulekg_widgets.engine.files.operator_changes import operator_changes
 from modulekg_widgets.engine.files.records import TensorRecord
 from modulekg_widgets.engine.files.renaming import renamed_pairs
 from modulekg_widgets.engine.files.sides import Side, side_of
-from modulekg_widgets.engine.files.values import largest_difference
+from modulekg_widgets.engine.files.values import are_mostly_repeats, largest_difference
 from modulekg_widgets.engine.identity.diff import HierarchyDiff
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 
@@ -162,14 +162,14 @@ def diff(left: nn.Module | ModelFile, right: nn.Module | ModelFile, weights: boo
     >>> found.identical, found.counts
     (False, {'changed': 1, 'added': 1})
     """
-    if not weights and not isinstance(left, ModelFile) and not isinstance(right, ModelFile):
+    if not weights and not is_file(left) and not is_file(right):
         return HierarchyDiff(hierarchy(left), hierarchy(right))
     return FileDiff(side_of(left), side_of(right), weights)
 
 
 def tree_diff(left: nn.Module | ModelFile, right: nn.Module | ModelFile) -> HierarchyDiff:
     """The trees of two models, files or not, by all that is known of both; raises `NotAModuleError`."""
-    if not isinstance(left, ModelFile) and not isinstance(right, ModelFile):
+    if not is_file(left) and not is_file(right):
         return HierarchyDiff(hierarchy(left), hierarchy(right))
     return _structure(side_of(left), side_of(right))
 
@@ -205,7 +205,7 @@ def _compared(one: TensorRecord, other: TensorRecord, left: Side, right: Side, w
     status, difference = RENAMED if one.name != other.name else SAME, None
     if weights:
         values = left.value(one.name), right.value(other.name)
-        if values[0] is None or values[1] is None:
+        if values[0] is None or values[1] is None or are_mostly_repeats(values[0], values[1]):
             return TensorPair(UNREAD, one, other)
         difference = largest_difference(values[0], values[1])
         if difference is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from modulekg_widgets.engine.files.records import OperatorGraph, ValueRecord
@@ -23,10 +24,13 @@ def to_networkx(graph: OperatorGraph, tensors: frozenset[str]) -> nx.MultiDiGrap
     made_by: dict[str, str] = {}
     taken = {operator.name for operator in graph.operators}
 
+    again: Counter[str] = Counter()
+
     def port(name: str, op: str) -> str:
         node = name
         while node in taken:
-            node += f" ({op})"
+            again[name] += 1
+            node = f"{name} ({op} {again[name]})"
         taken.add(node)
         found.add_node(node, op=op, module="", attributes={}, tensors=(), source="")
         return node

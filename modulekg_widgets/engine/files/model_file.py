@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 from torch import nn
@@ -129,7 +129,8 @@ class ModelFile(SkeletonSource):
         import pandas as pd
 
         rows = [(each.name, each.shape, each.dtype, each.nbytes) for each in self.contents.tensors]
-        return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"bytes": "int64"} if rows else {})
+        table = pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)  # no type for text: names may hold anything
+        return table.astype({"bytes": "int64"})
 
     @cached_property
     def graph(self) -> nx.MultiDiGraph | None:
@@ -263,6 +264,11 @@ def open_file(path: PATHLIKE) -> ModelFile:
     """
     with opened(_file_of(path)) as source:
         return ModelFile(source.path, with_config(read(source), source), source.size)
+
+
+def is_file(model: object) -> TypeGuard[ModelFile]:
+    """Whether this is a model file; a live model is not asked what it is, for its own code could answer."""
+    return issubclass(type(model), ModelFile)
 
 
 def is_model_file(name: str) -> bool:

@@ -17,6 +17,7 @@ READERS: Registry[Reader] = Registry("reader of files")
 _MAGIC: dict[str, tuple[bytes, ...]] = {}  # by extension: what such a file begins with
 
 LARGEST = 1 << 60  # elements of a tensor
+LONGEST_NAME = 10_000  # characters
 # what stands in the place of a model after a download that went wrong
 NO_MODELS = {
     b"version https://git-lfs": "a pointer of Git LFS and not the file itself: run git lfs pull in its folder",
@@ -24,7 +25,9 @@ NO_MODELS = {
     b"<html": "a web page and not a model: download it again, signed in if need be",
 }
 # what bytes that are not what they should be make of Python's own parsers
-MALFORMED = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError, EOFError)
+MALFORMED = (
+    ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RuntimeError, EOFError, StopIteration,
+)  # fmt: skip
 ALSO_MALFORMED = (struct.error, OSError, MemoryError, NotImplementedError)
 
 
@@ -90,7 +93,9 @@ def _checked(contents: FileContents) -> FileContents:
         again = next(name for name, count in Counter(each.name for each in contents.tensors).items() if count > 1)
         raise ModelFileError(f"the tensor {shown(again)!r} stands in it twice: it is forged, or was written by mistake")
     for each in contents.tensors:
-        if each.nbytes < 0 or not _is_shape(each.shape):
+        if len(each.name) > LONGEST_NAME:
+            raise ModelFileError(f"the name of a tensor, {shown(each.name)}, has {len(each.name):,} characters")
+        if not 0 <= each.nbytes < 1 << 63 or not _is_shape(each.shape):
             raise ModelFileError(f"{shown(each.name)} has the shape {shown(str(list(each.shape)))}: it is forged")
     operators = contents.graph.operators if contents.graph is not None else ()
     if len({each.name for each in operators}) != len(operators):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import torch
 
 PART = 1 << 22  # elements compared at a time
+MOST_REPEATED = 16  # times that a view may be larger than what it is stored in
 
 
 def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float | None:
@@ -15,6 +16,7 @@ def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float | None:
 
     NaN where one has a number and the other none, 0 where the same numbers are written in other bits, as -0.
     """
+    one, other = _without_repeats(one, other)
     largest = None
     for ours, theirs in _parts(one, other):
         if not torch.equal(ours.view(torch.uint8), theirs.view(torch.uint8)):
@@ -24,6 +26,21 @@ def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float | None:
             if math.isnan(found):
                 break
     return largest
+
+
+def are_mostly_repeats(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether views repeat what they are stored in so often that to compare them would take for ever."""
+    one, other = _without_repeats(one, other)
+    stored = one.untyped_storage().nbytes() + other.untyped_storage().nbytes()
+    return one.numel() > PART and one.numel() * one.element_size() > MOST_REPEATED * stored
+
+
+def _without_repeats(one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of dimensions that repeat the same numbers on both sides, the first: a view may be larger than any memory."""
+    for dim in range(one.dim()):
+        if one.shape[dim] > 1 and one.stride(dim) == other.stride(dim) == 0:
+            one, other = one.narrow(dim, 0, 1), other.narrow(dim, 0, 1)
+    return one, other
 
 
 def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
@@ -48,4 +65,5 @@ def _parts(one: torch.Tensor, other: torch.Tensor) -> Iterator[tuple[torch.Tenso
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
     plain = tensor.resolve_conj().resolve_neg()
-    return (plain.int_repr() if plain.is_quantized else plain).reshape(-1).cpu().contiguous()
+    flat = (plain.int_repr() if plain.is_quantized else plain).reshape(-1).cpu()
+    return flat if flat.stride() == (1,) else flat.clone(memory_format=torch.contiguous_format)

@@ -10,7 +10,7 @@ from traitlets import Bool, Dict, List, Unicode, validate
 
 from modulekg_widgets.engine.errors import UnknownAxisError, UnknownNameError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.files.comparison import tree_diff
-from modulekg_widgets.engine.files.model_file import ModelFile
+from modulekg_widgets.engine.files.model_file import is_file
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.views.opening import first_opening
 from modulekg_widgets.engine.views.payload import model_payload, number, text
@@ -135,7 +135,7 @@ class ModelGraph(ModuleKGWidget):
         difference = None if compare is None else tree_diff(model, compare)
         modules = hierarchy(model) if difference is None else difference.left
         payload = model_payload(modules, difference)
-        if isinstance(model, ModelFile) and difference is None:
+        if is_file(model) and difference is None:
             from modulekg_widgets.engine.views.file_payload import add_file
 
             add_file(payload, model, modules)
