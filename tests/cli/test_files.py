@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     torch.save(net().state_dict(), tmp_path / "net.pth")
     other = net()
     with torch.no_grad():
-        other[2].bias += 1
+        other.get_parameter("2.bias").add_(1)
     torch.save(other.state_dict(), tmp_path / "trained.pth")
     torch.save({"net": net().state_dict(), "gift": RunsOnLoad()}, tmp_path / "gift.pth")
     (tmp_path / "broken.safetensors").write_bytes(b"\xff" * 40)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -156,6 +157,46 @@ WRITERS: dict[str, Callable[[Example, Path], None]] = {
 }
 
 
+def write_index(example: Example, path: Path) -> None:
+    """Three files, their index and a config, as transformers writes them."""
+    from safetensors.torch import save_file
+
+    tensors = {name: tensor.clone().contiguous() for name, tensor in example[0].state_dict().items()}
+    shards = [f"model-{number:05d}-of-00003.safetensors" for number in (1, 2, 3)]
+    listed = {name: shards[at % 3] for at, name in enumerate(tensors)}
+    for shard in shards:
+        save_file({name: tensors[name] for name in tensors if listed[name] == shard}, path.with_name(shard))
+    path.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": listed}))
+    config = {"architectures": [type(example[0]).__name__], "text_config": {"sizes": [1, 2.5, None]}}
+    path.with_name("config.json").write_text(json.dumps(config))
+
+
+def write_onnx_in_two(example: Example, path: Path) -> None:
+    """With the weights in another file."""
+    import onnx
+
+    write_onnx(example, path)
+    model = onnx.load(path)
+    onnx.save(model, path, save_as_external_data=True, location=f"{path.name}.data", size_threshold=0)
+
+
+def write_legacy(example: Example, path: Path) -> None:
+    torch.save(example[0].state_dict(), path, _use_new_zipfile_serialization=False)
+
+
+def write_quantised(example: Example, path: Path) -> None:
+    torch.save(torch.ao.quantization.quantize_dynamic(example[0], {nn.Linear}).state_dict(), path)
+
+
+# what else is tampered with: other ways to write the same formats, some of them in several files
+OTHER_WRITERS: dict[str, Callable[[Example, Path], None]] = {
+    ".safetensors.index.json": write_index,
+    ".external.onnx": write_onnx_in_two,
+    ".legacy.pt": write_legacy,
+    ".quantised.pt": write_quantised,
+}
+
+
 def called_in(example: Example) -> set[str]:
     """The paths of the modules that a forward pass calls."""
     net, called = example[0], set()
@@ -174,5 +215,5 @@ def written(architecture: str, ending: str, folder: Path) -> tuple[nn.Module, Pa
     path = folder / f"{architecture}{ending}"
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), torch.no_grad():
         warnings.simplefilter("ignore")  # of the exporters, on what they will no longer do
-        WRITERS[ending](example, path)
+        (WRITERS | OTHER_WRITERS)[ending](example, path)
         return example[0], path, called_in(example)

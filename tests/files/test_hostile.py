@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from files.exports import WRITERS, written
+from files.exports import OTHER_WRITERS, WRITERS, written
 
 PROGRAM = Path(__file__).with_name("hostile_files.py")
 SECONDS, BYTES = 2.0, 500 << 20
 
 
-@pytest.fixture(scope="module", params=WRITERS)
+@pytest.fixture(scope="module", params=[*WRITERS, *OTHER_WRITERS])
 def file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written("tied", request.param, tmp_path_factory.mktemp("files"))[1]
 
