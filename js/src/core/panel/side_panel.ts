@@ -309,7 +309,7 @@ export class SidePanel {
     const isTitle = node === 0 && h.payload.file?.name === h.qualifiedName(node);
     if (isTitle) facts.text("Class", kindText(""));
     else if (h.isKind(node)) facts.text("Class", kindText(h.word(node)));
-    else facts.text("Class", h.qualifiedName(node), "mkg-code");
+    else facts.add("Class", breakable("mkg-code", h.qualifiedName(node)));
     const source = h.source(node);
     if (source) facts.text("Source", source, "mkg-code");
     if (!h.payload.file) this.addFingerprint(facts, node); // of a file the page and the kernel count another one
