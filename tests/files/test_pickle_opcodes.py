@@ -10,6 +10,7 @@ import pickletools
 import random
 import struct
 import time
+import warnings
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ PLAIN = {
     "texts": ["", "a", "ü€😀", "x" * 300, "line\nbreak\\", "\x00"],
     "constants": (None, True, False),
     "tuples": [(), (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4)],
-    "dicts": {"a": {}, 1: [], None: (), 2.5: {"b": "c"}},
+    "dicts": {"a": {}, 1: [], None: (), 2: {"b": "c"}},
 }
 
 
@@ -165,8 +166,74 @@ def test_keys_that_would_take_for_ever_to_hash_are_kept_by_identity() -> None:
     one_hash = (1 << 61) - 1  # hash() of its multiples is 0
     numbers = b"".join(b"\x8a\x0c" + (one_hash * number).to_bytes(12, "little") + b"N" for number in range(1, 100_000))
     started = time.process_time()
-    assert len(load(b"\x80\x02}(" + numbers + b"u.")) == 99_999
+    found = load(b"\x80\x02}(" + numbers + b"u.")
+    assert len(found) == 99_999
     assert time.process_time() - started < 2
+    assert [type(key) for key in load(pickle.dumps({2.5: 1, 9_999: 2, -9_999: 3}))] == [Key, Key, Key]
+    assert [key.value for key in load(pickle.dumps({2.5: 1, 9_999: 2}))] == [2.5, 9_999]
+
+
+def remembered(*numbers: int) -> bytes:
+    return b"N" + b"".join(b"r" + struct.pack("<I", number) for number in numbers)
+
+
+def test_what_is_remembered_by_numbers_that_do_not_follow_each_other() -> None:
+    assert load(b"(K\x01q\x01K\x02q\x00h\x01h\x00K\x03r\xff\xff\xff\xffj\xff\xff\xff\xfft.")[2:] == (1, 2, 3, 3)
+    with pytest.raises(LimitError, match="do not follow each other"):
+        load(remembered(*range(1 << 31, (1 << 31) + 5_000)) + b".")
+    with pytest.raises(LimitError, match="opcodes"):
+        load(remembered(1 << 31) + (b"j" + struct.pack("<I", 1 << 31) + b"0") * 200_000 + b".")
+    # Python 2 counts from 1, and others leave out what they do not refer to
+    assert load(remembered(*range(1, 60_000, 2)) + b"j" + struct.pack("<I", 59_999) + b".") is None
+
+
+def test_escapes_are_those_of_python() -> None:
+    whole = b"".join(b"\\" + bytes([code]) for code in b"\\'\"abfnrtv") + b"\\\x41\\x4a\\7\\101\\1018\\377\\q\\8"
+    assert load(b"S'" + whole + b"'\n.") == "\\'\"\a\b\f\n\r\t\v\\\x41J\x07AA8\ufffd\\q\\8"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load(b"S'\\q'\n.") == "\\q"
+    with pytest.raises(ValueError, match="cut off"):
+        load(b"S'\\xzz'\n.")
+
+
+def test_texts_beyond_what_is_kept_are_known_by_their_lengths() -> None:
+    wide = "😀" + "x" * 1_000_000
+    found = load(pickle.dumps([f"{wide}{number}" for number in range(40)], 4))
+    assert [type(each) for each in found] == [str] * 16 + [Long] * 24
+    assert found[-1].length == 1_000_006
+    assert [type(each) for each in load(b"(" + (b"V\\u0100" + b"x" * 999_999 + b"\n") * 20 + b"t.")][15:] == [str] + [
+        Long
+    ] * 4
+    assert {type(each) for each in load(pickle.dumps([bytes(1 << 20) + bytes([at]) for at in range(3)], 4))} == {Long}
+    found = load(b"(" + (b"B\0\0\x08\0" + bytes(1 << 19)) * 200 + b"t.")
+    assert sum(type(each) is bytes for each in found) == 128
+    assert found[-1].length == 1 << 19
+    with pytest.raises(LimitError, match="bytes"):
+        load(b"(" + (b"X\xe0\x03\0\0" + b"x" * 992) * 70_000 + b"t.")
+
+
+SLOW = {
+    "lines": b"I1\n" * 2_000_000,
+    "names": b"ca\nb\n" * 2_000_000,
+    "references": b"N" + b"Q" * 3_000_000,
+    "floats": (b"F" + b"9" * 4_000 + b"\n") * 15_000,
+    "escapes": b"S'" + b"\\a" * 300_000 + b"'\n" + (b"0S'" + b"\\a" * 300_000 + b"'\n") * 20,
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_opcodes_count_by_what_they_take(name: str) -> None:
+    started = time.process_time()
+    with pytest.raises(LimitError, match="opcodes"):
+        load(SLOW[name] + b".")
+    assert time.process_time() - started < 3
+
+
+def test_many_lines_take_no_longer_than_the_file_is_long() -> None:
+    started = time.process_time()
+    assert load(b"V\n0" * 500_000 + b"N.") is None
+    assert time.process_time() - started < 3
 
 
 FORGED = {

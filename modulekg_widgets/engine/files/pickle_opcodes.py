@@ -6,26 +6,25 @@ refers to those before it, so that what a pickle makes is never larger than the 
 
 from __future__ import annotations
 
-import codecs
 import gc
 import pickle
+import re
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from modulekg_widgets.engine.errors import ModelFileError, shown
 from modulekg_widgets.engine.files.pickle_tape import (
-    LARGEST_KEY,
+    ESCAPE,
     LONGEST_GLOBAL,
     LONGEST_NUMBER,
-    LONGEST_TEXT,
+    MOST_OPCODES,
+    WIDEST,
     LimitError,
     Made,
     Tape,
     Value,
 )
-
-MOST_OPCODES = 4_000_000  # 100,000 tensors take 3.2 million
 
 Opcode = Callable[[Tape, int], int]
 
@@ -189,41 +188,55 @@ def _double(tape: Tape, at: int) -> int:
     return at + 8
 
 
-def _bytes(tape: Tape, at: int, length: int) -> int:
-    if length > LONGEST_TEXT:
-        return tape.long(at, length)
-    raw, at = tape.take(at, length)
-    tape.push(raw)
-    return at
-
-
-def _digits(line: bytes) -> bytes:
+def _digits(tape: Tape, line: bytes) -> bytes:
     if len(line) > LONGEST_NUMBER:
         raise ValueError(f"a number of {len(line):,} digits")
+    tape.spend(len(line) >> 2)
+    tape.take_room(len(line))
     return line
 
 
-def _whole(line: bytes) -> int:
-    return int(_digits(line).rstrip(b"L"), 10)
+def _whole(tape: Tape, line: bytes) -> int:
+    return int(_digits(tape, line).rstrip(b"L"), 10)
 
 
-def _remember(tape: Tape, line: bytes) -> None:
-    index = _whole(line)
-    if not 0 <= index < LARGEST_KEY:
+def _index(tape: Tape, line: bytes) -> int:
+    index = _whole(tape, line)
+    if not 0 <= index < 1 << 32:
         raise ValueError("something is remembered under no number")
-    tape.remember(index)
+    return index
 
 
 def _int(tape: Tape, line: bytes) -> None:
-    tape.push({b"00": False, b"01": True}[line] if line in (b"00", b"01") else _whole(line))
+    tape.push({b"00": False, b"01": True}[line] if line in (b"00", b"01") else _whole(tape, line))
 
 
 def _string(tape: Tape, line: bytes) -> None:
     quoted = line.strip()
     if len(quoted) < 2 or quoted[:1] not in (b"'", b'"') or quoted[:1] != quoted[-1:]:
         raise ValueError("a text without quotes")
-    raw = codecs.escape_decode(quoted[1:-1])[0]  # pyright: ignore[reportAttributeAccessIssue]
-    tape.push(raw.decode("utf-8", "replace"))
+    tape.take_room(len(quoted) if quoted.isascii() and b"\\" not in quoted else len(quoted) * WIDEST)
+    tape.push(_unescaped(tape, quoted[1:-1]).decode("utf-8", "replace"))
+
+
+_ESCAPE = re.compile(rb"\\(?:(?P<letter>[\\'\"abfnrtv\n])|(?P<octal>[0-7]{1,3})|x(?P<hex>[0-9A-Fa-f]{2})?)")
+_LETTERS = dict(zip(b"\\'\"abfnrtv\n", (*(bytes([code]) for code in b"\\'\"\a\b\f\n\r\t\v"), b""), strict=True))
+
+
+def _unescaped(tape: Tape, text: bytes) -> bytes:
+    """Bytes as a literal of Python has them; not by codecs.escape_decode, which warns of others."""
+    tape.spend(ESCAPE * text.count(b"\\"))
+    return _ESCAPE.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[bytes]) -> bytes:
+    if found["letter"]:
+        return _LETTERS[found["letter"][0]]
+    if found["octal"]:
+        return bytes([int(found["octal"], 8) & 0xFF])
+    if not found["hex"]:
+        raise ValueError("a text with an escape that is cut off")
+    return bytes.fromhex(found["hex"].decode())
 
 
 OPCODES: dict[int, Opcode] = {
@@ -238,8 +251,8 @@ OPCODES: dict[int, Opcode] = {
         pickle.NEWTRUE: _constant(True),
         pickle.NEWFALSE: _constant(False),
         pickle.INT: _lined(_int),
-        pickle.LONG: _lined(lambda p, line: p.push(_whole(line))),
-        pickle.FLOAT: _lined(lambda p, line: p.push(float(_digits(line)))),
+        pickle.LONG: _lined(lambda p, line: p.push(_whole(p, line))),
+        pickle.FLOAT: _lined(lambda p, line: p.push(float(_digits(p, line)))),
         pickle.BININT: _number_of(4, signed=True),
         pickle.BININT1: _byte,
         pickle.BININT2: _number_of(2),
@@ -253,10 +266,10 @@ OPCODES: dict[int, Opcode] = {
         pickle.SHORT_BINUNICODE: _counted(1, Tape.text),
         pickle.BINUNICODE: _counted(4, Tape.text),
         pickle.BINUNICODE8: _counted(8, Tape.text),
-        pickle.SHORT_BINBYTES: _counted(1, _bytes),
-        pickle.BINBYTES: _counted(4, _bytes),
-        pickle.BINBYTES8: _counted(8, _bytes),
-        pickle.BYTEARRAY8: _counted(8, _bytes),
+        pickle.SHORT_BINBYTES: _counted(1, Tape.data),
+        pickle.BINBYTES: _counted(4, Tape.data),
+        pickle.BINBYTES8: _counted(8, Tape.data),
+        pickle.BYTEARRAY8: _counted(8, Tape.data),
         pickle.NEXT_BUFFER: _constant(None),
         pickle.READONLY_BUFFER: _skipped(0),
         pickle.EMPTY_TUPLE: _constant(()),
@@ -287,8 +300,8 @@ OPCODES: dict[int, Opcode] = {
         pickle.EXT4: _counted(4, _extension),
         pickle.PERSID: _lined(lambda p, line: p.refer(line.decode("ascii", "replace"))),
         pickle.BINPERSID: _stacked(lambda p: p.refer(p.stack.pop())),
-        pickle.GET: _lined(lambda p, line: p.push(p.memo[_whole(line)])),
-        pickle.PUT: _lined(_remember),
+        pickle.GET: _lined(lambda p, line: p.push(p.recall(_index(p, line)))),
+        pickle.PUT: _lined(lambda p, line: p.remember(_index(p, line))),
         pickle.MEMOIZE: _stacked(lambda p: p.remember(len(p.memo))),
     }.items()
 }
@@ -303,11 +316,9 @@ class Pickles(Tape):
     Raises `ValueError` for what is no pickle, `LimitError` for what has more opcodes than are followed.
     """
 
-    _left = MOST_OPCODES
-
     @classmethod
-    def of(cls, content: bytes) -> Pickles:
-        return cls(lambda offset, length: content[offset : offset + length], len(content))
+    def of(cls, content: bytes, steps: Iterator[int] | None = None) -> Pickles:
+        return cls(lambda offset, length: content[offset : offset + length], len(content), steps)
 
     def load(self) -> Value:
         """What the next pickle makes."""
@@ -324,7 +335,7 @@ class Pickles(Tape):
         push, stack, marks, memo, word = self.push, self.stack, self.marks, self.memo, _WORD.unpack_from
         at = self.slide(self.position - self.base)
         window = self.window
-        for opcode in range(self._left):
+        for _ in self.steps:
             if at > self.last:
                 at = self.slide(at)
                 window = self.window
@@ -332,10 +343,13 @@ class Pickles(Tape):
             at += 1
             # the opcodes that are nine of ten are followed here, which takes half of the time
             if code == LONG_PUT:
-                memo[word(window, at)[0]] = stack[-1]
+                if word(window, at)[0] == len(memo):
+                    memo.append(stack[-1])
+                else:
+                    self.remember(word(window, at)[0])
                 at += 4
             elif code == GET:
-                push(memo[window[at]])
+                push(memo[window[at]] if window[at] < len(memo) else self.recall(window[at]))
                 at += 1
             elif code == MARK:
                 marks.append(len(stack))
@@ -343,19 +357,19 @@ class Pickles(Tape):
                 start = marks.pop()
                 stack[start:] = [tuple(stack[start:])]
             elif code == PUT:
-                memo[window[at]] = stack[-1]
+                self.remember(window[at])
                 at += 1
             elif code == LONG_GET:
-                push(memo[word(window, at)[0]])
+                index = word(window, at)[0]
+                push(memo[index] if index < len(memo) else self.recall(index))
                 at += 4
             elif code == STOP:
-                self._left -= opcode
                 self.position = self.base + at
                 return stack.pop()
             else:
                 at = OPCODES[code](self, at)
                 window = self.window
-        raise LimitError(f"it has more than {MOST_OPCODES:,} opcodes")
+        raise LimitError(f"it has more than {MOST_OPCODES:,} opcodes, or fewer that take longer")
 
 
 @contextmanager
