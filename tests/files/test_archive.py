@@ -202,6 +202,28 @@ def test_directories_larger_than_any_models(tmp_path: Path) -> None:
     assert time.process_time() - start < 2
 
 
+def with_extra(names: int, extra: bytes) -> bytes:
+    """Empty members, of which the directory has more than the name."""
+    members, entries = bytearray(), bytearray()
+    for name in (b"a/%d" % at for at in range(names)):
+        entries += struct.pack("<4s6H3I5H2I", DIRECTORY_ENTRY, 20, 20, *[0] * 7, len(name), len(extra), *[0] * 4,
+                               len(members)) + name + extra  # fmt: skip
+        members += struct.pack("<4s5H3I2H", LOCAL_HEADER, 20, *[0] * 7, len(name), 0) + name
+    end = struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, names, names, len(entries), len(members), 0)
+    return bytes(members + entries + end)
+
+
+def test_what_entries_have_beside_names_cannot_take_for_ever(tmp_path: Path) -> None:
+    record = struct.pack("<HH", 0x9999, 0)
+    path = tmp_path / "good.pt"
+    path.write_bytes(with_extra(3, record * 256))
+    assert read_all(path) == {"0": b"", "1": b"", "2": b""}
+    started = time.process_time()
+    assert "beside the name of a member" in refused(tmp_path, with_extra(3, record * 257))
+    assert "4,194,304 of all" in refused(tmp_path, with_extra(4097, record * 256))
+    assert time.process_time() - started < 2
+
+
 def test_what_is_cut_off_or_changed_is_refused_or_read(tmp_path: Path) -> None:
     good = bytes(zipped({"n/data.pkl": b"\x80\x02." * 9, "n/data/0": bytes(90)}, zipfile.ZIP_DEFLATED))
     draws = random.Random(0)

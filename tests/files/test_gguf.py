@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import struct
+import time
 from pathlib import Path
 
 import numpy as np
@@ -215,6 +216,25 @@ def test_many_arrays_cannot_take_for_ever(tmp_path: Path) -> None:
     keys = [key(name, ARRAY, struct.pack("<IQ", ARRAY, 300_000) + inner) for name in "ab"]
     with pytest.raises(ModelFileError, match="elements in its metadata"):
         read_bytes(tmp_path, gguf_of(keys, []))
+
+
+def test_short_arrays_within_arrays_cannot_take_for_ever(tmp_path: Path) -> None:
+    inner = struct.pack("<IQ", 0, 8) + bytes(8)
+    middle = struct.pack("<IQ", ARRAY, 8) + inner * 8
+    content = key("k", ARRAY, struct.pack("<IQ", ARRAY, 30_000) + middle * 30_000)
+    started = time.process_time()
+    with pytest.raises(ModelFileError, match="elements in its metadata"):
+        read_bytes(tmp_path, gguf_of([content], []))
+    assert time.process_time() - started < 2
+
+
+def test_more_tensors_than_are_read_in_time(tmp_path: Path) -> None:
+    many = [tensor(f"{at:x}.w", (0,)) for at in range(reader.MOST_TENSORS)]
+    started = time.process_time()
+    assert len(read_bytes(tmp_path, gguf_of([], many)).tensors) == reader.MOST_TENSORS
+    assert time.process_time() - started < 2
+    with pytest.raises(ModelFileError, match="50,001 tensors"):
+        read_bytes(tmp_path, gguf_of([], [*many, tensor("x", (0,))]))
 
 
 def test_any_change_gives_records_within_the_file_or_a_named_error(tmp_path: Path) -> None:

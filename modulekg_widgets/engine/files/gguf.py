@@ -16,7 +16,7 @@ from modulekg_widgets.engine.files.readers import file_reader
 from modulekg_widgets.engine.files.records import FileContents, Plain, TensorRecord
 from modulekg_widgets.engine.files.source import FileSource
 
-MOST_TENSORS = 250_000
+MOST_TENSORS = 50_000  # the largest models have a tenth of it
 MOST_KEYS = 20_000
 MOST_PASSED = 2_000_000  # texts and arrays in arrays, and elements of short arrays, which are read one by one
 LONGEST_NAME = 1 << 16
