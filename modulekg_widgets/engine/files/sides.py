@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import ModuleKGError
-from modulekg_widgets.engine.files.model_file import ModelFile
+from modulekg_widgets.engine.files.model_file import ModelFile, is_file
+from modulekg_widgets.engine.files.owners import Owned, named, owners, without_counters
 from modulekg_widgets.engine.files.records import FileContents, ModulePart, TensorRecord
 from modulekg_widgets.engine.files.skeleton import NAMELESS, skeleton
 from modulekg_widgets.engine.identity.classes import class_names
@@ -62,21 +63,35 @@ class Side:
 
     def hierarchy(self, other: Side, order: Side) -> Hierarchy:
         """The modules with what is known of them on both sides, in the order of one of them."""
-        tensors = [each for each in self.contents.tensors if each.name in other.tensors or other.lacks(each.name, self)]
-        owners = set(_around(each.name.rpartition(".")[0] for each in tensors))
+        owned = without_counters([each for each in self._owned(other) if self._counts(each[2].name, other)])
+        around = set(_around(path for path, _, _ in owned))
         theirs = {part.path: part.class_name for part in other.contents.modules}
         parts = [
             ModulePart(part.path, part.class_name if theirs.get(part.path, any(theirs.values())) else "")
             for part in self.contents.modules
-            if part.path in owners or part.path in theirs
+            if part.path in around or part.path in theirs
         ]
         contents = replace(
             self.contents,
             modules=_ordered(parts, [part.path for part in parts], [part.path for part in order.contents.modules]),
-            tensors=_ordered(tensors, [each.name for each in tensors], list(order.tensors)),
             graph=None,
         )
-        return Hierarchy(skeleton(contents, NAMELESS))
+        return Hierarchy(
+            skeleton(contents, NAMELESS, _ordered(owned, [each[2].name for each in owned], [*order.tensors]))
+        )
+
+    def _counts(self, name: str, other: Side) -> bool:
+        return name in other.tensors or other.lacks(name, self)
+
+    def _owned(self, other: Side) -> Iterator[Owned]:
+        """The tensors in the modules that both sides have them in; where these differ, as their names tell."""
+        theirs = {record.name: path for path, _, record in owners(other.contents)}
+        for path, own, record in owners(self.contents):
+            their = theirs.get(record.name, path)
+            if their != path:
+                told = named(record.name)
+                path, own = told if told[0] in (path, their) else ("", record.name)
+            yield path, own, record
 
 
 def _around(paths: Iterable[str]) -> Iterator[str]:
@@ -100,12 +115,12 @@ def _ordered(entries: Sequence[Entry], names: Sequence[str], order: Sequence[str
 
 def side_of(model: nn.Module | ModelFile) -> Side:
     """The side that a file or a live model is; raises `NotAModuleError` for anything else."""
-    if isinstance(model, ModelFile):
+    if is_file(model):
         tensors = {each.name: each for each in model.contents.tensors}
         places = {name: _place(each) for name, each in tensors.items()}
         constants = frozenset(name for name, each in tensors.items() if each.role == "constant")
         return Side(model.contents, tensors, _tied(places), file=model, optional=constants)
-    return _of_model(model)
+    return _of_model(model)  # type: ignore[arg-type] - the walk refuses what is none
 
 
 def _of_model(model: nn.Module) -> Side:

@@ -16,6 +16,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import ModelFileError
 from modulekg_widgets.engine.files.kinds import is_buffer, kind_of
+from modulekg_widgets.engine.files.owners import Owned, owners
 from modulekg_widgets.engine.files.records import FileContents, ModulePart, TensorRecord
 from modulekg_widgets.engine.files.torch_dtypes import torch_dtype
 from modulekg_widgets.engine.identity.skeleton_source import BYTES_WHERE_IT_LIES, Untold
@@ -29,7 +30,8 @@ from modulekg_widgets.engine.torch_runtime.private import (
 )
 
 DEEPEST = 200  # segments of a path; what is deeper stands in one name
-MOST_MODULES = 300_000
+MOST_MODULES = 200_000
+MOST_CLASSES = 2_000  # of different names; what comes after them is shown without
 BLANK = vars(nn.Module())  # what every module has: nobody adds a hook to what cannot be called
 REGISTRIES = frozenset({PARAMETERS, BUFFERS, MODULES})
 NAMELESS = "model"
@@ -53,12 +55,13 @@ class ModulePlace:
     children: dict[str, ModulePlace] = field(default_factory=dict)
 
 
-def skeleton(contents: FileContents, title: str) -> nn.Module:
+def skeleton(contents: FileContents, title: str, owned: Iterable[Owned] | None = None) -> nn.Module:
     """The modules of a file; `title` is the name of the root's class, where the file does not tell it.
 
+    `owned` are its tensors by their modules, where they are not those of `owners`.
     Raises `ModelFileError` for more modules, or a larger tensor, than any model has.
     """
-    root = _places(contents)
+    root = _places(contents, owners(contents) if owned is None else owned)
     _in_natural_order(root)
     made = _Maker()
     top = made.module(root, title)
@@ -69,10 +72,11 @@ def skeleton(contents: FileContents, title: str) -> nn.Module:
             inner = made.module(child)
             modules_of(module)[name] = inner
             waiting.append((child, inner))
+        place.children.clear()  # what has been made makes room for what has not
     return top
 
 
-def _places(contents: FileContents) -> ModulePlace:
+def _places(contents: FileContents, owned: Iterable[Owned]) -> ModulePlace:
     root, count = ModulePlace(), 0
 
     def at(path: str) -> ModulePlace:
@@ -93,23 +97,9 @@ def _places(contents: FileContents) -> ModulePlace:
     for path in _paths_of_operators(contents):
         if path:
             at(path)
-    constants = [record for record in contents.tensors if record.role == "constant"]
-    for record in contents.tensors:
-        if record.role != "constant":
-            path, dot, name = record.name.rpartition(".")
-            (at(path) if dot else root).own[name] = record  # ".weight" is of a module whose name is empty
-    for record in constants:  # those of code have names that are no paths
-        path, dot, name = record.name.rpartition(".")
-        found = _found(root, path) if dot else root
-        (found or root).own[name if found else record.name] = record
+    for path, name, record in owned:
+        (at(path) if path else root).own[name] = record
     return root
-
-
-def _found(root: ModulePlace, path: str) -> ModulePlace | None:
-    place: ModulePlace | None = root
-    for segment in path.split(".", DEEPEST):
-        place = place.children.get(segment) if place is not None else None
-    return place
 
 
 def _paths_of_operators(contents: FileContents) -> Iterable[str]:
@@ -136,12 +126,14 @@ class _Maker:
     """Makes modules; a tensor that stands under several names is one, as it is in the model."""
 
     def __init__(self) -> None:
+        self._names: set[str] = set()
         self._tied: dict[tuple, nn.Parameter] = {}
 
     def module(self, place: ModulePlace, title: str | None = None) -> nn.Module:
         part = place.part
         name = part.class_name if part is not None else ""
-        if name:
+        if name and (name in self._names or len(self._names) < MOST_CLASSES):
+            self._names.add(name)
             made = _new(class_of(name))
         elif title is not None:
             made = _new(untold_class(title, counts=False))
@@ -157,6 +149,7 @@ class _Maker:
         for name, record in place.own.items():
             registry = buffers_of(made) if is_buffer(name, record) else parameters_of(made)
             registry[name] = self._tensor(record)
+        place.own.clear()
         return made
 
     def _tensor(self, record: TensorRecord) -> Any:

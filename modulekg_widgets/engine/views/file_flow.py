@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
+from modulekg_widgets.engine.files.owners import owners
 from modulekg_widgets.engine.files.records import (
     FileContents,
     OperatorGraph,
@@ -47,8 +49,13 @@ def operator_name(op: str) -> str:
 
 def owned_tensors(contents: FileContents, hierarchy: Hierarchy) -> list[tuple[int, TensorRecord]]:
     """The tensors with the modules that they are of, in the order of these; constants come last in each."""
-    owned = [(hierarchy.find(each.name.rpartition(".")[0]) or 0, each) for each in contents.tensors]
-    return sorted(owned, key=lambda pair: (pair[0], pair[1].role == "constant"))
+    return [(node, record) for node, _, record in _by_module(contents, hierarchy)]
+
+
+def _by_module(contents: FileContents, hierarchy: Hierarchy) -> list[tuple[int, str, TensorRecord]]:
+    """With their names in the modules."""
+    owned = [(hierarchy.find(path) or 0, name, record) for path, name, record in owners(contents)]
+    return sorted(owned, key=itemgetter(0))
 
 
 class _FlowTables:
@@ -78,10 +85,10 @@ class _FlowTables:
         self.outputs = [self._value(name) for name in graph.outputs]
 
     def _list_tensors(self) -> None:
-        for node, record in owned_tensors(self.contents, self.hierarchy):
+        for node, name, record in _by_module(self.contents, self.hierarchy):
             self.tensor_places[record.name] = len(self.owner)
             self.owner.append(node)
-            self.attribute.append(self.attributes.place(text(record.name.rpartition(".")[2])))
+            self.attribute.append(self.attributes.place(text(name)))
 
     def _run(self, operator: OperatorRecord) -> None:
         step = len(self.steps)

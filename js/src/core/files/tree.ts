@@ -1,6 +1,7 @@
 // The modules of a file as a tree: from the modules that it lists, the names of its tensors and where its operators run.
 
 import { excess } from "./bounds";
+import { type OwnedTensor, ownersOf } from "./owners";
 import type { FileContents, ModulePart, TensorRecord } from "./records";
 
 const MOST_MODULES = 500_000;
@@ -12,7 +13,7 @@ export interface FileTree {
   readonly parents: readonly number[]; // -1 for the root
   readonly children: readonly (readonly number[])[];
   readonly parts: readonly (ModulePart | undefined)[]; // what the file tells of it
-  readonly tensors: readonly ReadonlyMap<string, TensorRecord>[]; // its own, by the last parts of their names
+  readonly tensors: readonly ReadonlyMap<string, TensorRecord>[]; // its own, by their names in it
   /** The module of a path; undefined where there is none. */
   find(path: string): number | undefined;
 }
@@ -21,8 +22,7 @@ export function treeOf(contents: FileContents): FileTree {
   const growing = new GrowingTree();
   for (const part of contents.modules) growing.parts.set(growing.module(part.path), part);
   for (const { module } of contents.graph?.operators ?? []) growing.module(module);
-  for (const tensor of contents.tensors) if (tensor.role !== "constant") growing.add(tensor);
-  for (const tensor of contents.tensors) if (tensor.role === "constant") growing.addConstant(tensor);
+  for (const owned of ownersOf(contents)) growing.add(owned);
   return growing.inOrder();
 }
 
@@ -45,19 +45,11 @@ class GrowingTree {
     return node;
   }
 
-  add(tensor: TensorRecord): void {
-    const dot = tensor.name.lastIndexOf(".");
-    // ".weight" is a tensor of a module whose name is empty
-    const node = dot === 0 ? this.child(0, "") : this.module(tensor.name.slice(0, Math.max(dot, 0)));
-    this.own(node).set(tensor.name.slice(dot + 1), tensor);
-  }
-
-  /** Those of code have names that are no paths: what lies in no module is the root's. */
-  addConstant(tensor: TensorRecord): void {
-    const dot = tensor.name.lastIndexOf(".");
-    const node = dot < 0 ? 0 : this.find(tensor.name.slice(0, dot));
-    if (node === undefined) this.own(0).set(tensor.name, tensor);
-    else this.own(node).set(tensor.name.slice(dot + 1), tensor);
+  add({ path, name, tensor }: OwnedTensor): void {
+    const node = this.module(path);
+    let own = this.tensors.get(node);
+    if (!own) this.tensors.set(node, (own = new Map()));
+    own.set(name, tensor);
   }
 
   inOrder(): FileTree {
@@ -75,12 +67,6 @@ class GrowingTree {
         return node === undefined ? undefined : placeOf[node];
       }
     };
-  }
-
-  private own(node: number): Map<string, TensorRecord> {
-    let own = this.tensors.get(node);
-    if (!own) this.tensors.set(node, (own = new Map()));
-    return own;
   }
 
   private find(path: string): number | undefined {
