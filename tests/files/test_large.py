@@ -12,7 +12,7 @@ import torch
 from modulekg_widgets.engine import safetensors_header
 from modulekg_widgets.engine.errors import ModelFileError
 from modulekg_widgets.engine.files import formats as _formats  # noqa: F401
-from modulekg_widgets.engine.files import pickled
+from modulekg_widgets.engine.files import graph_parts, pickled
 from modulekg_widgets.engine.files.readers import read
 from modulekg_widgets.engine.files.records import FileContents
 from modulekg_widgets.engine.files.source import opened
@@ -72,3 +72,30 @@ def test_a_checkpoint_of_more_tensors_than_are_listed(tmp_path: Path, monkeypatc
     path = tmp_path / "x.pt"
     torch.save({str(at): torch.zeros(1) for at in range(6)}, path)
     assert "more than 5 tensors" in not_opened(path)
+
+
+def test_an_onnx_file_of_sixty_thousand_operators_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with the metadata of torch's exporter: what a hundred of them take of what may be read, 600 times."""
+    onnx = pytest.importorskip("onnx")
+    frames = "\n".join(f'File "/lib/net.py", line {at}, in forward\n    x = self.layers(x)' for at in range(12))
+    nodes, values = [], []
+    for at in range(100):
+        node = onnx.helper.make_node("Add", [f"add_{at}", "x"], [f"add_{at + 1}"], f"node_add_{at}")
+        path = "model.layers.0.self_attn"
+        for key, text in (
+            ("name_scopes", f"['', 'model', 'model.layers.0', '{path}', 'add_{at}']"),
+            ("class_hierarchy", "['net.Net', 'net.Model', 'net.Layer', 'net.Attention', 'aten.add.Tensor']"),
+            ("stack_trace", frames), ("fx_node", f"%add_{at}" * 20), ("namespace", f"{path}/add_{at}" * 5),
+        ):  # fmt: skip
+            node.metadata_props.add(key=f"pkg.torch.onnx.{key}", value=text)
+        nodes.append(node)
+        values.append(onnx.helper.make_tensor_value_info(f"add_{at + 1}", onnx.TensorProto.FLOAT, ["batch", 8, 16]))
+    graph = onnx.helper.make_graph(nodes, "g", values[:1], values[-1:], value_info=values[:-1])
+    path = tmp_path / "x.onnx"
+    path.write_bytes(onnx.helper.make_model(graph).SerializeToString())
+    monkeypatch.setattr(graph_parts, "MOST_UNITS", graph_parts.MOST_UNITS // 600)
+    found = contents(path).graph
+    assert found is not None
+    assert len(found.operators) == 100
+    monkeypatch.setattr(graph_parts, "MOST_UNITS", graph_parts.MOST_UNITS // 2)
+    assert "operators" in not_opened(path)

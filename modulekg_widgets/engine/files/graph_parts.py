@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from modulekg_widgets.engine.errors import ModelFileError, shown
 from modulekg_widgets.engine.files.records import Plain
 
-MOST_UNITS = 192 << 20  # a unit is a byte that is kept of a file, or the 8 ns that it takes to look at it
-OPERATOR, TENSOR, VALUE, BODY, ATTRIBUTE, FIELD = 1200, 1500, 400, 2000, 120, 90  # units of each
+MOST_UNITS = 240 << 20  # a unit is a byte that is kept of a file, or the 8 ns that it takes to look at it
+OPERATOR, TENSOR, VALUE, BODY, ATTRIBUTE, FIELD = 1200, 1500, 400, 2000, 140, 90  # units of each
 LONGEST_NAME = 4_000  # characters
 LONGEST_TEXT = 200  # characters of a setting
 MOST_ELEMENTS = 16  # of a list among the settings
@@ -22,7 +22,7 @@ _LONGEST_TRACE = 20_000  # characters of it that are looked at
 class Allowance:
     """What may still be read of a file: each part takes some, and a file that goes beyond is refused.
 
-    That is room for 35,000 operators with all that exporters write of them.
+    That is room for 60,000 operators with all that exporters write of them.
     """
 
     def __init__(self, file: str) -> None:
@@ -34,7 +34,10 @@ class Allowance:
         """Take the part of a record, or of something to look at."""
         self._left -= units
         if self._left < 0:
-            raise ModelFileError(f"{self._file} has more operators or names than are read: it is forged, or too large")
+            raise ModelFileError(
+                f"{self._file} has more operators, tensors and names than the {MOST_UNITS >> 20} MB that are read: "
+                "larger files are not opened"
+            )
 
     def name(self, name: str) -> str:
         """The same name, kept once however often a file has it."""
@@ -120,10 +123,14 @@ def short_text(text: str) -> str:
 
 def source_of(trace: str) -> str:
     """The last place in a file that a stack trace names, as "resnet.py:285"; "" where there is none."""
-    frames = _FRAME.findall(trace[-_LONGEST_TRACE:])
-    if not frames:
-        return ""
-    path, line = frames[-1]
+    seen = trace[-_LONGEST_TRACE:]
+    at, frame = len(seen), None
+    while frame is None:
+        at = seen.rfind('File "', 0, at)
+        if at < 0:
+            return ""
+        frame = _FRAME.match(seen, at)
+    path, line = frame.groups()
     name = path.replace("\\", "/").rpartition("/")[2]
     return f"{short_text(name)}:{line}"
 

@@ -31,6 +31,7 @@ from modulekg_widgets.engine.files.records import OperatorGraph, OperatorRecord,
 from modulekg_widgets.engine.files.source import FileSource
 
 MOST_INLINED = 20_000  # operators of local functions
+USUAL_DIMENSIONS = 4  # that a value has at no further charge
 _DEEPEST_CALL = 16
 
 # numbers of fields by https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
@@ -179,6 +180,7 @@ class GraphReader:
         dims = tensor.shape.dim
         if len(dims) > MOST_DIMENSIONS:
             raise ModelFileError(f"{self._label} has a value of {len(dims):,} dimensions: it is forged")
+        self._allowance.take(ATTRIBUTE * max(len(dims) - USUAL_DIMENSIONS, 0))
         sizes = (
             dim.dim_value if dim.HasField("dim_value") else self._allowance.name(short_text(dim.dim_param) or "?")
             for dim in dims

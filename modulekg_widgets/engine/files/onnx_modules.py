@@ -28,6 +28,7 @@ class OnnxModules:
         self._with_tensors: set[str] = set()
         self._called: dict[tuple[str, ...], str] = {}
         self._paths: set[str] = set()  # of what was called
+        self._stacks: dict[tuple[str, str], str | None] = {}
 
     def parts(self) -> tuple[ModulePart, ...]:
         """What was told until now."""
@@ -54,6 +55,13 @@ class OnnxModules:
         """The path of the module that a node runs in, by what the exporter wrote on it; None where it did not."""
         if SCOPES not in metadata or CLASSES not in metadata:
             return None
+        stack = (metadata[SCOPES].rpartition(", ")[0], metadata[CLASSES].rpartition(", ")[0])  # those around it
+        if stack not in self._stacks:
+            self._allowance.take(len(stack[0]) + len(stack[1]) + 200)
+            self._stacks[stack] = self._innermost(metadata)
+        return self._stacks[stack]
+
+    def _innermost(self, metadata: Mapping[str, str]) -> str | None:
         paths, classes = _listed(metadata[SCOPES]), _listed(metadata[CLASSES])
         if len(paths) != len(classes) or len(paths) < 2:  # what comes last is the operator itself
             return None

@@ -18,7 +18,7 @@ DEEPEST = 30  # graphs within graphs
 FEW_BYTES = 64  # of numbers that stay
 MOST_GRAPHS = 1_000  # of an attribute
 SMALL = 1 << 14  # bytes of a message that is handed on as it is
-_WINDOW = 1 << 18  # bytes that are read at a time where one message follows the other,
+_WINDOW = 1 << 18  # bytes that are read at a time where one message follows the other, or nearly so,
 _GLANCE = 1 << 10  # and after a jump over a payload
 _LONGEST_TAG = 20  # bytes of a tag and a length
 
@@ -193,7 +193,7 @@ class Wire:
         raise self._malformed(at)
 
     def _move(self, at: int) -> None:
-        follows = self._begin <= at <= self._end
+        follows = self._begin <= at <= self._end + SMALL
         length = min(_WINDOW if follows else _GLANCE, self._source.size - at)
         self._data = self._source.read(at, length)
         self._begin, self._end = at, at + length
