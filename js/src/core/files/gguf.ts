@@ -8,10 +8,11 @@ import { anyText, count, floatText, grouped, numberIn, type NumberKind, text, wi
 import type { FileContents, FileSource, Plain, TensorRecord } from "./records";
 
 const MOST_KEYS = 20_000;
-const MOST_PASSED = 2_000_000; // texts and arrays in arrays, which are passed over one by one
+const MOST_PASSED = 2_000_000; // elements of arrays that are looked at one by one
 const LONGEST_TEXT = 2 ** 16; // bytes of a name, and what is kept of a text
 const MOST_KEPT = 64 * 2 ** 20; // bytes of names and texts together
 const MOST_SHOWN = 8; // elements of an array that are told one by one
+const SHOWN = 4; // elements, as which one that is told counts
 const MOST_DIMENSIONS = 8;
 const DEEPEST_ARRAY = 4;
 const MOST_ELEMENTS = 2n ** 62n;
@@ -171,6 +172,7 @@ function value(header: Header, kind: number, depth = 0): Found {
 function array(header: Header, depth: number): string {
   const [kind, number] = [header.kind(), header.count()];
   if (number <= MOST_SHOWN) {
+    header.passOver(SHOWN * number);
     const elements = Array.from({ length: number }, () => elementText(value(header, kind, depth + 1), kind));
     return `[${elements.join(", ")}]`;
   }
