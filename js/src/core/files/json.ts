@@ -5,6 +5,8 @@ import { excess, malformed, need } from "./bounds";
 
 const DEEPEST = 200; // lists and objects within each other
 const MOST_PARTS = 2_000_000; // lists and objects
+const MOST_NAMES = 2_200_000; // 500,000 tensors have 2 million
+const MOST_COMMAS = 6_000_000; // 500,000 tensors have 4 million
 
 /** A value, and how many names the objects of its document have: more than those of the value where one stands twice. */
 export interface Named {
@@ -31,13 +33,13 @@ export function parseObject(bytes: Uint8Array, what: string, unique = false): Fi
   return value;
 }
 
-const [QUOTE, BACKSLASH, COLON, LIST, LIST_END, OBJECT, OBJECT_END] = ['"', "\\", ":", "[", "]", "{", "}"].map(c =>
-  c.charCodeAt(0)
+const [QUOTE, BACKSLASH, COLON, COMMA, LIST, LIST_END, OBJECT, OBJECT_END] = [...'"\\:,[]{}'].map(each =>
+  each.charCodeAt(0)
 );
 
 /** How many names its objects have. */
 function measured(bytes: Uint8Array, what: string): number {
-  let [depth, parts, names, isInText] = [0, 0, 0, false];
+  let [depth, parts, names, commas, isInText] = [0, 0, 0, 0, false];
   for (let at = 0; at < bytes.length; at++) {
     const code = bytes[at];
     if (isInText) {
@@ -46,7 +48,9 @@ function measured(bytes: Uint8Array, what: string): number {
     } else if (code === QUOTE) {
       isInText = true;
     } else if (code === COLON) {
-      names += 1;
+      if (++names > MOST_NAMES) throw excess(`names in ${what}`);
+    } else if (code === COMMA) {
+      if (++commas > MOST_COMMAS) throw excess(`values in ${what}`);
     } else if (code === LIST || code === OBJECT) {
       depth += 1;
       parts += 1;
