@@ -1,11 +1,16 @@
 // The modules that an ONNX file tells of: by metadata that `torch.onnx` writes on nodes, or by the names of nodes, which
 // the older exporter makes of the calls, as "/layer1/layer1.0/conv1/Conv". Files of others tell of none.
 
+import { excess } from "./bounds";
 import { NO_MODULE } from "./graph_parts";
 import type { ModulePart } from "./records";
 
 const LONGEST_LIST = 20_000; // characters of a list in the metadata
 const DEEPEST = 64; // calls within calls
+const DEEPEST_PATH = 200; // modules within modules
+const LONGEST_PATH = 4_000; // characters
+const MOST_LETTERS = 128 * 2 ** 20; // of all paths that are looked at
+const MOST_LISTED = 4_000_000; // texts of all lists
 const REPEATED = /_\d{1,6}$/;
 
 /** The modules of one file, as its nodes come to tell of them. */
@@ -14,6 +19,9 @@ export class Modules {
   private readonly withTensors = new Set<string>();
   private readonly called = new Map<string, string>();
   private readonly paths = new Set<string>(); // of what was called
+  private readonly told = new Map<string, Map<string, string | null>>(); // by scopes and classes: functions are read often
+  private lettersLeft = MOST_LETTERS;
+  private listedLeft = MOST_LISTED;
 
   parts(): ModulePart[] {
     return [...this.classes].map(([path, className]) => ({ path, className, settings: {} }));
@@ -22,8 +30,10 @@ export class Modules {
   /** Notes modules that surely are there, by the names of their tensors. */
   hold(tensors: Iterable<string>): void {
     for (const tensor of tensors) {
+      if (!isPath(tensor)) continue;
       let path = outerOf(tensor);
       while (path !== "" && !this.withTensors.has(path)) {
+        this.spend(path.length);
         this.withTensors.add(path);
         path = outerOf(path);
       }
@@ -39,16 +49,37 @@ export class Modules {
   /** The path of the module that a node runs in, by what the exporter wrote on it; null where it did not. */
   ofMetadata(scopes: string | null, classes: string | null): string | null {
     if (scopes === null || classes === null) return null;
-    const [paths, names] = [listed(scopes), listed(classes)];
+    let known = this.told.get(scopes);
+    if (known === undefined) this.told.set(scopes, (known = new Map<string, string | null>()));
+    let path = known.get(classes);
+    if (path === undefined) known.set(classes, (path = this.ofLists(this.listed(scopes), this.listed(classes))));
+    return path;
+  }
+
+  private ofLists(paths: readonly string[], names: readonly string[]): string | null {
     if (paths.length !== names.length || paths.length < 2) return null; // what comes last is the operator itself
     if (paths[paths.length - 2] === NO_MODULE) return null;
     paths.slice(0, -1).forEach((path, at) => this.add(path, names[at]));
     return paths[paths.length - 2];
   }
 
+  /** The texts of a list as Python writes it. */
+  private listed(text: string): string[] {
+    const matches = text.slice(0, LONGEST_LIST).matchAll(/'([^'\\]*)'|"([^"\\]*)"/g);
+    const found = Array.from(matches, match => match[1] || match[2] || "");
+    this.listedLeft -= found.length;
+    if (this.listedLeft < 0) throw excess("modules on its operators");
+    return found;
+  }
+
+  private spend(letters: number): void {
+    this.lettersLeft -= letters;
+    if (this.lettersLeft < 0) throw excess("letters of paths");
+  }
+
   /** The path of the module that a node runs in, by a name as "/layer1/layer1.0/conv1/Conv". */
   ofName(name: string): string | null {
-    if (!name.startsWith("/") || name.length > LONGEST_LIST) return null;
+    if (!name.startsWith("/") || !isPath(name)) return null;
     const calls = name.slice(1).split("/").slice(0, -1);
     const path = calls.length <= DEEPEST ? this.pathOf(calls) : "";
     return path === "" ? null : this.add(path);
@@ -56,6 +87,7 @@ export class Modules {
 
   private pathOf(calls: readonly string[]): string {
     const key = calls.join("/");
+    this.spend(key.length);
     const known = calls.length === 0 ? "" : this.called.get(key);
     if (known !== undefined) return known;
     const path = this.firstCall(this.pathOf(calls.slice(0, -1)), ownName(calls));
@@ -73,6 +105,10 @@ export class Modules {
   }
 }
 
+/** Whether a name may have the path of a module in it: no model has modules that are as deep. */
+const isPath = (name: string) =>
+  name.length <= LONGEST_PATH && name.split(".", DEEPEST_PATH + 2).length <= DEEPEST_PATH + 1;
+
 const outerOf = (path: string) => path.slice(0, Math.max(path.lastIndexOf("."), 0));
 
 /** The name that a module has in the one that calls it; a child of a container has the container's before it. */
@@ -82,10 +118,4 @@ function ownName(calls: readonly string[]): string {
   if (caller === undefined) return last;
   const outer = [caller, caller.replace(REPEATED, "")].find(each => last.startsWith(`${each}.`));
   return outer === undefined ? last : last.slice(outer.length + 1);
-}
-
-/** The texts of a list as Python writes it. */
-function listed(text: string): string[] {
-  const found = text.slice(0, LONGEST_LIST).matchAll(/'([^'\\]*)'|"([^"\\]*)"/g);
-  return Array.from(found, match => match[1] || match[2] || "");
 }
