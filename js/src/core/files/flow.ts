@@ -59,6 +59,7 @@ class FlowTables {
   private readonly tensors: FlowPayload["tensors"] = { node: [], name: [], attributes: [], tied: [] };
   private readonly tensorPlaces = new Map<string, number>(); // by the whole name
   private readonly present = new Map<string, number>(); // the value that has a name now
+  private readonly chains = new Map<string, readonly number[]>(); // by the path of a module, which many operators have
   private readonly open: number[] = [0]; // calls, the outermost first
 
   constructor(
@@ -106,7 +107,7 @@ class FlowTables {
     const read = [...new Set(operator.inputs)].filter(input => input !== ""); // "": an input that is left out
     const flowing = read.filter(input => !this.tensorPlaces.has(input));
     steps.name.push(this.names.place(name, name));
-    steps.call.push(this.callIn(this.tree.find(operator.module) ?? 0));
+    steps.call.push(this.callIn(this.around(operator.module)));
     steps.inputs.push(flowing.map(input => this.value(input)));
     steps.tensors.push(read.flatMap(input => this.tensorPlaces.get(input) ?? []));
     steps.source.push(operator.source === "" ? OUTSIDE : this.sources.place(operator.source, operator.source));
@@ -115,10 +116,9 @@ class FlowTables {
     for (const output of operator.outputs) if (output !== "") this.make(output, step);
   }
 
-  /** The call in which an operator of a module runs: those around it that are open stay so. */
-  private callIn(node: number): number {
+  /** The call in which an operator of a module runs, from the modules around it: calls that are open stay so. */
+  private callIn(wanted: readonly number[]): number {
     const { calls, open } = this;
-    const wanted = this.around(node);
     let same = 1;
     while (same < open.length && same < wanted.length && calls.node[open[same]] === wanted[same]) same++;
     open.length = same;
@@ -132,8 +132,14 @@ class FlowTables {
     return open[open.length - 1];
   }
 
-  /** The modules around one and itself, from the root. */
-  private around(node: number): number[] {
+  /** The module of a path and those around it, from the root. */
+  private around(path: string): readonly number[] {
+    let chain = this.chains.get(path);
+    if (chain === undefined) this.chains.set(path, (chain = this.chain(this.tree.find(path) ?? 0)));
+    return chain;
+  }
+
+  private chain(node: number): number[] {
     const found: number[] = [];
     for (let at = node; at >= 0; at = this.tree.parents[at]) found.push(at);
     return found.reverse().slice(0, DEEPEST_CALL);
