@@ -58,6 +58,8 @@ describe.each(FILES)("%s", name => {
 const bytes = (text: string) => Uint8Array.from(text, character => character.charCodeAt(0));
 const u32 = (value: number) => [0, 8, 16, 24].map(shift => String.fromCharCode((value >>> shift) & 255)).join("");
 const u64 = (low: number, high = 0) => u32(low) + u32(high);
+const many = (count: number, make: (at: number) => string) =>
+  Array.from({ length: count }, (_, at) => make(at)).join("");
 const header = (json: string) => bytes(u64(json.length) + json);
 const gguf = (tensors: number, keys: number, rest = "") => bytes(`GGUF${u32(3)}${u64(tensors)}${u64(keys)}${rest}`);
 const varint = (value: number): string =>
@@ -73,7 +75,39 @@ function nested(depth: number): string {
 
 /** Tuples of two times the one before: a pickle of a few bytes that would have 2^depth values. */
 const bomb = (depth: number) => `\x80\x02)${"q\0h\0\x86".repeat(depth)}.`;
+// parts of pickles without bytes beyond 127
+const text = (content: string) => `X${u32(content.length)}${content}`;
+const global = (module: string, name: string) => `c${module}\n${name}\n`;
+const KEPT = u32(99);
+const storage = (more = "") =>
+  `(${text("storage")}${global("torch", "FloatStorage")}${text("0")}${text("cpu")}K\x01${more}tQ`;
+const tensor = (kept: string, more = "") =>
+  `${global("torch._utils", "_rebuild_tensor_v2")}(${kept}K\0(K\x01t(K\x01tI00\nN${more}tR`;
+/** A list that has one value many times. */
+const often = (made: string, count = 20_000) => `${made}r${KEPT}0](${`j${KEPT}`.repeat(count)}e.`;
+/** A module with one setting many times. */
+const settings = (made: string) =>
+  `${made}r${KEPT}0${global("m", "Net")})R}(${text("_parameters")}}${text("_modules")}}` +
+  `${many(50_000, at => `${text(`s${at}`)}j${KEPT}`)}ub.`;
+const checkpoint = (pickle: string) =>
+  zipped([
+    { name: "a/data.pkl", content: pickle },
+    { name: "a/data/0", content: "\0".repeat(4) }
+  ]);
+/** A file of torch's old format in bytes of a pickle. */
+const LEGACY = `\x80\x02\x8a\x0a${String.fromCharCode(0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19)}.`;
+const inline = (content: string) =>
+  `${global("torch.storage", "_load_from_bytes")}(B${u32(content.length)}${content}tR`;
+/** An operator of a local function F, and the function. */
+const called = (name: string) => field(1, field(3, name) + field(4, "F") + field(7, "d"));
+const graphOf = (graph: string, rest = "") => bytes(field(8, "\x10\x12") + field(7, graph) + rest);
+const functionOf = (node: string) => field(25, field(1, "F") + field(10, "d") + field(7, node).repeat(20));
+const scopes = (list: string) =>
+  ["name_scopes", "class_hierarchy"].map(key => field(9, field(1, `pkg.torch.onnx.${key}`) + field(2, list))).join("");
+const MANY_SCOPES = `['a', ${"'',".repeat(5_000)}]`;
 const TWICE = '"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}';
+const put = (index: number) => `r${u32(index)}`;
+const ARRAYS = u32(9) + u64(1) + u32(0) + u64(8) + "\x01".repeat(8); // an array of one array of eight bytes
 const MARKED = `\x80\x02${"(".repeat(200_000)}`;
 
 describe("a forged file", () => {
@@ -100,10 +134,71 @@ describe("a forged file", () => {
     ["three million tuples", "a.pkl", bytes(`\x80\x02)${"\x85".repeat(3_000_000)}.`)],
     ["a stack that is empty", "a.pkl", bytes("\x80\x02.")],
     ["a memo that is empty", "a.pkl", bytes("\x80\x02h\x05.")],
+    ["a memo of 5,000 numbers far apart", "a.pkl", bytes(`\x80\x02N${many(5_000, at => put(2 ** 23 + at))}.`)],
     ["a text of 4 GB", "a.pkl", bytes("\x80\x02X\xff\xff\xff\xffa.")],
+    ["a million arrays", "a.gguf", gguf(0, 1, u64(1) + "a" + u32(9) + u32(9) + u64(150_000) + ARRAYS.repeat(150_000))],
+    ["millions of names", "a.safetensors", header(`{"__metadata__":{${many(2_300_000, at => `"${at}":"",`)}}}`)],
+    ["millions of sizes", "a.safetensors", header(`{"a":[${"1,".repeat(6_100_000)}1]}`)],
+    [
+      "pairs that are none",
+      "a.pkl",
+      bytes(often(`${global("collections", "OrderedDict")}((${"N".repeat(100_000)}ltR`))
+    ],
+    [
+      "a storage that is read for long",
+      "a.pkl",
+      bytes(`}${text("w")}${tensor(inline(LEGACY + "N0".repeat(1_000)))}s.`)
+    ],
     ["no archive", "a.pt2", bytes("PK\x03\x04" + "\0".repeat(500))]
   ])("is refused: %s", async (_, name, content) => {
     expect(await problemOf(name, content)).toMatch(/^This file /);
+  });
+
+  it.each<[string, string, Uint8Array]>([
+    [
+      "a long text as a number",
+      "a.pt",
+      checkpoint(
+        settings(
+          `${global("numpy.core.multiarray", "scalar")}(${global("numpy", "dtype")}(${text("f8")}tR` +
+            `${text("a".repeat(2 ** 20))}tR`
+        )
+      )
+    ],
+    ["a long size", "a.pt", checkpoint(settings(`${global("torch", "Size")}((${"K\x01".repeat(500_000)}ttR`))],
+    ["a long list", "a.pt", checkpoint(settings(`](${"K\x01".repeat(500_000)}e`))],
+    ["a long key", "a.pt", checkpoint(often(`}(${"K\x01".repeat(500_000)}t]Nas`))],
+    ["a long storage", "a.pt", checkpoint(often(tensor(storage("N".repeat(1_000_000)))))],
+    [
+      "long metadata of a tensor",
+      "a.pt",
+      checkpoint(often(tensor(storage(), `}(${many(100_000, at => `J${u32(at & 0x7f7f7f)}I00\n`)}u`)))
+    ],
+    [
+      "a scope of functions",
+      "a.onnx",
+      graphOf(called("").repeat(1_000), functionOf(field(4, "A") + scopes(MANY_SCOPES)))
+    ],
+    [
+      "a deep module of functions",
+      "a.onnx",
+      graphOf(
+        many(1_000, at => called(`/${"a.".repeat(9_000)}b/${at}`)),
+        functionOf(field(4, "A"))
+      )
+    ],
+    [
+      "deep names",
+      "a.onnx",
+      graphOf(many(300, at => field(5, `\x08\0\x10\x01${field(8, `${at}.${"a.".repeat(7_900)}w`)}`)))
+    ]
+  ])("is read in time: %s that is reached from many places", async (_, name, content) => {
+    expect(await problemOf(name, content)).toBe("");
+  });
+
+  it("may have a memo in any order", async () => {
+    const memo = `${many(50_000, at => put(50_000 - at))}${put(2 ** 30)}\x94j${u32(2 ** 30)}j${u32(50_001)}`;
+    expect(await problemOf("a.pkl", bytes(`\x80\x04}${memo}.`))).toBe("");
   });
 
   it("may name other files, and leads nowhere", async () => {

@@ -2,7 +2,7 @@
 
 import { excess } from "./bounds";
 import { Made, Persistent, Tuple, type Dict, type Value } from "./pickle";
-import { argsOf, classPath, keyText, plain } from "./pickled_plain";
+import { argsOf, classPath, costOf, keyText, plain } from "./pickled_plain";
 import type { Found, Tensors } from "./pickled_tensors";
 import type { ModulePart, Plain, TensorRecord } from "./records";
 
@@ -49,6 +49,8 @@ export class Inventory {
   private letters = MOST_NAMES;
   private readonly above = new Set<Value>(); // the values that the one at hand is in
   private readonly names = new Set<string>();
+  private readonly told = new Map<Value, Plain>(); // what is reached often is told once
+  private readonly keys = new Map<Value, string>();
 
   constructor(
     private readonly found: Tensors,
@@ -106,7 +108,7 @@ export class Inventory {
 
   private addMembers(value: Value, path: string): void {
     for (const [name, member] of this.members(value)) {
-      if (!this.addPlain(name, member, path) && isHolder(member)) this.add(member, joined(path, name));
+      if (!this.addPlain(name, member, path) && isHolder(member)) this.add(member, this.joined(path, name));
     }
   }
 
@@ -115,19 +117,41 @@ export class Inventory {
     if (this.above.size > DEEPEST_METADATA || this.metadata.size >= MOST_METADATA) return false;
     const told = this.plain(member);
     if (told === null && member !== null) return false;
-    const key = joined(path, name);
+    const key = this.joined(path, name);
     if (!this.metadata.has(key)) this.metadata.set(key, told);
     return true;
   }
 
   private plain(member: Value): Plain {
-    const elements = Array.isArray(member) ? member.length : member instanceof Tuple ? member.items.length : 0;
-    this.spend(Math.floor(elements / NUMBERS));
-    return plain(member);
+    let told = this.told.get(member);
+    if (told === undefined) {
+      this.spend(Math.floor(costOf(member) / NUMBERS));
+      told = plain(member);
+      if (typeof member === "object") this.told.set(member, told);
+    }
+    return told;
+  }
+
+  private joined(path: string, key: Value): string {
+    const text = typeof key === "string" ? key : this.keyText(key);
+    const name = path === "" ? text : `${path}.${text}`;
+    if (name.length > LONGEST_NAME) throw excess("letters of a name");
+    return name;
+  }
+
+  private keyText(key: Value): string {
+    let text = this.keys.get(key);
+    if (text === undefined) {
+      this.spend(Math.floor(costOf(key) / NUMBERS));
+      text = keyText(key);
+      if (typeof key === "object") this.keys.set(key, text);
+    }
+    return text;
   }
 
   /** The names and values in a container, or the attributes of an object and what was put into it. */
   private members(value: Value | undefined): Pair[] {
+    if (value instanceof Made) this.spend(givenTo(value).length);
     const pairs = value instanceof Made ? pairsOf(value) : plainPairs(value ?? null);
     this.spend(pairs.length);
     return pairs;
@@ -138,13 +162,13 @@ export class Inventory {
     this.modules.push({ path, className, settings: Object.fromEntries(settings) });
     for (const [place, role] of MODULE_PARTS) {
       for (const [name, member] of this.members(state.get(place))) {
-        if (isHolder(member)) this.add(member, joined(path, name), role);
+        if (isHolder(member)) this.add(member, this.joined(path, name), role);
       }
     }
     for (const [name, member] of this.members(state)) {
       // torch's own attributes, as _flat_weights of LSTM, repeat what is listed
       const isOwn = typeof name === "string" && (name.startsWith("_") || settings.has(name));
-      if (isHolder(member) && !isOwn) this.add(member, joined(path, name));
+      if (isHolder(member) && !isOwn) this.add(member, this.joined(path, name));
     }
   }
 
@@ -154,7 +178,7 @@ export class Inventory {
     this.modules.push({ path, className: known.name, settings: Object.fromEntries(settings) });
     for (const [name, member] of this.members(state)) {
       if (!isHolder(member) || (typeof name === "string" && settings.has(name))) continue;
-      this.add(member, joined(path, name), roleOf(known, name));
+      this.add(member, this.joined(path, name), roleOf(known, name));
     }
   }
 
@@ -224,14 +248,19 @@ function pairsOf(made: Made): Pair[] {
   const args = argsOf(made);
   const inside = [...plainPairs(made.items), ...plainPairs(made.entries)];
   if (path.startsWith("torch.jit._pickle.") && args.length > 0) return [...plainPairs(args[0]), ...inside];
-  if (DICTS.includes(path)) return [...givenPairs(args[0]), ...inside];
+  if (DICTS.includes(path)) return [...givenPairs(made), ...inside];
   if (made.state === null) return [...plainPairs(made.args instanceof Tuple ? made.args : null), ...inside];
   return [...attributes(made.state).flatMap(plainPairs), ...inside];
 }
 
 /** Python 2 gives an ordered dict its pairs at once. */
-function givenPairs(given: Value | undefined): Pair[] {
-  const pairs = Array.isArray(given) ? given.map(pair => (pair instanceof Tuple ? pair.items : pair)) : [];
+function givenTo(made: Made): readonly Value[] {
+  const given = DICTS.includes(classPath(made.maker)) ? argsOf(made)[0] : null;
+  return Array.isArray(given) ? given : [];
+}
+
+function givenPairs(made: Made): Pair[] {
+  const pairs = givenTo(made).map(pair => (pair instanceof Tuple ? pair.items : pair));
   return pairs.flatMap((pair): Pair[] => (Array.isArray(pair) && pair.length === 2 ? [[pair[0], pair[1]]] : []));
 }
 
@@ -239,11 +268,4 @@ function givenPairs(given: Value | undefined): Pair[] {
 function attributes(state: Value): readonly Value[] {
   if (!(state instanceof Tuple) || state.items.length !== 2) return [state];
   return state.items.every(part => part instanceof Map || part === null) ? state.items : [state];
-}
-
-function joined(path: string, key: Value): string {
-  const text = typeof key === "string" ? key : keyText(key);
-  const name = path === "" ? text : `${path}.${text}`;
-  if (name.length > LONGEST_NAME) throw excess("letters of a name");
-  return name;
 }

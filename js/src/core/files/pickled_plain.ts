@@ -10,6 +10,8 @@ const LONGEST_TEXT = 1_000;
 const MOST_SHOWN = 8; // values of a list that are told one by one
 const LARGEST_NUMBER = 2n ** 64n;
 const SIZE = "torch.Size";
+const LETTERS = 8; // of a text that are looked at in the time of an element
+const LARGE = 500; // elements, as which a number beyond 2^53 counts: it may have 32,768 bits
 
 /** What can be shown; null where a value cannot, and for None. */
 type Told = Float | number | bigint | string | boolean | null;
@@ -23,6 +25,29 @@ export function classPath(maker: Value | undefined): string {
 
 /** The arguments of what is made; none where they are no tuple. */
 export const argsOf = ({ args }: Made): readonly Value[] => (args instanceof Tuple ? args.items : []);
+
+/**
+ * How long it takes to tell a value, in elements of a list that are looked at: texts and large numbers are looked at
+ * character by character.
+ */
+export function costOf(value: Value): number {
+  if (Array.isArray(value)) return listCost(value);
+  if (value instanceof Tuple) return listCost(value.items);
+  if (!(value instanceof Made)) return elementCost(value);
+  const first = argsOf(value)[0];
+  if (Array.isArray(first)) return listCost(first);
+  return first instanceof Tuple ? listCost(first.items) : 0;
+}
+
+const listCost = (values: readonly Value[]) =>
+  values.length > MOST_SHOWN
+    ? values.length
+    : values.reduce<number>((total, value) => total + 1 + elementCost(value), 0);
+
+function elementCost(value: Value): number {
+  if (typeof value === "bigint") return LARGE;
+  return typeof value === "string" ? Math.floor(Math.min(value.length, 2 * LONGEST_TEXT) / LETTERS) : 0;
+}
 
 export function plain(value: Value): Plain {
   const told = toldOf(value);
@@ -109,6 +134,7 @@ function escaped(code: number): string {
   return code < 65_536 ? `\\u${digits.padStart(4, "0")}` : `\\U${digits.padStart(8, "0")}`;
 }
 
+const LONGEST_SCALAR = 16; // bytes
 const SCALARS: readonly string[] = ["numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar"];
 const NUMBERS: ReadonlyMap<string, NumberKind> = new Map([
   ["f4", "f32"],
@@ -130,8 +156,10 @@ function numberOf(made: Made): Told {
   if (!isScalar || !(dtype instanceof Made)) return null;
   const code = argsOf(dtype)[0];
   const kind = typeof code === "string" ? NUMBERS.get(code) : undefined;
-  const raw = firstBytes(content);
-  if (kind === undefined || raw === null || raw.length !== widthOf(kind)) return null;
+  const inner = encoded(content);
+  const isShort = (typeof inner === "string" || inner instanceof Uint8Array) && inner.length <= LONGEST_SCALAR;
+  const raw = isShort ? firstBytes(inner) : null;
+  if (kind === undefined || raw?.length !== widthOf(kind)) return null;
   const isSwapped = dtype.state instanceof Tuple && dtype.state.items[1] === ">";
   const found = numberIn(raw, kind, !isSwapped);
   if (code === "b1") return found !== 0;
@@ -144,12 +172,12 @@ export function encoded(content: Value): Value {
   return isEncoded ? (argsOf(content)[0] ?? null) : content;
 }
 
-/** Bytes, or the first of long ones; null for what is none. */
-export function firstBytes(given: Value): Uint8Array | null {
+/** The first of some bytes; null for what is none. */
+export function firstBytes(given: Value, most = LONGEST_SCALAR): Uint8Array | null {
   const content = encoded(given);
   const first = content instanceof Long ? content.head : content;
-  if (typeof first !== "string") return first instanceof Uint8Array ? first : null;
+  if (typeof first !== "string") return first instanceof Uint8Array ? first.subarray(0, most) : null;
   return Uint8Array.from(
-    Array.from(first, character => character.charCodeAt(0)).filter(code => code < 256) // as latin-1 has them
+    Array.from(first.slice(0, most), character => character.charCodeAt(0)).filter(code => code < 256) // as latin-1 has them
   );
 }

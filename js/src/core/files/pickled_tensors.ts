@@ -122,9 +122,23 @@ const array: Rebuild = (_, { state }) => {
 
 const bufferArray: Rebuild = (_, made) => inline(argument(made, 2), argument(made, 1), argument(made, 0));
 
+const changed = new WeakMap<Value & object, boolean>(); // many tensors may have one
+
 /** Whether the values are the conjugates or negatives of those that are stored. */
-const isChanged = (metadata: Value | undefined) =>
-  metadata instanceof Map && [...metadata.values()].some(value => Boolean(value));
+function isChanged(metadata: Value | undefined): boolean {
+  if (!(metadata instanceof Map)) return false;
+  let found = changed.get(metadata);
+  if (found === undefined) {
+    found = hasTrue(metadata.values());
+    changed.set(metadata, found);
+  }
+  return found;
+}
+
+function hasTrue(values: Iterable<Value>): boolean {
+  for (const value of values) if (value) return true;
+  return false;
+}
 
 function dtypeOf(kind: Value): string {
   const name = kind instanceof Global ? kind.path.replace(/^torch\./, "") : "";

@@ -9,7 +9,7 @@ import { type Storage, Tensors } from "./pickled_tensors";
 import { isPt2, readPt2 } from "./pt2";
 import type { FileContents, FileSource } from "./records";
 import { codeWarnings } from "./torch_names";
-import { archiveStorages, inlineStorage, LEGACY_MAGIC, legacyPlaces, legacyStorages } from "./torch_storages";
+import { archiveStorages, InlineStorages, LEGACY_MAGIC, legacyPlaces, legacyStorages } from "./torch_storages";
 import { scriptedClasses } from "./torchscript";
 import { Archive } from "./zip";
 
@@ -96,14 +96,17 @@ async function readPickle(source: FileSource): Promise<FileContents> {
   const pickles = picklesIn(window);
   const root = await next(window, pickles);
   if (root === LEGACY_MAGIC) return readLegacy(source, window, pickles);
-  const inventory = new Inventory(new Tensors(inlineOnly));
+  const inventory = new Inventory(new Tensors(inlineOnly()));
   inventory.add(root);
   return contentsOf("pickle", root, pickles, inventory);
 }
 
-function inlineOnly(value: Value): Storage {
-  if (value instanceof Made) return inlineStorage(value);
-  throw malformed("a tensor is stored outside of the pickle");
+function inlineOnly(): (value: Value) => Storage {
+  const inline = new InlineStorages();
+  return value => {
+    if (value instanceof Made) return inline.of(value);
+    throw malformed("a tensor is stored outside of the pickle");
+  };
 }
 
 /** Magic number, version, system, the object, the keys of storages, and then the storages in that order. */
