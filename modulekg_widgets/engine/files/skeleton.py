@@ -63,7 +63,7 @@ def skeleton(contents: FileContents, title: str, owned: Iterable[Owned] | None =
     """
     root = _places(contents, owners(contents) if owned is None else owned)
     _in_natural_order(root)
-    made = _Maker()
+    made = _Maker(contents.tensors)
     top = made.module(root, title)
     waiting = [(root, top)]
     while waiting:
@@ -125,8 +125,10 @@ def _all(root: ModulePlace) -> Iterator[ModulePlace]:
 class _Maker:
     """Makes modules; a tensor that stands under several names is one, as it is in the model."""
 
-    def __init__(self) -> None:
+    def __init__(self, records: Iterable[TensorRecord]) -> None:
         self._names: set[str] = set()
+        met: set[tuple[str, int | None]] = set()
+        self._again = {place for place in map(_bytes_at, records) if place in met or met.add(place)}
         self._tied: dict[tuple, nn.Parameter] = {}
 
     def module(self, place: ModulePlace, title: str | None = None) -> nn.Module:
@@ -153,12 +155,16 @@ class _Maker:
         return made
 
     def _tensor(self, record: TensorRecord) -> Any:
-        if record.offset is None or not record.nbytes:
+        if record.offset is None or not record.nbytes or _bytes_at(record) not in self._again:
             return _meta(record)
         key = (record.file, record.offset, record.shape, record.strides, record.dtype)
         if key not in self._tied:
             self._tied[key] = _meta(record)
         return self._tied[key]
+
+
+def _bytes_at(record: TensorRecord) -> tuple[str, int | None]:
+    return record.file, record.offset
 
 
 def _new(cls: type[nn.Module]) -> nn.Module:
