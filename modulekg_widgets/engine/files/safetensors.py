@@ -20,5 +20,6 @@ def read_safetensors(source: FileSource) -> FileContents:
         raise ModelFileError(f"{shown(source.name)} is no safetensors file: {shown(str(error), 300)}") from error
     # in the order of the bytes: a header is often sorted by name, and who writes a model goes through it in order
     placed = sorted(stored.items(), key=lambda pair: pair[1].start)
-    tensors = tuple(TensorRecord(name, each.shape, each.dtype, each.nbytes, each.start) for name, each in placed)
+    shapes = {each.shape: each.shape for _, each in placed}  # each once: a model has few
+    tensors = tuple(TensorRecord(name, shapes[e.shape], e.dtype, e.nbytes, e.start) for name, e in placed)
     return FileContents("safetensors", tensors, metadata=metadata)
