@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.files.pickle_tape import Global, Key, LimitError, Made, Persistent, Value
-from modulekg_widgets.engine.files.pickled_tensors import Found, PickledTensors, class_path, number_of
+from modulekg_widgets.engine.files.pickled_tensors import MOST_DIMENSIONS, Found, PickledTensors, class_path, number_of
 from modulekg_widgets.engine.files.records import ModulePart, Plain, TensorRecord
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, PARAMETERS
 
 MOST_TENSORS = 120_000
-MOST_FOLLOWED = 2_500_000  # values, each as often as it is reached
+MOST_FOLLOWED = 1_600_000  # values, each as often as it is reached
 NUMBERS = 4  # of a list that are looked at in the time of a value that is passed over
-COST = 8  # of going into a value, in values that are passed over
+COST = 8  # of looking at a value, and again of going into it, in values that are passed over
 MOST_METADATA = 200
 DEEPEST = 100  # of values in values
 DEEPEST_METADATA = 3
@@ -43,9 +43,11 @@ class Inventory:
     Values that are reached on several ways are listed by each of them, and no value is followed into itself.
     """
 
-    def __init__(self, tensors: PickledTensors, scripted: Callable[[Value], ScriptedClass]) -> None:
+    def __init__(
+        self, tensors: PickledTensors, scripted: Callable[[Value], ScriptedClass], left: int | None = None
+    ) -> None:
         self._found, self._scripted = tensors, scripted
-        self._left, self._letters = MOST_FOLLOWED, MOST_NAMES
+        self.left, self._letters = MOST_FOLLOWED if left is None else left, MOST_NAMES
         self._above: set[int] = set()  # the values that the one at hand is in
         self._names: set[str] = set()
         self.tensors: list[TensorRecord] = []
@@ -59,7 +61,12 @@ class Inventory:
         found = self._found.of(value)
         if found is not None:
             self._add_tensor(path, found, role)
-        elif id(value) not in self._above and len(self._above) < DEEPEST:
+        else:
+            self._spend(COST)
+            self._go_into(value, path)
+
+    def _go_into(self, value: Value, path: str) -> None:
+        if id(value) not in self._above and len(self._above) < DEEPEST:
             self._above.add(id(value))
             self._add_inner(value, path)
             self._above.remove(id(value))
@@ -76,8 +83,8 @@ class Inventory:
         self.tensors.append(TensorRecord(name, shape, dtype, nbytes, offset, "", strides, role or own_role))
 
     def _spend(self, values: int) -> None:
-        self._left -= values
-        if self._left < 0:
+        self.left -= values
+        if self.left < 0:
             raise LimitError(f"it refers to more than {MOST_FOLLOWED:,} values")
 
     def _unused(self, name: str) -> str:
@@ -117,9 +124,9 @@ class Inventory:
 
     def _members(self, value: Value) -> list[tuple[Value, Value]]:
         """The names and values in a container, or the attributes of an object and what was put into it."""
-        pairs = list(_pairs(value))
-        self._spend(len(pairs))
-        return pairs
+        parts = _parts(value)
+        self._spend(sum(map(len, parts)))
+        return [pair for part in parts for pair in _pairs(part)]
 
     def _add_module(self, class_name: str, state: dict[Value, Value], path: str) -> None:
         settings = self._settings(state)
@@ -135,6 +142,7 @@ class Inventory:
 
     def _add_scripted(self, module: Made, path: str) -> None:
         known = self._scripted(module.maker)
+        self._spend(len(known.constants))
         settings = dict(known.constants) | self._settings(module.state)
         self.modules.append(ModulePart(path, known.name, settings))
         for name, member in self._members(module.state):
@@ -174,39 +182,47 @@ def _module_state(made: Made) -> dict[Value, Value] | None:
     return None
 
 
-def _pairs(value: Value) -> Iterator[tuple[Value, Value]]:
-    if type(value) is Made:
-        yield from _pairs_of(value)
-    else:
-        yield from _plain_pairs(value)
+class _Pairs:
+    """The entries of a dict in a list."""
+
+    def __init__(self, values: list[Value]) -> None:
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values)
 
 
-def _plain_pairs(value: Value) -> Iterator[tuple[Value, Value]]:
-    if type(value) is dict:
-        yield from value.items()
-    elif type(value) in (list, tuple):
-        yield from enumerate(value)
-    elif type(value) is Made:
-        yield "state", value
+_Part = dict[Value, Value] | list[Value] | tuple[Value, ...] | _Pairs
+_CONTAINERS = frozenset({dict, list, tuple, Made, _Pairs})
 
 
-def _pairs_of(made: Made) -> Iterator[tuple[Value, Value]]:
+def _parts(value: Value) -> list[_Part]:
+    """The containers that make up a value, none of which is gone through here."""
+    parts = _parts_of(value) if type(value) is Made else [value]
+    return [({"state": part} if type(part) is Made else part) for part in parts if type(part) in _CONTAINERS]
+
+
+def _pairs(part: _Part) -> Iterable[tuple[Value, Value]]:
+    if isinstance(part, dict):
+        return part.items()
+    if isinstance(part, _Pairs):
+        return (pair for pair in part.values if type(pair) in (list, tuple) and len(pair) == 2)
+    return enumerate(part)
+
+
+def _parts_of(made: Made) -> list[Value]:
     path = class_path(made.maker)
     args = made.args if type(made.args) is tuple else ()
     if path.startswith("torch.jit._pickle.") and args:
-        yield from _plain_pairs(args[0])
+        own = [args[0]]
     elif path in _DICTS:
         # Python 2 gives an ordered dict its pairs at once
-        for pair in args[0] if args and type(args[0]) is list else ():
-            if type(pair) in (list, tuple) and len(pair) == 2:
-                yield pair
+        own = [_Pairs(args[0])] if args and type(args[0]) is list else []
     elif made.state is None:
-        yield from _plain_pairs(args)
+        own = [args]
     else:
-        for part in _attributes(made.state):
-            yield from _plain_pairs(part)
-    yield from _plain_pairs(made.items)
-    yield from _plain_pairs(made.entries)
+        own = [*_attributes(made.state)]
+    return [*own, made.items, made.entries]
 
 
 def _attributes(state: Value) -> tuple[Value, ...]:
@@ -225,8 +241,11 @@ def _joined(path: str, key: Value) -> str:
 
 
 def _key_text(key: Value) -> str:
-    told = plain(key.value if type(key) is Key else key)
-    return f"<{type(key).__name__}>" if told is None and key is not None else str(told)
+    value = key.value if type(key) is Key else key
+    if type(value) in (list, tuple) and len(value) > MOST_SHOWN:
+        return f"{len(value):,} values"  # whatever they are: this may be asked for each tensor
+    told = plain(value)
+    return f"<{type(value).__name__}>" if told is None and key is not None else str(told)
 
 
 def plain(value: Value) -> Plain:
@@ -251,9 +270,10 @@ def _plain_object(made: Made) -> Plain:
     path = class_path(made.maker)
     args = made.args
     if path == "torch.device" and type(args) is tuple and args and type(args[0]) is str:
-        return ":".join(shown(str(part)) for part in args[:2] if type(part) in (str, int))
+        return ":".join(shown(str(plain(part))) for part in args[:2] if type(part) in (str, int))
     if path == "torch.Size" and type(args) is tuple and args:
-        return _plain_list(args[0]) if type(args[0]) in (tuple, list) else None
+        short = type(args[0]) in (tuple, list) and len(args[0]) <= MOST_DIMENSIONS
+        return _plain_list(args[0]) if short else None
     return number_of(made)
 
 

@@ -15,6 +15,8 @@ from modulekg_widgets.engine.files.torch_names import BITS, OLD_REBUILD, PARAMET
 
 MOST_DIMENSIONS = 16
 MOST_ELEMENTS = 1 << 62
+MOST_MARKS = 32  # of a tensor, as that it is the conjugate of what is stored
+LONGEST_SCALAR = 16  # bytes
 DEEPEST = 8  # parameters of subclasses of parameters …
 
 
@@ -109,8 +111,8 @@ class PickledTensors:
         held = [part for part in data if type(part) is Made and class_path(part.maker) != SIZE]
         parts = [self.of(part, max(DEEPEST, depth)) for part in held]  # which are no sparse ones themselves
         found = [part for part in parts if part is not None]
-        size = next(_sizes(part) for part in data if type(part) is not Made or class_path(part.maker) == SIZE)
-        return Found(size, found[-1].dtype, sum(part.nbytes for part in found))
+        sizes = [part for part in data if type(part) is not Made or class_path(part.maker) == SIZE]
+        return Found(_sizes(sizes[0]), found[-1].dtype, sum(part.nbytes for part in found))
 
     def _meta(self, made: Made, depth: int) -> Found:
         return Found(_sizes(made.args[1]), _dtype(made.args[0]), 0)
@@ -136,7 +138,9 @@ class PickledTensors:
 
 def _is_changed(metadata: Value) -> bool:
     """Whether the values are the conjugates or negatives of those that are stored."""
-    return bool(metadata) and isinstance(metadata[0], dict) and any(map(bool, metadata[0].values()))
+    if not metadata or not isinstance(metadata[0], dict):
+        return False
+    return len(metadata[0]) > MOST_MARKS or any(map(bool, metadata[0].values()))
 
 
 def _dtype(kind: Value) -> str:
@@ -244,13 +248,18 @@ def first_bytes(content: Value) -> bytes | None:
     return content if type(content) is bytes else None
 
 
+def _is_short(content: Value) -> bool:
+    content = _encoded(content)
+    return type(content) in (bytes, str) and len(content) <= LONGEST_SCALAR
+
+
 def number_of(made: Made) -> int | float | bool | None:
     """The number that a scalar of numpy is; None for anything else."""
     if class_path(made.maker) not in _SCALARS or type(made.args) is not tuple or len(made.args) != 2:
         return None
     try:
         code, _ = _code(made.args[0])
-        raw = first_bytes(made.args[1])
+        raw = first_bytes(made.args[1]) if _is_short(made.args[1]) else None
         swapped = type(made.args[0].state) is tuple and made.args[0].state[1:2] == (">",)
         return struct.unpack((">" if swapped else "<") + _NUMBERS[code], raw or b"")[0]
     except (KeyError, struct.error, AttributeError, IndexError, TypeError, ValueError):

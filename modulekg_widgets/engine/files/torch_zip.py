@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from modulekg_widgets.engine.errors import ModelFileError, shown
@@ -27,6 +27,7 @@ from modulekg_widgets.engine.files.torchscript import ScriptedClasses
 ZIP = b"PK\x03\x04"
 PICKLE = b"\x80"  # of protocol 2 and later
 LEGACY_MAGIC, LEGACY_VERSION = 0x1950A86A20F9469CFC6C, 1001  # MAGIC_NUMBER, PROTOCOL_VERSION of torch/serialization.py
+INLINE = 16  # opcodes in the time that a pickle in a pickle takes besides its own
 SCRIPT = "torchscript"
 LOADER = "torch.load(weights_only=False)"
 SCRIPT_WARNING = "torch.jit.load keeps the code in this file, and a call of the model runs it"
@@ -69,7 +70,7 @@ def _no_scripts(maker: Value) -> ScriptedClass:
 def _checkpoint(source: FileSource, archive: Archive) -> FileContents:
     pickles = _member(source, archive, "data.pkl")
     root = pickles.load()
-    inventory = Inventory(PickledTensors(ArchiveStorages(archive, "data").find), _no_scripts)
+    inventory = Inventory(PickledTensors(ArchiveStorages(archive, "data", pickles).find), _no_scripts)
     inventory.add(root)
     return _contents("checkpoint", root, pickles, inventory)
 
@@ -77,17 +78,18 @@ def _checkpoint(source: FileSource, archive: Archive) -> FileContents:
 def _script(source: FileSource, archive: Archive) -> FileContents:
     pickles = _member(source, archive, "data.pkl")
     root = pickles.load()
-    inventory = Inventory(PickledTensors(ArchiveStorages(archive, "data").find), ScriptedClasses(archive))
+    inventory = Inventory(PickledTensors(ArchiveStorages(archive, "data", pickles).find), ScriptedClasses(archive))
     inventory.add(root)
     contents = _contents(SCRIPT, root, pickles, inventory)
-    constants = _constants(source, archive)
+    constants = _constants(source, archive, pickles.steps, inventory.left)
     return _with(contents, constants)
 
 
-def _constants(source: FileSource, archive: Archive) -> Inventory:
+def _constants(source: FileSource, archive: Archive, steps: Iterator[int], left: int) -> Inventory:
     """The tensors that the code names as CONSTANTS.c0 and so on."""
-    inventory = Inventory(PickledTensors(ArchiveStorages(archive, "constants").find), _no_scripts)
-    values = _member(source, archive, "constants.pkl").load()
+    pickles = _member(source, archive, "constants.pkl", steps)
+    inventory = Inventory(PickledTensors(ArchiveStorages(archive, "constants", pickles).find), _no_scripts, left)
+    values = pickles.load()
     for index, value in enumerate(values if type(values) in (tuple, list) else ()):
         inventory.add(value, f"CONSTANTS.c{index}", "constant")
     return inventory
@@ -105,12 +107,12 @@ def _with(contents: FileContents, constants: Inventory) -> FileContents:
     )
 
 
-def _member(source: FileSource, archive: Archive, name: str) -> Pickles:
+def _member(source: FileSource, archive: Archive, name: str, steps: Iterator[int] | None = None) -> Pickles:
     """The pickle of a member, read in parts where it stands in the file as it is."""
     place = archive.place(name)
     if place is None:
-        return Pickles.of(archive.read(name))
-    return Pickles(lambda offset, length: source.read(place + offset, length), archive.size(name))
+        return Pickles.of(archive.read(name), steps)
+    return Pickles(lambda offset, length: source.read(place + offset, length), archive.size(name), steps)
 
 
 @dataclass
@@ -119,15 +121,17 @@ class ArchiveStorages:
 
     archive: Archive
     folder: str
+    pickles: Pickles
     known: dict[tuple[str, str], StorageRecord] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         order = self.archive.read("byteorder", largest=16) if "byteorder" in self.archive else b"little"
         self.as_they_are = order.strip() != b"big"
+        self.inline = InlineStorages(self.pickles)
 
     def find(self, value: Value) -> StorageRecord:
         if type(value) is Made:
-            return inline_storage(value)
+            return self.inline.find(value)
         kind, key, _ = storage_id(value)
         dtype = storage_dtype(kind)
         if (dtype, key) not in self.known:
@@ -140,17 +144,33 @@ class ArchiveStorages:
 def storage_id(value: Value) -> tuple[Value, str, tuple[Value, ...]]:
     """The class and key of a storage, and what else torch writes of it; raises `ValueError` for what is none."""
     key = value.key if type(value) is Persistent else None
-    if type(key) is not tuple or len(key) < 5 or key[0] != "storage" or type(key[2]) is not str:
+    if type(key) is not tuple or not 5 <= len(key) <= 16 or key[0] != "storage" or type(key[2]) is not str:
         raise ValueError("a tensor has no storage that torch could find")
     return key[1], key[2], key[3:]
 
 
-def inline_storage(made: Made) -> StorageRecord:
-    """A storage that a plain pickle holds as the bytes of another file of torch's old format."""
+class InlineStorages:
+    """Storages that a plain pickle holds, each read once, in the steps that are left to that pickle."""
+
+    def __init__(self, pickles: Pickles) -> None:
+        self._steps = pickles.steps
+        self._known: dict[int, tuple[Value, StorageRecord]] = {}  # the values are held, so that no other has their id
+
+    def find(self, value: Value) -> StorageRecord:
+        if type(value) is not Made:
+            raise ValueError("a tensor is stored outside of the pickle")
+        if id(value) not in self._known:
+            self._known[id(value)] = value, _inline_storage(value, self._steps)
+        return self._known[id(value)][1]
+
+
+def _inline_storage(made: Made, steps: Iterator[int]) -> StorageRecord:
+    """A storage that is held as the bytes of another file of torch's old format."""
     head = first_bytes(made.args[0]) if class_path(made.maker) == INLINE_STORAGE else None
     if head is None:
         raise ValueError("a tensor has no storage that torch could find")
-    pickles = Pickles.of(head)
+    pickles = Pickles.of(head, steps)
+    pickles.spend(INLINE)
     if pickles.load() != LEGACY_MAGIC:
         raise ValueError("a tensor is stored in bytes that torch does not know")
     _, _, storage = pickles.load(), pickles.load(), pickles.load()
@@ -178,15 +198,9 @@ def _pickle(source: FileSource) -> FileContents:
         ) from error
     if type(root) is int and root == LEGACY_MAGIC:
         return _legacy(source, pickles)
-    inventory = Inventory(PickledTensors(_inline_only), _no_scripts)
+    inventory = Inventory(PickledTensors(InlineStorages(pickles).find), _no_scripts)
     inventory.add(root)
     return _contents("pickle", root, pickles, inventory)
-
-
-def _inline_only(value: Value) -> StorageRecord:
-    if type(value) is Made:
-        return inline_storage(value)
-    raise ValueError("a tensor is stored outside of the pickle")
 
 
 def _legacy(source: FileSource, pickles: Pickles) -> FileContents:
@@ -197,7 +211,7 @@ def _legacy(source: FileSource, pickles: Pickles) -> FileContents:
     root, referred = pickles.load(), list(pickles.persistent)
     little = not isinstance(system, dict) or system.get("little_endian") is not False
     places = _legacy_places(source, pickles, _legacy_types(referred), little)
-    inventory = Inventory(PickledTensors(LegacyStorages(places).find), _no_scripts)
+    inventory = Inventory(PickledTensors(LegacyStorages(places, InlineStorages(pickles)).find), _no_scripts)
     inventory.add(root)
     return _contents("checkpoint (legacy)", root, pickles, inventory)
 
@@ -238,10 +252,11 @@ class LegacyStorages:
     """The storages of a file in torch's old format, where some are parts of others."""
 
     places: Mapping[str, StorageRecord]
+    inline: InlineStorages
 
     def find(self, value: Value) -> StorageRecord:
         if type(value) is Made:
-            return inline_storage(value)
+            return self.inline.find(value)
         kind, key, rest = storage_id(value)
         if key not in self.places:
             raise ValueError(f"a tensor is in the storage {shown(key)}, which the file does not have")

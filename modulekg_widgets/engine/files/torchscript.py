@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 from modulekg_widgets.engine.files.archive import Archive
 from modulekg_widgets.engine.files.pickle_tape import Global, Value
@@ -10,11 +11,13 @@ from modulekg_widgets.engine.files.pickled import SCRIPTED, ScriptedClass
 from modulekg_widgets.engine.files.records import Plain
 
 LARGEST_CODE = 4 << 20  # bytes of one file
-MOST_CODE = 32 << 20  # of all that are read
+MOST_CODE = 8 << 20  # of all that are read
+LONGEST_NAMES = 1 << 16  # characters of the names of a class's parameters or buffers
+MOST_CONSTANTS = 200
 LONGEST_CONSTANT = 200
 
 _CLASS = re.compile(r"^class (?P<name>\w+)\(", re.MULTILINE)
-_TENSORS = re.compile(r"^  __(?P<kind>parameters|buffers)__ = \[(?P<names>.*)\]$", re.MULTILINE)
+_TENSORS = re.compile(rf"^  __(?P<kind>parameters|buffers)__ = \[(?P<names>.{{0,{LONGEST_NAMES}}})\]$", re.MULTILINE)
 _CONSTANT = re.compile(rf"^  (?P<name>\w+) : Final\[\w+\] = (?P<value>.{{1,{LONGEST_CONSTANT}}})$", re.MULTILINE)
 _TEXT = re.compile(r'"([^"\\]*)"')
 _MARK = re.compile(r"___torch_mangle_\d+\.")  # tells apart classes of one name
@@ -40,8 +43,12 @@ class ScriptedClasses:
         text = self._bodies(f"code/{maker.module.replace('.', '/')}.py").get(maker.path[len(maker.module) + 1 :])
         if text is None:
             return ScriptedClass(name)
-        tensors = {found["kind"]: frozenset(_TEXT.findall(found["names"])) for found in _TENSORS.finditer(text)}
-        constants = tuple((found["name"], _constant(found["value"])) for found in _CONSTANT.finditer(text))
+        tensors = {
+            found["kind"]: frozenset(_TEXT.findall(found["names"])) for found in islice(_TENSORS.finditer(text), 2)
+        }
+        constants = tuple(
+            (found["name"], _constant(found["value"])) for found in islice(_CONSTANT.finditer(text), MOST_CONSTANTS)
+        )
         return ScriptedClass(
             name, tensors.get("parameters", frozenset()), tensors.get("buffers", frozenset()), constants
         )
@@ -54,7 +61,7 @@ class ScriptedClasses:
             readable = 0 < size <= LARGEST_CODE and self._left >= 0
             text = self._archive.read(file, largest=LARGEST_CODE).decode("utf-8", "replace") if readable else ""
             starts = list(_CLASS.finditer(text))
-            ends = [found.start() for found in starts[1:]] + [len(text)]
+            ends = [*(found.start() for found in starts), len(text)][1:]
             self._files[file] = {
                 found["name"]: text[found.start() : end] for found, end in zip(starts, ends, strict=True)
             }
