@@ -27,7 +27,7 @@ HEAD = 1 << 12
 WIDEST = 4  # bytes of a letter
 
 # what takes longer than an opcode, in opcodes
-LINE, NAMED, REFERENCE, ESCAPE = 3, 2, 3, 2
+LINE, NAMED, REFERENCE, ESCAPE = 3, 2, 3, 4
 LETTERS = 6  # 1 << LETTERS of a line
 
 
