@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterable, Mapping
 
 from modulekg_widgets.engine.errors import ModelFileError, shown
-from modulekg_widgets.engine.files.records import Plain
+from modulekg_widgets.engine.files.records import ModulePart, Plain
 
 MOST_UNITS = 240 << 20  # a unit is a byte that is kept of a file, or the 8 ns that it takes to look at it
 OPERATOR, TENSOR, VALUE, BODY, ATTRIBUTE, FIELD = 1200, 1500, 400, 2000, 140, 90  # units of each
 LONGEST_NAME = 4_000  # characters
+MOST_MODULES = 30_000
+MOST_CLASSES = 2_000  # of modules: each becomes a class of Python
 LONGEST_TEXT = 200  # characters of a setting
 MOST_ELEMENTS = 16  # of a list among the settings
 NO_MODULE = "_empty_nn_module_stack_from_metadata_hook"  # what torch.export writes on operators that no module has
@@ -26,7 +28,7 @@ class Allowance:
     """
 
     def __init__(self, file: str) -> None:
-        self._file = shown(file)
+        self.file = shown(file)
         self._left = MOST_UNITS
         self._kept: dict[str, str] = {}
 
@@ -35,7 +37,7 @@ class Allowance:
         self._left -= units
         if self._left < 0:
             raise ModelFileError(
-                f"{self._file} has more operators, tensors and names than the {MOST_UNITS >> 20} MB that are read: "
+                f"{self.file} has more operators, tensors and names than the {MOST_UNITS >> 20} MB that are read: "
                 "larger files are not opened"
             )
 
@@ -46,12 +48,40 @@ class Allowance:
             self.take(40)
             return known
         if not isinstance(name, str):  # what protobuf gives for bytes that are no text
-            raise ModelFileError(f"{self._file} has a name that is no text, {shown(repr(name))}: it is forged")
+            raise ModelFileError(f"{self.file} has a name that is no text, {shown(repr(name))}: it is forged")
         if len(name) > LONGEST_NAME:
-            raise ModelFileError(f"{self._file} has a name of {len(name):,} characters, {shown(name)}: it is forged")
+            raise ModelFileError(f"{self.file} has a name of {len(name):,} characters, {shown(name)}: it is forged")
         self.take(len(name) + 150)
         self._kept[name] = name
         return name
+
+
+class Modules:
+    """The modules that a graph tells of, with the names of their classes, or "" where it tells none."""
+
+    def __init__(self, allowance: Allowance) -> None:
+        self._allowance = allowance
+        self._classes: dict[str, str] = {}
+        self._names: set[str] = set()
+
+    def add(self, path: str, class_name: str = "") -> str:
+        """Note a module, if it is not known, or its class was not; raises `ModelFileError` for too many."""
+        known = self._classes.get(path)
+        if known or (known is not None and not class_name):
+            return path
+        path, class_name = self._allowance.name(path), self._allowance.name(class_name)
+        self._classes[path] = class_name
+        self._names.add(class_name)
+        if len(self._classes) > MOST_MODULES or len(self._names) > MOST_CLASSES:
+            raise ModelFileError(
+                f"{self._allowance.file} has more than {MOST_MODULES:,} modules, or {MOST_CLASSES:,} classes of "
+                "them: larger files are not opened"
+            )
+        return path
+
+    def parts(self) -> tuple[ModulePart, ...]:
+        """What was noted until now."""
+        return tuple(ModulePart(path, class_name) for path, class_name in self._classes.items())
 
 
 class Occurrences:

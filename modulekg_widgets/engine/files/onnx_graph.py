@@ -37,6 +37,9 @@ _DEEPEST_CALL = 16
 # numbers of fields by https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 _NODE, _INITIALIZER, _SPARSE, _INPUT, _OUTPUT, _VALUE = 1, 5, 15, 11, 12, 13
 _FUNCTION_NODE = 7
+# what of a function's head is kept: name, input, output, domain, attribute_proto, overload; with the bytes that
+# protobuf's objects take for each of its own
+_FUNCTION_HEAD = {1: 10, 4: 10, 5: 10, 10: 10, 11: 80, 13: 10}
 # AttributeProto.AttributeType
 _FIELDS = {1: "f", 2: "i", 3: "s", 6: "floats", 7: "ints", 8: "strings"}
 _TENSOR, _HOLDERS = 4, (4, 5, 9, 10)  # one tensor; what holds tensors or graphs
@@ -161,7 +164,7 @@ class GraphReader:
         return self._made.sparse(self.parsed("SparseTensorProto", content), values, parts)
 
     def _add_value(self, body: Body, number: int, begin: int, after: int) -> None:
-        self._allowance.take(VALUE)
+        self._allowance.take(VALUE + 6 * max(after - begin - 100, 0))  # what protobuf takes to read it
         message = self.parsed("ValueInfoProto", self._wire.content(begin, after))
         name = self._allowance.name(message.name)
         if number == _INPUT:
@@ -189,6 +192,8 @@ class GraphReader:
 
     def _node(self, begin: int, after: int, place: NodeContext) -> None:
         """Add a node's operator, with the operators that it holds."""
+        # those of functions are looked at again for every call
+        self._allowance.take((after - begin) // (1 if place.calls else 32))
         wire: WireNode | None = None
         if after - begin <= SMALL:
             node = self.parsed("NodeProto", self._wire.content(begin, after))
@@ -199,6 +204,7 @@ class GraphReader:
             node = self.parsed("NodeProto", wire.content)
         if wire is not None and self._is_tensor(node, wire, place):
             return
+        self._allowance.take(ATTRIBUTE * len(node.metadata_props) + 20 * (len(node.input) + len(node.output)))
         metadata = {entry.key: entry.value for entry in node.metadata_props}
         module = self.modules.of_metadata(metadata) if metadata else None
         if module is None:
@@ -207,7 +213,7 @@ class GraphReader:
         if function is not None and self._can_be_inlined(function, place):
             self._call(node, function, module, place)
             return
-        self._allowance.take(OPERATOR + ATTRIBUTE * len(node.metadata_props))
+        self._allowance.take(OPERATOR)
         inputs = [place.scope[name] for name in node.input if name]
         given = self._bodies(node, wire, module, place) if wire is not None and wire.graphs else []
         name = node.name or node.op_type
@@ -289,7 +295,8 @@ class GraphReader:
             if number == _FUNCTION_NODE:
                 self._allowance.take(200)
                 nodes.append((begin, after))
-            else:
+            elif number in _FUNCTION_HEAD:
+                self._allowance.take(_FUNCTION_HEAD[number] * (after - tag))
                 kept += self._wire.content(tag, after)
         message = self.parsed("FunctionProto", bytes(kept))
         self._functions.setdefault((message.domain, message.name, message.overload), LocalFunction(message, nodes))

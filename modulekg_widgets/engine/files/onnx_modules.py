@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from modulekg_widgets.engine.files.graph_parts import NO_MODULE, Allowance
+from modulekg_widgets.engine.files.graph_parts import NO_MODULE, Allowance, Modules
 from modulekg_widgets.engine.files.records import ModulePart
 
 SCOPES, CLASSES, TRACE = (f"pkg.torch.onnx.{key}" for key in ("name_scopes", "class_hierarchy", "stack_trace"))
@@ -24,7 +24,7 @@ class OnnxModules:
 
     def __init__(self, allowance: Allowance) -> None:
         self._allowance = allowance
-        self._classes: dict[str, str] = {}
+        self._modules = Modules(allowance)
         self._with_tensors: set[str] = set()
         self._called: dict[tuple[str, ...], str] = {}
         self._paths: set[str] = set()  # of what was called
@@ -32,24 +32,20 @@ class OnnxModules:
 
     def parts(self) -> tuple[ModulePart, ...]:
         """What was told until now."""
-        return tuple(ModulePart(path, class_name) for path, class_name in self._classes.items())
+        return self._modules.parts()
 
     def hold(self, tensors: Iterable[str]) -> None:
         """Note modules that surely are there, by the names of their tensors."""
         for tensor in tensors:
             path = tensor.rpartition(".")[0]
             while path and path not in self._with_tensors:
+                self._allowance.take(len(path) + 80)
                 self._with_tensors.add(path)
                 path = path.rpartition(".")[0]
 
     def add(self, path: str, class_name: str = "") -> str:
         """Note a module, if it is not known."""
-        known = self._classes.get(path)
-        if known is None:
-            path, class_name = self._allowance.name(path), self._allowance.name(class_name)
-        if not known:
-            self._classes[path] = class_name
-        return path
+        return self._modules.add(path, class_name)
 
     def of_metadata(self, metadata: Mapping[str, str]) -> str | None:
         """The path of the module that a node runs in, by what the exporter wrote on it; None where it did not."""
@@ -63,6 +59,7 @@ class OnnxModules:
 
     def _innermost(self, metadata: Mapping[str, str]) -> str | None:
         paths, classes = _listed(metadata[SCOPES]), _listed(metadata[CLASSES])
+        self._allowance.take(15 * (len(paths) + len(classes)))
         if len(paths) != len(classes) or len(paths) < 2:  # what comes last is the operator itself
             return None
         if paths[-2] == NO_MODULE:

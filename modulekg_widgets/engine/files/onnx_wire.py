@@ -94,9 +94,7 @@ class Wire:
     def content(self, start: int, stop: int) -> bytes:
         """The bytes of a message that is not large."""
         if stop - start > LARGEST_MESSAGE:
-            raise self._error(
-                f"a message at {start:,} has {stop - start:,} bytes beside numbers, too many to be read"
-            )
+            raise self._error(f"a message at {start:,} has {stop - start:,} bytes beside numbers, too many to be read")
         if start < self._begin or stop > self._end:
             self._move(start)
             if stop > self._end:
@@ -141,14 +139,16 @@ class Wire:
                 content = self._attribute(found, place, begin, after)
                 kept += b"\x2a" + varint_bytes(len(content)) + content
                 place += 1
+                self._check_operator(start, len(kept))
             else:
                 self._keep(kept, tag, after)
-        if len(kept) > LARGEST_MESSAGE:
-            raise self._error(
-                f"an operator at {start:,} has {len(kept):,} bytes beside numbers, too many to be read"
-            )
+        self._check_operator(start, len(kept))
         found.content = bytes(kept)
         return found
+
+    def _check_operator(self, start: int, length: int) -> None:
+        if length > LARGEST_MESSAGE:
+            raise self._error(f"an operator at {start:,} has {length:,} bytes beside numbers, too many to be read")
 
     def _attribute(self, node: WireNode, place: int, start: int, stop: int) -> bytes:
         kept = bytearray()

@@ -18,7 +18,8 @@ from modulekg_widgets.engine.safe_files import parse_json
 
 LARGEST_JSON = 64 << 20  # bytes
 MOST_PARTS = 2_000_000  # lists and objects of it
-MOST_VALUES = 4_000_000  # between its commas
+MOST_PARSED = 320 << 20  # bytes that it takes once it is parsed
+_OF_OBJECT, _OF_LIST, _OF_VALUE = 200, 100, 32  # of these, each
 MOST_LISTED = 10  # of what warnings name
 _PROGRAM = "serialized_exported_program.json"  # of torch before 2.8
 _FORMAT = "archive_format"
@@ -95,8 +96,13 @@ def _models(archive: Archive) -> list[str]:
 
 def _parsed(archive: Archive, member: str) -> Any:
     content = archive.read(member, LARGEST_JSON)
-    if content.count(b",") > MOST_VALUES:
-        raise ModelFileError(f"{shown(member)} has more than {MOST_VALUES:,} values: it is forged, or too large")
+    objects, lists, values = map(content.count, (b"{", b"[", b","))
+    parsed = objects * _OF_OBJECT + lists * _OF_LIST + values * _OF_VALUE
+    if parsed > MOST_PARSED:
+        raise ModelFileError(
+            f"{shown(member)} takes some {parsed:,} bytes once it is parsed, and {MOST_PARSED:,} are the most: larger "
+            "files are not opened"
+        )
     return parse_json(content, ModelFileError, MOST_PARTS)
 
 

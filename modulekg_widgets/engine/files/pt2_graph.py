@@ -16,6 +16,7 @@ from modulekg_widgets.engine.files.graph_parts import (
     OPERATOR,
     VALUE,
     Allowance,
+    Modules,
     Occurrences,
     Scope,
     short,
@@ -54,6 +55,7 @@ class ProgramReader:
 
     def __init__(self, allowance: Allowance, names: Mapping[str, str]) -> None:
         self._allowance = allowance
+        self._modules = Modules(allowance)
         self._tensors = set(names.values())
         self._given = Occurrences(self._tensors)
         self._operator_names = Occurrences()
@@ -62,7 +64,6 @@ class ProgramReader:
             self._top[value] = name
         self._operators: list[OperatorRecord] = []
         self._values: dict[str, ValueRecord] = {}
-        self._classes: dict[str, str] = {}
         self._stacks: dict[str, str] = {}
 
     def graph(self, graph: Mapping[str, Any], inputs: list[str], outputs: list[Any]) -> OperatorGraph:
@@ -75,8 +76,8 @@ class ProgramReader:
     def modules(self, calls: Any) -> tuple[ModulePart, ...]:
         """The modules that the program lists as called, and those that its operators come from, with their classes."""
         for call in listed(calls):
-            self._class(module_path(text(mapping(call)["fqn"])), "")
-        return tuple(ModulePart(path, name) for path, name in self._classes.items())
+            self._modules.add(module_path(text(mapping(call)["fqn"])))
+        return self._modules.parts()
 
     def _run(self, graph: Mapping[str, Any], scope: Scope, module: str, depth: int) -> list[str]:
         """Add the operators of a graph; what it gives."""
@@ -145,7 +146,7 @@ class ProgramReader:
         names = [name for part in listed(graph.get("inputs")) for name in names_of(part)]
         for place, name in enumerate(names):
             inner[name] = operands[place] if place < len(operands) else scope[name]
-        self._class(path, "")
+        self._modules.add(path)
         return self._run(graph, inner, path, depth + 1)
 
     def _module(self, stack: str) -> str:
@@ -158,14 +159,10 @@ class ProgramReader:
             parts = entry.split(",")
             if len(parts) == 3 and parts[1] != NO_MODULE:
                 path = module_path(parts[1])
-                self._class(path, parts[2])
+                self._modules.add(path, parts[2])
         self._allowance.take(len(stack) + 200)
         self._stacks[stack] = self._allowance.name(path)
         return path
-
-    def _class(self, path: str, name: str) -> None:
-        if not self._classes.get(path):
-            self._classes[self._allowance.name(path)] = self._allowance.name(name)
 
 
 def names_of(argument: Any, depth: int = 0) -> Iterator[str]:
