@@ -33,7 +33,7 @@ COLUMNS = ("name", "shape", "dtype", "bytes")
 # what a folder is opened by, in this order
 USUAL_NAMES = (
     "model.safetensors.index.json", "model.safetensors", "diffusion_pytorch_model.safetensors.index.json",
-    "diffusion_pytorch_model.safetensors", "pytorch_model.bin",
+    "diffusion_pytorch_model.safetensors", "pytorch_model.bin.index.json", "pytorch_model.bin",
 )  # fmt: skip
 
 

@@ -35,10 +35,9 @@ async function allFiles(source: FileSource, format: string, read: Reader): Promi
   const missing = shards.filter((_, at) => found[at] === null);
   const there = found.filter(contents => contents !== null);
   const tensors = merged(there);
-  const texts = there.map(contents => contents.metadata).reverse();
-  const metadata = Object.fromEntries(
-    [plainOnes(index.metadata), ...texts].flatMap(part => Object.entries<Plain>(part))
-  );
+  const parts = there.map(contents => contents.metadata).reverse(); // of equal keys the first file's counts
+  const texts = Object.fromEntries(parts.flatMap(part => Object.entries<Plain>(part)));
+  const metadata = { ...texts, ...plainOnes(index.metadata), ...texts };
   const told = [...new Set(there.flatMap(contents => contents.warnings))].slice(0, MOST_WARNINGS);
   return {
     format,

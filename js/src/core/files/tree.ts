@@ -5,6 +5,7 @@ import { type OwnedTensor, ownersOf } from "./owners";
 import type { FileContents, ModulePart, TensorRecord } from "./records";
 
 const MOST_MODULES = 500_000;
+const DEEPEST = 200; // segments of a path
 const NUMBER = /^\d{1,15}$/;
 
 /** Depth first: a module stands behind the one that it lies in; 0 is the root. */
@@ -21,9 +22,21 @@ export interface FileTree {
 export function treeOf(contents: FileContents): FileTree {
   const growing = new GrowingTree();
   for (const part of contents.modules) growing.parts.set(growing.module(part.path), part);
-  for (const { module } of contents.graph?.operators ?? []) growing.module(module);
+  for (const path of new Set(contents.graph?.operators.map(({ module }) => module))) growing.module(path);
   for (const owned of ownersOf(contents)) growing.add(owned);
   return growing.inOrder();
+}
+
+/** The names in a path; what is deeper than any model stands in the last one. */
+function segmentsOf(path: string): string[] {
+  if (path === "") return [];
+  const found: string[] = [];
+  let from = 0;
+  for (let end = path.indexOf("."); end >= 0 && found.length < DEEPEST; end = path.indexOf(".", from)) {
+    found.push(path.slice(from, end));
+    from = end + 1;
+  }
+  return [...found, path.slice(from)];
 }
 
 /** Modules in the order in which they are met. */
@@ -38,10 +51,7 @@ class GrowingTree {
   /** The module of a path, made where there is none; loops, for a path may have as many parts as a file has bytes. */
   module(path: string): number {
     let node = 0;
-    for (let from = 0, end = 0; path !== "" && end >= 0; from = end + 1) {
-      end = path.indexOf(".", from);
-      node = this.child(node, end < 0 ? path.slice(from) : path.slice(from, end));
-    }
+    for (const name of segmentsOf(path)) node = this.child(node, name);
     return node;
   }
 
@@ -71,9 +81,9 @@ class GrowingTree {
 
   private find(path: string): number | undefined {
     let node: number | undefined = 0;
-    for (let from = 0, end = 0; path !== "" && end >= 0 && node !== undefined; from = end + 1) {
-      end = path.indexOf(".", from);
-      node = this.places.get(key(node, end < 0 ? path.slice(from) : path.slice(from, end)));
+    for (const name of segmentsOf(path)) {
+      node = this.places.get(key(node, name));
+      if (node === undefined) break;
     }
     return node;
   }

@@ -35,7 +35,8 @@ export class FilePanel {
     file.tensors.node.forEach((node, at) => {
       const own = this.places.get(node) ?? new Map<string, number>();
       const name = file.tensors.name[at];
-      this.places.set(node, own.set(name.slice(name.lastIndexOf(".") + 1), at));
+      // one without a path of its own stands in its module under its whole name
+      this.places.set(node, own.set(name.slice(name.lastIndexOf(".") + 1), at).set(name, at));
     });
   }
 
