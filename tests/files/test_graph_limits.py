@@ -9,7 +9,7 @@ import pytest
 
 from modulekg_widgets.engine.errors import ModelFileError
 from modulekg_widgets.engine.files import formats as _formats  # noqa: F401
-from modulekg_widgets.engine.files.graph_parts import MOST_CLASSES, MOST_MODULES, Allowance, Modules
+from modulekg_widgets.engine.files.graph_parts import MOST_CLASSES, MOST_MODULES, Allowance, NamedModules
 from modulekg_widgets.engine.files.onnx_modules import OnnxModules
 from modulekg_widgets.engine.files.readers import read
 from modulekg_widgets.engine.files.source import opened
@@ -58,13 +58,13 @@ def test_onnx_that_takes_too_long_is_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_modules_and_classes_beyond_any() -> None:
-    modules = Modules(Allowance("x"))
+    modules = NamedModules(Allowance("x"))
     for at in range(MOST_MODULES):
         modules.add(f"m{at}", f"C{at % (MOST_CLASSES - 1)}")
     assert len(modules.parts()) == MOST_MODULES
     with pytest.raises(ModelFileError, match="30,000 modules"):
         modules.add("one more")
-    modules = Modules(Allowance("x"))
+    modules = NamedModules(Allowance("x"))
     for at in range(MOST_CLASSES):
         modules.add(f"m{at}", f"C{at}")
     with pytest.raises(ModelFileError, match="2,000 classes"):

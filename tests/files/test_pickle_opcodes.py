@@ -227,7 +227,7 @@ def test_opcodes_count_by_what_they_take(name: str) -> None:
     started = time.process_time()
     with pytest.raises(LimitError, match="opcodes"):
         load(SLOW[name] + b".")
-    assert time.process_time() - started < 3
+    assert time.process_time() - started < 5  # half of it where nothing else runs
 
 
 def test_many_lines_take_no_longer_than_the_file_is_long() -> None:

@@ -63,7 +63,7 @@ def test_a_file_stands_beside_the_live_model(exported: mk.ModelFile) -> None:
 def test_a_view_that_a_file_has_not_is_refused(tmp_path: Path) -> None:
     torch.save(Net().state_dict(), tmp_path / "net.pth")
     file = mk.open_file(tmp_path / "net.pth")
-    with pytest.raises(mk.ModuleKGError, match="dataflow.*the file has none"):
+    with pytest.raises(mk.ModuleKGError, match=r"dataflow.*the file has none"):
         mk.ModelGraph(file, view="dataflow")
     assert "neither code" in (mk.ModelGraph(file, torch.zeros(1, 3, 8, 8)).error or "")
 

@@ -56,7 +56,7 @@ class Allowance:
         return name
 
 
-class Modules:
+class NamedModules:
     """The modules that a graph tells of, with the names of their classes, or "" where it tells none."""
 
     def __init__(self, allowance: Allowance) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from modulekg_widgets.engine.files.graph_parts import NO_MODULE, Allowance, Modules
+from modulekg_widgets.engine.files.graph_parts import NO_MODULE, Allowance, NamedModules
 from modulekg_widgets.engine.files.records import ModulePart
 
 SCOPES, CLASSES, TRACE = (f"pkg.torch.onnx.{key}" for key in ("name_scopes", "class_hierarchy", "stack_trace"))
@@ -24,7 +24,7 @@ class OnnxModules:
 
     def __init__(self, allowance: Allowance) -> None:
         self._allowance = allowance
-        self._modules = Modules(allowance)
+        self._modules = NamedModules(allowance)
         self._with_tensors: set[str] = set()
         self._called: dict[tuple[str, ...], str] = {}
         self._paths: set[str] = set()  # of what was called

@@ -16,7 +16,7 @@ from modulekg_widgets.engine.files.graph_parts import (
     OPERATOR,
     VALUE,
     Allowance,
-    Modules,
+    NamedModules,
     Occurrences,
     Scope,
     short,
@@ -55,7 +55,7 @@ class ProgramReader:
 
     def __init__(self, allowance: Allowance, names: Mapping[str, str]) -> None:
         self._allowance = allowance
-        self._modules = Modules(allowance)
+        self._modules = NamedModules(allowance)
         self._tensors = set(names.values())
         self._given = Occurrences(self._tensors)
         self._operator_names = Occurrences()

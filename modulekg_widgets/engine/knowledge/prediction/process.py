@@ -20,7 +20,7 @@ MEAN = 1e4  # how much larger the constant is than the rest: the mean of all val
 BEFORE = 0.5  # how many values what is expected of the scatter is worth
 
 
-class Rest(NamedTuple):
+class LeftOut(NamedTuple):
     """The values of a block with their variances as told by the rest, the log probability of that, and its freedom."""
 
     values: Array
@@ -122,7 +122,7 @@ class Process:
     def _evidence(self, determinant: float, freedom: float, squares: float) -> float:
         return float(0.5 * (BEFORE * np.log(self.expected) - determinant - freedom * np.log(squares)))
 
-    def without(self, block: np.ndarray) -> Rest:
+    def without(self, block: np.ndarray) -> LeftOut:
         """What the values outside of a block, which ascends, tell of it, of their scatter and of the kernel."""
         inverse = self.inverse(block)
         spread = np.linalg.inv(inverse)
@@ -130,7 +130,9 @@ class Process:
         squares = max(self._squares - float(off @ self.weights[block]), BEFORE * self.expected)
         freedom = self.freedom - len(block)
         evidence = self._evidence(self._determinant + float(np.linalg.slogdet(inverse)[1]), freedom, squares)
-        return Rest(self.values[block] - off, squares / freedom * np.maximum(np.diag(spread), 1e-9), evidence, freedom)
+        return LeftOut(
+            self.values[block] - off, squares / freedom * np.maximum(np.diag(spread), 1e-9), evidence, freedom
+        )
 
 
 def lapack() -> Any:
