@@ -71,6 +71,7 @@ class _FlowTables:
         self.tensor_places: dict[str, int] = {}
         self.call_nodes, self.call_parents = [0], [OUTSIDE]
         self.open = [0]  # calls, the outermost first
+        self.around: dict[str, list[int]] = {}  # of each module that operators run in: it and those around it
         self.steps: list[tuple[int, int, list[int], list[int], int]] = []  # name, call, inputs, tensors, source
         self.views: list[int] = []
         self.made_by: list[int] = []
@@ -94,7 +95,7 @@ class _FlowTables:
         step = len(self.steps)
         name = operator_name(operator.op)
         read = [each for each in dict.fromkeys(operator.inputs) if each]  # "" is an input that is left out
-        call = self._call_in(self.hierarchy.find(operator.module) or 0)
+        call = self._call_in(operator.module)
         inputs = [self._value(each) for each in read if each not in self.tensor_places]
         tensors = [self.tensor_places[each] for each in read if each in self.tensor_places]
         source = self.sources.place(text(operator.source)) if operator.source else OUTSIDE
@@ -105,9 +106,11 @@ class _FlowTables:
             if output:
                 self._make(output, step)
 
-    def _call_in(self, node: int) -> int:
+    def _call_in(self, module: str) -> int:
         """The call in which an operator of a module runs: those around it that are open stay so."""
-        wanted = self._around(node)
+        if module not in self.around:  # a path may be long, and have many operators
+            self.around[module] = self._around(self.hierarchy.find(module) or 0)
+        wanted = self.around[module]
         same = 1
         while same < min(len(self.open), len(wanted)) and self.call_nodes[self.open[same]] == wanted[same]:
             same += 1
