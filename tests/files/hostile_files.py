@@ -150,7 +150,11 @@ def forget_peak() -> None:
 
 
 def main(file: str, count: int, seed: int) -> dict[str, Any]:
-    import encodings.cp437  # the library's own, of names in archives and of texts in messages
+    # the standard library's own: of names in archives, of texts in pickles and in messages
+    import encodings.ascii
+    import encodings.cp437
+    import encodings.latin_1
+    import encodings.raw_unicode_escape
     import encodings.unicode_escape  # noqa: F401
 
     import modulekg_widgets as mk
