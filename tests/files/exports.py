@@ -74,7 +74,7 @@ def of_transformers(kind: str, words: dict[str, Any], model: str) -> Callable[[]
     def build() -> Example:
         import transformers
 
-        config = getattr(transformers, f"{kind}Config")(**words)
+        config = getattr(transformers, f"{kind}Config")(**words, use_cache=False)
         return getattr(transformers, model)(config).eval(), (torch.randint(0, 50, (1, 7)),)
 
     return build
@@ -100,8 +100,8 @@ ARCHITECTURES: dict[str, Callable[[], Example]] = {
     "vgg11_bn": pictures("vgg11_bn"),
     "alexnet": pictures("alexnet"),
     "bert": of_transformers("Bert", SMALL, "BertModel"),
-    "gpt2": of_transformers("GPT2", {"vocab_size": 60, "n_embd": 16, "n_layer": 2, "n_head": 2}, "GPT2LMHeadModel"),
-    "llama": of_transformers("Llama", SMALL, "LlamaForCausalLM"),
+    "gpt2": of_transformers("GPT2", {"vocab_size": 60, "n_embd": 16, "n_layer": 2, "n_head": 2}, "GPT2Model"),
+    "llama": of_transformers("Llama", SMALL, "LlamaModel"),
     "distilbert": of_transformers(
         "DistilBert", {"vocab_size": 60, "dim": 16, "hidden_dim": 32, "n_layers": 2, "n_heads": 2}, "DistilBertModel"
     ),
@@ -198,10 +198,15 @@ OTHER_WRITERS: dict[str, Callable[[Example, Path], None]] = {
 
 
 def called_in(example: Example) -> set[str]:
-    """The paths of the modules that a forward pass calls."""
+    """The paths of the modules that a forward pass calls, but for those that only hand on what they get."""
     net, called = example[0], set()
     paths = {module: path for path, module in net.named_modules()}
-    handles = [module.register_forward_hook(lambda module, *_: called.add(paths[module])) for module in paths]
+
+    def note(module: nn.Module, args: tuple, output: object) -> None:
+        if not any(output is each for each in args):
+            called.add(paths[module])
+
+    handles = [module.register_forward_hook(note) for module in paths]
     net(*example[1])
     for handle in handles:
         handle.remove()
