@@ -7,6 +7,7 @@ import type { ITranslator, TranslationBundle } from "@jupyterlab/translation";
 import { modelFileIcon } from "./icons";
 import type { Kernels } from "./kernel_choice";
 import { ModelFileView } from "./model_file_view";
+import { addReadOnly } from "./read_only_documents";
 import { MODULE } from "./version";
 import { bundleOf } from "./words";
 
@@ -64,18 +65,7 @@ export function addModelFiles(
     trans,
     async ask => (await (await import("./kernel_choice")).kernelsOf(app))(ask)
   );
-  factory.widgetCreated.connect((_, document) => {
-    document.title.icon = modelFileIcon;
-    document.toolbar.hide(); // there is nothing to be done to a file that is only read
-    document.context.pathChanged.connect(() => void tracker.save(document));
-    void tracker.add(document);
-  });
-  app.docRegistry.addWidgetFactory(factory);
-  void restorer?.restore(tracker, {
-    command: "docmanager:open",
-    args: document => ({ path: document.context.path, factory: FACTORY }),
-    name: document => document.context.path
-  });
+  addReadOnly(app, restorer, factory, tracker, FACTORY, modelFileIcon);
 }
 
 /** A model that never has the content: it may be larger than any memory. */

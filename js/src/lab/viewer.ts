@@ -13,6 +13,7 @@ import type { ModelGraph } from "../core/graph/model_graph";
 import { showPlan } from "../core/panel/plan_view";
 import { readSavedFile, type SavedFile } from "../core/shared/saved_file";
 import { graphIcon } from "./icons";
+import { addReadOnly } from "./read_only_documents";
 import { MODULE } from "./version";
 import { bundleOf } from "./words";
 
@@ -49,18 +50,7 @@ export function addViewer(
     },
     trans
   );
-  factory.widgetCreated.connect((_, document) => {
-    document.title.icon = graphIcon;
-    document.toolbar.hide(); // there is nothing to be done to a file that is only read
-    document.context.pathChanged.connect(() => void tracker.save(document));
-    void tracker.add(document);
-  });
-  app.docRegistry.addWidgetFactory(factory);
-  void restorer?.restore(tracker, {
-    command: "docmanager:open",
-    args: document => ({ path: document.context.path, factory: FACTORY }),
-    name: document => document.context.path
-  });
+  addReadOnly(app, restorer, factory, tracker, FACTORY, graphIcon);
 }
 
 class SavedFactory extends ABCWidgetFactory<Document, DocumentRegistry.IModel> {
