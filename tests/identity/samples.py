@@ -73,6 +73,11 @@ def nasty_module(name: str) -> nn.Module:
     return _built_once(name) if name == "wide_100k" else NASTY[name]["make"]()
 
 
+def forget_built() -> None:
+    """Lets go of it."""
+    _built_once.cache_clear()
+
+
 def modules_of(model: nn.Module) -> Iterator[nn.Module]:
     """All modules by a walk of its own, which needs no method of theirs."""
     seen: set[int] = set()

@@ -1,9 +1,8 @@
 """Modules that lie, raise and repeat themselves: the contract that each states holds, and none is touched."""
 
 import contextlib
-import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,10 +11,18 @@ from torch import nn
 
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
-from identity.samples import nasty_module
+from identity.samples import forget_built, nasty_module
 
+pytestmark = pytest.mark.usefixtures("built_once")
 SLOW = 20.0  # seconds for the entries that say so; 5 for all others
 read_dict = nn.Module.__dict__["__dict__"].__get__
+
+
+@pytest.fixture(scope="module")
+def built_once() -> Iterator[None]:
+    """A hundred thousand modules that live on would slow each garbage collection of the tests behind these."""
+    yield
+    forget_built()
 
 
 def snapshot(root: nn.Module) -> list[Any]:
@@ -100,4 +107,3 @@ def unwind(module: nn.Module) -> None:
     ):
         module = next(iter(children.values()))
         children.clear()
-    gc.collect()

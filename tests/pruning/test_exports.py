@@ -92,8 +92,7 @@ def seeds() -> None:
 
 # what CI has the time for; the others are nightly
 QUICK = {
-    "onnx": {"lstm", "weight_norm", "grouped_convolution", "torchvision/resnet18", "transformers/llama",
-             "transformers/longformer"},
+    "onnx": {"weight_norm", "grouped_convolution", "torchvision/resnet18", "transformers/llama"},
     "torchscript": {"lstm", "multihead_attention", "tied_embedding", "u_net", "torchvision/resnet18",
                     "transformers/llama", "transformers/clip"},
 }  # fmt: skip

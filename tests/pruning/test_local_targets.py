@@ -163,7 +163,7 @@ class TestOneNumber:
         assert sorted(map(sorted, groups)) == [["a"], ["b"]]
 
     @pytest.mark.parametrize("scope", ["local", "global", "isomorphic"])
-    @pytest.mark.parametrize("share", [0.8, 0.6, 0.4])
+    @pytest.mark.parametrize("share", [0.8, 0.6, pytest.param(0.4, marks=pytest.mark.nightly)])
     def test_sizes_that_are_one_number_meet_a_target_together(self, scope: str, share: float) -> None:
         class Projected(nn.Module):
             def __init__(self) -> None:

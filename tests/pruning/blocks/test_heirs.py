@@ -93,7 +93,11 @@ def test_the_weights_that_stay_are_not_counted_as_gone() -> None:
     assert sum(each.numel() for each in model.parameters()) == plan.params[1]
 
 
-@pytest.mark.parametrize("widths", [{}, {"ratio": 0.5}, {"ratio": 0.5, "layers": "uniform"}], ids=str)
+@pytest.mark.parametrize(
+    "widths",
+    [{}, pytest.param({"ratio": 0.5}, marks=pytest.mark.nightly), {"ratio": 0.5, "layers": "uniform"}],
+    ids=str,
+)
 @torch.no_grad()
 def test_saved_without_its_first_block(widths: dict[str, Any], tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")

@@ -25,7 +25,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("how", PLANS.values(), ids=PLANS)
-@pytest.mark.parametrize("name", ["llama", "t5", "bert"])
+@pytest.mark.parametrize("name", ["llama", pytest.param("t5", marks=pytest.mark.nightly), "bert"])
 def test_files_are_those_of_the_cut_model(name: str, how: dict[str, Any], tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     model, kwargs = transformers_models.build(name)
