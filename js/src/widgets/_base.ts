@@ -6,17 +6,15 @@ import "../../style/panels.css";
 import { offerTab } from "../core/shared/tab_host";
 import { MODULE, VERSION } from "../generated/version";
 
-export const RANGE = `^${VERSION}`;
-
 /** Defaults that make a model of ours; nothing else happens on creation. */
 export function modelDefaults(name: string): Record<string, unknown> {
   return {
     _model_name: `${name}Model`,
     _model_module: MODULE,
-    _model_module_version: RANGE,
+    _model_module_version: VERSION,
     _view_name: `${name}View`,
     _view_module: MODULE,
-    _view_module_version: RANGE
+    _view_module_version: VERSION
   };
 }
 

@@ -34,9 +34,10 @@ class ModuleKGWidget(DOMWidget):
     """
 
     _model_module = Unicode(FRONT_END).tag(sync=True)
-    _model_module_version = Unicode(f"^{__version__}").tag(sync=True)
+    # exactly this version: a range would have a content delivery network send a newer page than what this kernel speaks to
+    _model_module_version = Unicode(__version__).tag(sync=True)
     _view_module = Unicode(FRONT_END).tag(sync=True)
-    _view_module_version = Unicode(f"^{__version__}").tag(sync=True)
+    _view_module_version = Unicode(__version__).tag(sync=True)
 
     _owns_layout = False  # until the constructor has run to its end
 
