@@ -24,7 +24,8 @@ STAMP = PACKAGE / "static" / ".stamp"
 # what scripts/generate.mjs reads outside of js/
 READ = (PACKAGE / "engine" / "palette.json", PACKAGE / "widgets" / "pages" / "page.html")
 NODE_MINIMUM = 20
-NOT_SOURCES = {"node_modules", "lib", "coverage", "generated", "__pycache__"}
+# folders and files that builds and npm leave in js/
+NOT_SOURCES = {"node_modules", "lib", "dist", "LICENSE", "coverage", "generated", "__pycache__"}
 
 
 def build(target_name: str, version: str) -> None:
@@ -34,7 +35,7 @@ def build(target_name: str, version: str) -> None:
         return
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     npm = find_npm(path)
-    for folder in (*OUTPUTS, JS / "lib"):
+    for folder in (*OUTPUTS, JS / "lib", JS / "dist"):
         shutil.rmtree(folder, ignore_errors=True)
     run([npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"], path)
     run([npm, "run", "build"], path)
@@ -64,7 +65,8 @@ def source_files() -> Iterator[Path]:
     yield from READ
     for folder, folders, names in os.walk(JS):
         folders[:] = [name for name in folders if name not in NOT_SOURCES]
-        yield from (Path(folder, name) for name in names if not name.endswith(".tsbuildinfo"))
+        sources = [name for name in names if name not in NOT_SOURCES and not name.endswith(".tsbuildinfo")]
+        yield from (Path(folder, name) for name in sources)
 
 
 def output_files() -> Iterator[Path]:

@@ -1,7 +1,8 @@
-// Writes the AMD module for classic notebooks and VS Code, and the file by which they find it.
+// Writes the AMD module: for classic notebooks and VS Code, with the file by which they find it, and for the networks that
+// deliver packages of npm.
 import { join } from "node:path";
 import { bundle, bundleAmd } from "./bundle.mjs";
-import { name, packageFolder, source, write } from "./files.mjs";
+import { name, packageFolder, root, source, write } from "./files.mjs";
 
 const folder = join(packageFolder, "nbextension");
 const start = (await bundle(join(source, "classic.ts"))).trim();
@@ -22,4 +23,6 @@ define(function () {
 `;
 
 write(join(folder, "extension.js"), extension);
-write(join(folder, "index.js"), await bundleAmd(source));
+const module = await bundleAmd(source);
+write(join(folder, "index.js"), module);
+write(join(root, "dist", "index.js"), module);
