@@ -38,6 +38,7 @@ from modulekg_widgets.engine.pruning.plan.plan_file import load_plan as load_pla
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan as PruningPlan
 from modulekg_widgets.engine.pruning.plan.schedule import PruningSchedule as PruningSchedule
 from modulekg_widgets.engine.rewriting import rewrite as rewrite
+from modulekg_widgets.engine.versions import show_versions as show_versions
 from modulekg_widgets.widgets.forward_player.forward_player import ForwardPlayer as ForwardPlayer
 from modulekg_widgets.widgets.knowledge_explorer.knowledge_explorer import KnowledgeExplorer as KnowledgeExplorer
 from modulekg_widgets.widgets.linking import link as link

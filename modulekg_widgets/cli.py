@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from modulekg_widgets._version import __version__
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -63,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     """The command line, as argparse sees it."""
     root = argparse.ArgumentParser(prog="modulekg", description="See and question PyTorch models.")
+    root.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = root.add_subparsers(title="commands", required=True, metavar="COMMAND")
     name = "a model as module:callable, e.g. torchvision.models:resnet18"
 

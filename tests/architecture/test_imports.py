@@ -11,7 +11,7 @@ PACKAGE = ROOT / "modulekg_widgets"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 # part of the engine → the parts that it may import; the ground is open to all
-GROUND = {"errors", "keywords", "registry", "safe_files", "dot", "palette", "adapters"}
+GROUND = {"errors", "keywords", "registry", "safe_files", "dot", "palette", "adapters", "deprecation"}
 ALLOWED = {
     "errors": set(),
     "dot": set(),
@@ -21,6 +21,8 @@ ALLOWED = {
     "safe_files": {"errors"},
     "safetensors_header": {"errors", "safe_files"},
     "plugins": {"errors"},
+    "deprecation": set(),
+    "versions": {"plugins"},
     "torch_runtime": GROUND - {"adapters"},
     "adapters": {"errors", "registry", "torch_runtime"},  # of torch_runtime the private names alone
     "operators": GROUND | {"torch_runtime"},

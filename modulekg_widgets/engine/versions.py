@@ -1,0 +1,116 @@
+"""What a bug report has to say of the machine: versions of packages, Python, the accelerator and the host."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import sys
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from modulekg_widgets.engine.plugins import plugins
+
+DISTRIBUTION = "modulekg-widgets"
+ASKED = "MODULEKG_"  # the variables of the environment that this package reads begin so
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+ABSENT = "not installed"
+# what shows a kernel's widgets, by a module that is loaded there or a variable that it sets
+HOSTS = {"Colab": "google.colab", "marimo": "marimo"}
+HOST_VARIABLES = {"VS Code": "VSCODE_PID", "JupyterHub": "JUPYTERHUB_USER"}
+
+
+def show_versions(as_json: bool = False) -> None:
+    """Print the versions of all that this package works with, to be copied into a bug report.
+
+    Nothing is sent anywhere, and no path, name of a user or name of a machine is printed.
+
+    Parameters
+    ----------
+    as_json : bool, default False
+        Print one JSON object instead of lines.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> mk.show_versions()  # doctest: +ELLIPSIS
+    modulekg-widgets     ...
+    Python               ...
+    """
+    found = versions()
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    width = max(20, *map(len, found))
+    print("\n".join(f"{name:<{width}} {value}" for name, value in found.items()))
+
+
+def versions() -> dict[str, str]:
+    """By name, what `show_versions` prints."""
+    needed, optional = _requirements()
+    return {
+        DISTRIBUTION: _version_of(DISTRIBUTION),
+        "front end": _front_end(),
+        "Python": f"{platform.python_version()} ({platform.python_implementation()})",
+        "system": f"{platform.system()} {platform.release()}, {platform.machine()}, {os.cpu_count()} CPUs",
+        "host": _host(),
+        **_accelerator(),
+        **{name: _version_of(name) for name in needed},
+        **{name: found for name in optional if (found := _version_of(name)) != ABSENT},
+        **{f"plugin {each.name}": each.distribution + (", not loaded" if each.error else "") for each in plugins()},
+        **{name: value for name, value in sorted(os.environ.items()) if name.startswith(ASKED) and _is_plain(value)},
+    }
+
+
+def _requirements() -> tuple[list[str], list[str]]:
+    """The packages that this one needs, and those of its extras, as its metadata has them."""
+    needed: dict[str, None] = {}
+    optional: dict[str, None] = {}
+    for line in requires(DISTRIBUTION) or ():
+        requirement, _, marker = line.partition(";")
+        name = NAME.match(requirement)
+        if name and name[0] != DISTRIBUTION:
+            (optional if "extra" in marker else needed).setdefault(name[0])
+    return sorted(needed), sorted(set(optional) - set(needed))
+
+
+def _front_end() -> str:
+    """The version of what JupyterLab shows in this environment: another one is a common fault."""
+    file = Path(sys.prefix, "share", "jupyter", "labextensions", DISTRIBUTION, "package.json")
+    try:
+        return str(json.loads(file.read_text("utf-8"))["version"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ABSENT
+
+
+def _version_of(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return ABSENT
+
+
+def _host() -> str:
+    """The program in whose process or under whose eyes Python runs, as far as that can be told."""
+    found = [host for host, module in HOSTS.items() if module in sys.modules]
+    found += [host for host, variable in HOST_VARIABLES.items() if variable in os.environ]
+    shell = "Jupyter kernel" if "ipykernel" in sys.modules else "IPython" if "IPython" in sys.modules else "Python"
+    return ", ".join([shell, *found])
+
+
+def _accelerator() -> dict[str, str]:
+    """The device that torch finds beside the CPU, with what drives it."""
+    try:
+        import torch
+    except (ImportError, OSError) as reason:  # a broken torch is what the report is about
+        return {"accelerator": f"torch cannot be imported ({type(reason).__name__})"}
+    if torch.cuda.is_available():
+        names = ", ".join(torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count()))
+        return {"accelerator": f"{names} (CUDA {torch.version.cuda or torch.version.hip})"}
+    return {"accelerator": "mps" if torch.backends.mps.is_available() else "none"}
+
+
+def _is_plain(value: str) -> bool:
+    """Whether it is a switch and no path, address or secret."""
+    return re.fullmatch(r"\w{1,20}", value) is not None
