@@ -55,3 +55,8 @@ export async function bundleAmd(source) {
   const open = `define(["${external}"],function(base){var require=function(){return base},module={exports:{}},exports=module.exports;`;
   return `${open}${code}\nreturn module.exports});\n`;
 }
+
+/** The code of an anywidget: an ES module that holds the script of saved pages. */
+export function bundleAnywidget(source) {
+  return bundle(`${source}/marimo.ts`, { format: "esm" });
+}

@@ -1,8 +1,8 @@
-// Writes src/generated/ (the version, the colors, the frame of saved pages, the layout worker and the script of saved pages as strings) and that
-// script for Python.
+// Writes src/generated/ (the version, the colors, the frame of saved pages, the layout worker and the script of saved pages as strings),
+// and for Python that script and the code of mk.marimo.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { bundle, bundlePage } from "./bundle.mjs";
+import { bundle, bundleAnywidget, bundlePage } from "./bundle.mjs";
 import { name, packageFolder, source, version, write } from "./files.mjs";
 
 const generated = join(source, "generated");
@@ -23,3 +23,4 @@ write(
 const page = await bundlePage(source);
 write(join(generated, "standalone_source.ts"), constant("STANDALONE_JS", page));
 write(join(packageFolder, "static", "standalone.js"), page);
+write(join(packageFolder, "static", "marimo.js"), await bundleAnywidget(source));

@@ -1,10 +1,11 @@
-// The offline page: reads its widgets from its own document and shows them.
+// The page without a host: reads its widgets from its own document and shows them, or those of the page around it.
 
 import "../style/saved_page.css";
 import { el } from "./core/shared/dom";
 import { PAGE_ID, PAGE_VERSION, type SavedPage, SCRIPT_ID } from "./core/export/html";
 import { isObject } from "./core/shared/schema";
 import { KINDS } from "./standalone/kinds";
+import { startLive } from "./standalone/live_frame";
 import { Page } from "./standalone/page";
 
 const UNREADABLE = "This page is damaged: write it again with mk.save_html.";
@@ -14,6 +15,10 @@ function start(): void {
   const page = readPage();
   const host = el("main", "mkg-page");
   document.body.append(host);
+  if (page?.live && window.parent !== window) {
+    document.body.className = "";
+    return startLive(host, KINDS);
+  }
   document.body.classList.add("mkg-saved");
   if (!page) return explain(host);
   if (isAlone(page)) document.body.classList.add("mkg-standalone");

@@ -1,18 +1,29 @@
-// What stands for @jupyter-widgets/base in a saved page: models and views without a kernel.
+// What stands for @jupyter-widgets/base where no host has it: models and views, without a kernel or with one far away.
 // Only what the views use is here; the build says so when one uses more.
 
 import { isEqual } from "../core/shared/state_store";
 import { BackboneEvents } from "./events";
 
 type Attributes = Record<string, unknown>;
-export type Serializers = Record<string, { deserialize?: (value: unknown, manager: Manager) => unknown }>;
+export type Serializers = Record<
+  string,
+  { serialize?: (value: unknown) => unknown; deserialize?: (value: unknown, manager: Manager) => unknown }
+>;
 
-/** What a model or a view may ask the page for; there is no kernel. */
+/** Told when the kernel is done with a message. */
+export interface Callbacks {
+  readonly iopub?: { readonly status?: (message: unknown) => void };
+}
+
+/** What a model or a view may ask the page for. */
 export interface Manager {
   readonly kernel: null;
+  readonly isLive: boolean; // whether models look as they do with a kernel
   get_model(id: string): Promise<WidgetModel>;
   create_view(model: WidgetModel, options?: object): Promise<DOMWidgetView>;
-  answer(model: WidgetModel, question: Attributes, buffers: readonly unknown[]): void;
+  answer(model: WidgetModel, question: Attributes, buffers: readonly unknown[], callbacks?: Callbacks): void;
+  /** What views have set since the last time. */
+  save(model: WidgetModel, changed: Attributes): void;
 }
 
 interface ModelOptions {
@@ -37,15 +48,15 @@ export async function unpack_models(value: unknown, manager: Manager): Promise<u
 
 export class WidgetModel extends BackboneEvents {
   static serializers: Serializers = {};
-  // the views look the same as with a kernel; what needs one is hidden
-  readonly comm_live = true;
   readonly model_id: string;
   readonly widget_manager: Manager;
-  readonly state_change = Promise.resolve();
+  /** Fulfilled when what the kernel has sent until now is set. */
+  state_change: Promise<unknown> = Promise.resolve();
   readonly views: Record<string, Promise<DOMWidgetView>> = {};
   private attributes: Attributes;
   private before: Attributes = {};
   private changed: readonly string[] = [];
+  private readonly unsaved = new Set<string>();
 
   constructor(state: Attributes, options: ModelOptions) {
     super();
@@ -60,6 +71,10 @@ export class WidgetModel extends BackboneEvents {
   }
 
   initialize(_state: Attributes, _options: ModelOptions): void {}
+
+  get comm_live(): boolean {
+    return this.widget_manager.isLive;
+  }
 
   get(name: string): unknown {
     return this.attributes[name];
@@ -79,6 +94,7 @@ export class WidgetModel extends BackboneEvents {
     const [before, outer] = [{ ...this.attributes }, { before: this.before, changed: this.changed }];
     Object.assign(this, { before, changed });
     Object.assign(this.attributes, values);
+    for (const name of changed) this.unsaved.add(name);
     for (const name of changed) this.trigger(`change:${name}`, this, values[name], {});
     if (changed.length) this.trigger("change", this, {});
     Object.assign(this, outer); // a listener may have set something else
@@ -93,13 +109,24 @@ export class WidgetModel extends BackboneEvents {
   /** A change from outside of the views, as the kernel's are. */
   async set_state(state: Attributes): Promise<void> {
     this.set(state);
+    for (const name of Object.keys(state)) if (this.attributes[name] === state[name]) this.unsaved.delete(name);
   }
 
-  /** There is nobody to hear it. */
-  save_changes(): void {}
+  save_changes(): void {
+    const changed = Object.fromEntries([...this.unsaved].map(name => [name, this.attributes[name]]));
+    this.unsaved.clear();
+    if (Object.keys(changed).length) this.widget_manager.save(this, changed);
+  }
 
-  send(content: Attributes, _callbacks?: unknown, buffers: readonly unknown[] = []): void {
-    this.widget_manager.answer(this, content, buffers);
+  send(content: Attributes, callbacks?: Callbacks, buffers: readonly unknown[] = []): void {
+    this.widget_manager.answer(this, content, buffers, callbacks);
+  }
+
+  /** The kernel has closed it: it goes with its views. */
+  async close(): Promise<void> {
+    this.stopListening();
+    this.trigger("destroy", this);
+    for (const view of Object.values(this.views)) (await view).remove();
   }
 }
 
@@ -141,7 +168,10 @@ export class WidgetView extends BackboneEvents {
     return this.model.widget_manager.create_view(model, options);
   }
 
-  touch(): void {}
+  /** Hands over what the view has set. */
+  touch(): void {
+    this.model.save_changes();
+  }
 
   send(content: Attributes, buffers?: readonly unknown[]): void {
     this.model.send(content, undefined, buffers);

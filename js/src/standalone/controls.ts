@@ -1,4 +1,4 @@
-// The boxes, tabs and links of ipywidgets that a saved page may hold.
+// The boxes, tabs and links of ipywidgets that a page may hold.
 
 import { el } from "../core/shared/dom";
 import { DOMWidgetModel, DOMWidgetView, type Serializers, unpack_models, WidgetModel } from "./base";
@@ -18,21 +18,27 @@ export class LinkModel extends WidgetModel {
   }
 
   protected join(source: WidgetModel, from: string, target: WidgetModel, to: string): void {
-    follow(source, from, target, to);
-    this.listenTo(target, `change:${to}`, () => source.set(from, target.get(to)));
+    this.follow(source, from, target, to);
+    this.listenTo(target, `change:${to}`, () => put(source, from, target.get(to)));
   }
+
+  protected follow(source: WidgetModel, from: string, target: WidgetModel, to: string): void {
+    const update = () => put(target, to, source.get(from));
+    this.listenTo(source, `change:${from}`, update);
+    update();
+  }
+}
+
+/** As a click in a view of that model would. */
+function put(model: WidgetModel, name: string, value: unknown): void {
+  model.set(name, value);
+  model.save_changes();
 }
 
 export class DirectionalLinkModel extends LinkModel {
   protected override join(source: WidgetModel, from: string, target: WidgetModel, to: string): void {
-    follow(source, from, target, to);
+    this.follow(source, from, target, to);
   }
-}
-
-function follow(source: WidgetModel, from: string, target: WidgetModel, to: string): void {
-  const update = () => target.set(to, source.get(from));
-  target.listenTo(source, `change:${from}`, update);
-  update();
 }
 
 export class BoxModel extends DOMWidgetModel {
@@ -106,7 +112,7 @@ export class TabView extends BoxView {
     Object.assign(tab, { type: "button", id: tabId });
     tab.setAttribute("role", "tab");
     tab.setAttribute("aria-controls", pageId);
-    tab.addEventListener("click", () => this.model.set("selected_index", index));
+    tab.addEventListener("click", () => put(this.model, "selected_index", index));
     const page = el("div", "mkg-page-tab-page");
     page.id = pageId;
     page.setAttribute("role", "tabpanel");
@@ -131,7 +137,7 @@ export class TabView extends BoxView {
     if (!step) return;
     const count = this.list.children.length;
     const next = (Number(this.model.get("selected_index") ?? 0) + step + count) % count;
-    this.model.set("selected_index", next);
+    put(this.model, "selected_index", next);
     (this.list.children[next] as HTMLElement).focus();
     event.preventDefault();
   }

@@ -1,50 +1,25 @@
-// The models and views of a saved page: made from its list of widgets by a registry of kinds.
+// The models and views of a saved page, from its list of widgets.
 
 import type { SavedBuffer, SavedPage, SavedWidget } from "../core/export/html";
-import { type DOMWidgetView, type Manager, type Serializers, WidgetModel } from "./base";
+import type { WidgetModel } from "./base";
+import { type Kinds, Models } from "./models";
 
-type ModelClass = (new (...args: ConstructorParameters<typeof WidgetModel>) => WidgetModel) & {
-  serializers: Serializers;
-};
-type ViewClass = new (options: { model: WidgetModel; options?: object }) => DOMWidgetView;
-
-/** Classes by name: `<kind>Model` and `<kind>View`. */
-export type Kinds = Readonly<Record<string, unknown>>;
-
-export class Page implements Manager {
-  readonly kernel = null;
+export class Page extends Models {
+  readonly isLive = true; // the views look the same as with a kernel; what needs one is hidden
   private readonly saved = new Map<string, SavedWidget>();
-  private readonly models = new Map<string, Promise<WidgetModel>>();
 
   constructor(
     private readonly page: SavedPage,
-    private readonly kinds: Kinds
+    kinds: Kinds
   ) {
+    super(kinds);
     for (const widget of page.widgets) this.saved.set(widget.id, widget);
   }
 
   /** Show the page's views in `host`, and join what is linked. */
   async mount(host: HTMLElement): Promise<void> {
-    for (const id of this.page.views) {
-      const view = await this.create_view(await this.get_model(id));
-      host.append(view.el);
-      view.trigger("displayed");
-    }
+    for (const id of this.page.views) await this.show(id, host);
     await Promise.all(this.page.widgets.map(({ id }) => this.get_model(id)));
-  }
-
-  get_model(id: string): Promise<WidgetModel> {
-    const known = this.models.get(id) ?? this.make(id);
-    this.models.set(id, known);
-    return known;
-  }
-
-  async create_view(model: WidgetModel, options?: object): Promise<DOMWidgetView> {
-    const View = this.find<ViewClass>(String(model.get("_view_name")));
-    const view = new View({ model, options });
-    model.views[`view-${Object.keys(model.views).length}`] = Promise.resolve(view);
-    await view.render();
-    return view;
   }
 
   answer(model: WidgetModel, question: Record<string, unknown>, buffers: readonly unknown[]): void {
@@ -57,25 +32,17 @@ export class Page implements Manager {
     setTimeout(() => model.trigger("msg:custom", { ...question, ...found.content }, given), 0);
   }
 
-  private async make(id: string): Promise<WidgetModel> {
+  /** There is nobody to hear it. */
+  save(): void {}
+
+  protected async make(id: string): Promise<WidgetModel> {
     const widget = this.saved.get(id);
     if (!widget) throw new Error("a widget is missing");
-    const Model = this.find<ModelClass>(`${widget.kind}Model`);
-    const state = restored(widget.state, widget.buffers);
-    for (const [name, { deserialize }] of Object.entries(Model.serializers)) {
-      if (deserialize && name in state) state[name] = await deserialize(state[name], this);
-    }
-    const model = new Model(state, { model_id: id, widget_manager: this });
+    const model = await this.build(widget.kind, id, restored(widget.state, widget.buffers));
     for (const { content, buffers } of widget.messages ?? []) {
       model.trigger("msg:custom", content, (buffers ?? []).map(decoded));
     }
     return model;
-  }
-
-  private find<T>(name: string): T {
-    const found = new Map(Object.entries(this.kinds)).get(name);
-    if (typeof found !== "function") throw new Error("a widget of an unknown kind");
-    return found as T;
   }
 }
 

@@ -44,6 +44,7 @@ export interface SavedPage {
   readonly schema_version: typeof PAGE_VERSION;
   readonly views: readonly string[]; // ids of the widgets that are shown
   readonly widgets: readonly SavedWidget[];
+  readonly live?: boolean; // there are none yet: the page around this one has them, and the way to their kernel
 }
 
 /** The page of one graph, as it is shown. */

@@ -1,0 +1,148 @@
+// The models and views of widgets whose kernel is reached over a host that knows none of them: `mk.marimo`.
+
+import { isObject } from "../core/shared/schema";
+import type { Callbacks, WidgetModel } from "./base";
+import { putBuffers, viewsOf } from "./live_buffers";
+import { type Kinds, type ModelClass, Models } from "./models";
+import { Outbox } from "./outbox";
+
+type Attributes = Record<string, unknown>;
+
+/** A widget: its class, and its traits with binary values in their places. */
+export interface LiveEntry {
+  readonly id: string;
+  readonly kind: string;
+  state: Attributes;
+}
+
+/** The way to the kernel. */
+export interface Way {
+  send(content: object, buffers: readonly DataView[]): void;
+  /** The kernel has taken what this page has set. */
+  changed(): void;
+}
+
+const PATIENCE = 1000; // ms: a kernel that has not answered until then is busy, or not there
+
+export class LivePage extends Models {
+  isLive = false;
+  private readonly name = String(crypto.getRandomValues(new Uint32Array(2)));
+  private readonly entries = new Map<string, LiveEntry>();
+  private readonly outbox = new Outbox(this.name, (lot, buffers) => this.way.send(lot, buffers));
+  private opened: () => void = () => undefined;
+
+  constructor(
+    private readonly root: string,
+    entries: readonly LiveEntry[],
+    kinds: Kinds,
+    private readonly way: Way
+  ) {
+    super(kinds);
+    this.add(entries);
+  }
+
+  /** Show the widget as the kernel has it now; where none answers, as it was when its cell ran. */
+  async mount(host: HTMLElement): Promise<void> {
+    const answer = new Promise<void>(resolve => (this.opened = resolve));
+    this.way.send({ kind: "open", page: this.name }, []);
+    await Promise.race([answer, new Promise(resolve => setTimeout(resolve, PATIENCE))]);
+    await this.show(this.root, host);
+    await this.join();
+  }
+
+  /** A message of the kernel. */
+  hear(content: unknown, given: unknown): void {
+    if (!isObject(content)) return;
+    const buffers = viewsOf(given);
+    if (content.kind === "opened" && content.page === this.name) return this.open(content, buffers);
+    if (!this.isLive) return; // what is older than the answer is in it
+    if (content.kind === "message") this.apply(content, buffers);
+    else if (content.kind === "add") {
+      this.add(entriesIn(content, buffers, "added"));
+      void this.join();
+    } else if (content.kind === "close") this.drop(content.id as string);
+    else if (content.kind === "done" && content.page === this.name && this.outbox.done(content.number)) {
+      this.way.changed();
+    }
+  }
+
+  answer(model: WidgetModel, content: Attributes, buffers: readonly unknown[], callbacks?: Callbacks): void {
+    if (!this.isLive) return;
+    const taken = () => callbacks?.iopub?.status?.({ content: { execution_state: "idle" } });
+    this.outbox.custom(model.model_id, content, viewsOf(buffers), taken);
+  }
+
+  save(model: WidgetModel, changed: Attributes): void {
+    if (!this.isLive) return;
+    const { serializers } = model.constructor as ModelClass;
+    const values = Object.entries(changed).map(([name, value]) => {
+      return [name, serializers[name]?.serialize?.(value) ?? value] as const;
+    });
+    this.outbox.update(model.model_id, Object.fromEntries(values));
+  }
+
+  protected async make(id: string): Promise<WidgetModel> {
+    const entry = this.entries.get(id);
+    if (!entry) throw new Error("a widget is missing");
+    return this.build(entry.kind, id, entry.state);
+  }
+
+  /** All that the page was shown before the kernel has answered is what it has changed since. */
+  private open(content: Attributes, buffers: DataView[]): void {
+    this.add(entriesIn(content, buffers, "added"));
+    this.isLive = true;
+    for (const { id, state } of entriesIn(content, buffers, "changed")) {
+      const entry = this.entries.get(id);
+      if (this.models.has(id)) this.set(id, () => state);
+      else if (entry) entry.state = { ...entry.state, ...state };
+    }
+    for (const id of content.gone as string[]) this.drop(id);
+    this.opened();
+    for (const model of this.models.values()) void model.then(made => made.trigger("comm_live_update"));
+  }
+
+  private apply(message: Attributes, buffers: DataView[]): void {
+    const { id, data } = message as { id: string; data: Attributes };
+    if (!this.entries.has(id)) return;
+    if (data.method === "custom") {
+      void this.get_model(id).then(model => model.trigger("msg:custom", data.content, buffers));
+      return;
+    }
+    const state = data.state as Attributes;
+    putBuffers(state, (data.buffer_paths ?? []) as [], buffers);
+    const isEcho = data.method === "echo_update";
+    this.set(id, () => (isEcho ? this.outbox.news(id, state, message.page, message.number) : state));
+  }
+
+  /** After all that has come for the model before. */
+  private set(id: string, state: () => Attributes): void {
+    void this.get_model(id).then(model => {
+      const set = async () => model.set_state(await this.deserialized(model.constructor as ModelClass, state()));
+      model.state_change = model.state_change.then(set).catch(error => console.error("modulekg-widgets", error));
+    });
+  }
+
+  private add(entries: readonly LiveEntry[]): void {
+    for (const entry of entries) this.entries.set(entry.id, entry);
+  }
+
+  /** Makes what no view needs: links, and the widgets that others name. */
+  private async join(): Promise<void> {
+    await Promise.all([...this.entries.keys()].map(id => this.get_model(id)));
+  }
+
+  private drop(id: string): void {
+    const model = this.models.get(id);
+    this.models.delete(id);
+    this.entries.delete(id);
+    void model?.then(made => made.close());
+  }
+}
+
+function entriesIn(content: Attributes, buffers: readonly DataView[], part: "added" | "changed"): LiveEntry[] {
+  if (Array.isArray(content.paths)) {
+    putBuffers(content, content.paths as [], buffers);
+    content.paths = null; // once
+  }
+  return content[part] as LiveEntry[];
+}
