@@ -1,7 +1,7 @@
 """Builds a release, and refuses one that is none: `python .ci/release.py build`, then `python .ci/release.py check`.
 
-`build` writes the sdist, the wheel and the npm package to dist/ and tries each; `check` compares every place that states
-a version, and asks for a clean, tagged commit. Neither uploads anything. CONTRIBUTING.md has the order of a release.
+`build` writes the sdist, the wheel and the npm package to dist/ and tries each; `check` compares what states a version,
+and asks for a clean, tagged commit. Neither uploads anything. CONTRIBUTING.md has the order of a release.
 """
 
 from __future__ import annotations

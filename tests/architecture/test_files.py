@@ -9,9 +9,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 TOP_LEVEL = {
     ".ci",
+    ".github",
     ".gitignore",
+    ".pre-commit-config.yaml",
     "CHANGELOG.md",
     "CITATION.cff",
+    "CODE_OF_CONDUCT.md",
     "CONTRIBUTING.md",
     "LICENSE",
     "README.md",
