@@ -40,6 +40,7 @@ from modulekg_widgets.engine.pruning.plan.schedule import PruningSchedule as Pru
 from modulekg_widgets.engine.rewriting import rewrite as rewrite
 from modulekg_widgets.engine.versions import show_versions as show_versions
 from modulekg_widgets.widgets.forward_player.forward_player import ForwardPlayer as ForwardPlayer
+from modulekg_widgets.widgets.hosts.marimo import marimo as marimo
 from modulekg_widgets.widgets.knowledge_explorer.knowledge_explorer import KnowledgeExplorer as KnowledgeExplorer
 from modulekg_widgets.widgets.linking import link as link
 from modulekg_widgets.widgets.mask_editor.mask_editor import MaskEditor as MaskEditor

@@ -1,0 +1,202 @@
+"""An anywidget whose page holds widgets of this package: it passes on what they and that page say.
+
+Its page is js/src/marimo.ts, with js/src/standalone/live.ts in a frame; what goes between is in docs/widgets.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Iterable
+from importlib.resources import files
+from typing import Any
+
+from anywidget import AnyWidget
+from ipywidgets import DOMWidget, Widget
+from ipywidgets.widgets.widget import _remove_buffers
+from ipywidgets.widgets.widget_link import Link
+from traitlets import Int, List, TraitError, Unicode
+
+from modulekg_widgets.engine.errors import ModuleKGError
+from modulekg_widgets.widgets.hosts.family import Family, family_of, links_between, named_in, open_links
+from modulekg_widgets.widgets.hosts.live_comm import Buffers, Data, LiveComm, live_comm
+
+NOT_BUILT = "marimo's part of the package has not been built: install the package from a wheel, or with Node present"
+
+
+class LiveWidget(AnyWidget):
+    """Shows `shown`, a widget of this package, wherever anywidgets are shown; `close()` leaves that one as it was."""
+
+    _esm = Unicode().tag(sync=True)  # the package's own file, and never anything of a model
+    root = Unicode().tag(sync=True)
+    states = List().tag(sync=True)  # of all widgets, as they were when this one was made
+    changes = Int(0).tag(sync=True)  # set by the page alone, after it has changed something: marimo then runs cells
+
+    def __init__(self, shown: DOMWidget, keep: bool) -> None:
+        self.shown = shown
+        self._comms: dict[str, LiveComm] = {}
+        self._family: Family = {}
+        self._changed: dict[str, set[str]] = defaultdict(set)  # the traits that are no longer as in `states`
+        self._first: set[str] = set()
+        self._gone: list[str] = []
+        self._keep = keep
+        family = family_of(shown)
+        self._join(family)
+        self._first = set(family)
+        super().__init__(_esm=_code(), root=str(shown.model_id), states=[_entry(one) for one in family.values()])
+        self.on_msg(self._hear)
+
+    def __repr__(self) -> str:
+        return f"<marimo's {type(self.shown).__name__}{'' if self.comm else ', closed'}>"
+
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """Of a page nothing is believed but that it has changed something."""
+        super().set_state({name: value for name, value in sync_data.items() if name == "changes"})
+
+    def close(self) -> None:
+        """Take the widgets out of the pages; they stay open."""
+        comms, self._comms = self._comms, {}
+        for comm in comms.values():
+            comm.part(self)
+        if self.comm is not None:
+            layout = self.layout
+            super().close()
+            layout.close()
+
+    # -------------------------------------------------------------- from the widgets, in any thread
+
+    def sent(self, widget: Widget, data: Data, buffers: Buffers, asking: Data) -> None:
+        """Pass a widget's message on, after the widgets that it names."""
+        id = str(widget.model_id)
+        state = data.get("state", {})
+        self._changed[id].update(state)
+        new = {one.model_id: one for one in named_in(state) if one.model_id not in self._comms}
+        if new:
+            self._add(new)
+        self._tell({"kind": "message", "id": id, "data": data, **asking}, list(buffers or ()))
+
+    def gone(self, widget: Widget) -> None:
+        """Let a closed widget go; with the one that is shown goes this one."""
+        id = next((key for key, one in self._family.items() if one is widget), None)
+        if id is None:
+            return
+        del self._family[id]
+        self._comms.pop(id, None)
+        self._changed.pop(id, None)
+        self._gone.append(id)
+        self._tell({"kind": "close", "id": id})
+        if widget is self.shown:
+            self.close()
+
+    # -------------------------------------------------------------- from the page
+
+    def _hear(self, _: Any, content: Any, buffers: Any) -> None:
+        if not isinstance(content, dict):
+            return
+        page = content.get("page")
+        if content.get("kind") == "open":
+            self._open(page)
+        elif content.get("kind") == "messages":
+            number = content.get("number")
+            try:
+                self._take(content.get("messages"), list(buffers or ()), {"page": page, "number": number})
+            finally:  # the page waits for it
+                self._tell({"kind": "done", "page": page, "number": number})
+
+    def _open(self, page: Any) -> None:
+        """Give a page what is not as in `states`."""
+        self._add_links()
+        changed = [(self._family[id], names) for id, names in list(self._changed.items()) if id in self._family]
+        self._tell(
+            {
+                "kind": "opened",
+                "page": page,
+                "added": [_entry(one) for id, one in self._family.items() if id not in self._first],
+                "changed": [_entry(one, sorted(names & set(one.keys))) for one, names in changed],
+                "gone": list(self._gone),
+            }
+        )
+
+    def _take(self, messages: Any, buffers: list[Any], asking: Data) -> None:
+        self._add_links()  # what has been linked since
+        for message in filter(lambda one: isinstance(one, dict), messages if isinstance(messages, list) else ()):
+            count = int(message.get("buffers", 0))
+            own, buffers = buffers[:count], buffers[count:]
+            comm, widget = self._comms.get(message.get("id")), self._family.get(message.get("id"))
+            if comm is None or widget is None or message.get("method") not in ("update", "custom"):
+                continue
+            comm.receive(message, own, asking)
+            if message["method"] == "update":
+                self._follow(widget, message.get("state", {}))
+
+    def _follow(self, widget: Widget, names: Iterable[str]) -> None:
+        """Do what a page does for a link, where the other end is in another page."""
+        for link in open_links():
+            ends = [(link.source, link.target)] + ([(link.target, link.source)] if type(link) is Link else [])
+            for (source, name), (target, other) in ends:
+                if source is widget and name in names and target.model_id not in self._comms:
+                    with contextlib.suppress(ModuleKGError, TraitError):  # a module that the other's model lacks
+                        setattr(target, other, getattr(source, name))
+
+    # -------------------------------------------------------------- the family
+
+    def _join(self, family: Family) -> None:
+        for id, widget in family.items():
+            self._family[id] = widget
+            self._comms[id] = live_comm(widget, self._keep)
+            self._comms[id].listeners.append(self)
+
+    def _add(self, widgets: Family) -> None:
+        """Take up what has come since."""
+        known = set(self._comms)
+        family = {id: one for widget in widgets.values() for id, one in family_of(widget).items() if id not in known}
+        self._join(family)
+        self._tell({"kind": "add", "added": [_entry(one) for one in family.values()]})
+        self._add_links()
+
+    def _add_links(self) -> None:
+        links = {link.model_id: link for link in links_between(self._family) if link.model_id not in self._comms}
+        if links:
+            self._join(links)
+            self._tell({"kind": "add", "added": [_entry(link) for link in links.values()]})
+
+    def _tell(self, content: Data, buffers: list[Any] | None = None) -> None:
+        if buffers is None:
+            state, paths, buffers = _remove_buffers(content)
+            content = {**dict(state), "paths": paths}
+        if self.comm is not None:
+            self.send(content, buffers)
+
+
+def _entry(widget: Widget, names: list[str] | None = None) -> Data:
+    """What js/src/standalone/live.ts makes a model of, or sets in one."""
+    kind = str(widget._model_name).removesuffix("Model")
+    return {"id": str(widget.model_id), "kind": kind, "state": widget.get_state(names)}
+
+
+def _code() -> str:
+    script = files("modulekg_widgets") / "static" / "marimo.js"
+    if not script.is_file():
+        raise ModuleKGError(NOT_BUILT)
+    return script.read_text("utf-8")
+
+
+def close_with_cell(adapter: LiveWidget) -> None:
+    """In marimo: close the adapter when the cell that has made it runs again or is deleted."""
+    try:
+        from marimo._runtime.cell_lifecycle_item import CellLifecycleItem
+        from marimo._runtime.context import safe_get_context
+    except ImportError:  # of another version: then the adapter goes with the kernel
+        return
+    context = safe_get_context()
+
+    class Closing(CellLifecycleItem):
+        def create(self, context: Any) -> None:
+            pass
+
+        def dispose(self, context: Any, deletion: bool) -> bool:
+            adapter.close()
+            return True
+
+    if context is not None:
+        context.cell_lifecycle_registry.add(Closing())
