@@ -17,8 +17,8 @@ from browser.fixtures import CHROMIUM_OPTIONS
 from browser.graph import READY as GRAPH_READY
 from browser.graph import GraphPage
 from browser.lab import JupyterServer
-from browser.masks import MasksPage
 from browser.masks import ROOT as EDITOR
+from browser.masks import MasksPage
 from browser.page import NotebookPage
 
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ STEP, LOOK, READ = 90, 900, 1900  # milliseconds that a frame is seen
 AXIS = "layer1.0.conv1.out"
 PARAMETERS = "[data-mkg-counter=params]"
 CELLS = [
-    "import torch, torchvision\nimport modulekg_widgets as mk\n"
-    "model, x = torchvision.models.resnet18(weights=None), torch.randn(1, 3, 64, 64)",
+    """import torch, torchvision
+import modulekg_widgets as mk
+model, x = torchvision.models.resnet18(weights=None), torch.randn(1, 3, 64, 64)""",
     "bench = mk.Workbench(model, x)\nbench",
     "model.layer1[0].conv1, model(x).shape",
 ]
