@@ -75,6 +75,8 @@ def try_sdist(file: Path, version: str, scratch: Path, borrow: bool) -> None:
 
 def try_npm(file: Path, version: str, scratch: Path, borrow: bool) -> None:
     """Its AMD module loads beside @jupyter-widgets/base alone, and has each model and view that Python names."""
+    if not (ROOT / "js/node_modules/jsdom").is_dir():
+        raise SmokeError(f"{file.name}: the page to try it in is not installed: run `npm --prefix js ci`.")
     with tarfile.open(file) as archive:
         archive.extraction_filter = getattr(tarfile, "data_filter", None)
         archive.extractall(scratch)

@@ -11,16 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
-FORMS = [path for path in sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")) if path.stem != "config"]
+from project_file import PROJECT, ROOT
 
-
-def pyproject() -> dict[str, Any]:
-    try:
-        import tomllib
-    except ImportError:  # Python 3.10
-        import tomli as tomllib
-    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+GITHUB = ROOT / ".github"
+FORMS = [path for path in sorted(GITHUB.glob("ISSUE_TEMPLATE/*.yml")) if path.stem != "config"]
 
 
 def test_the_review_fails_where_a_reason_is_given_and_nowhere_else(require: Callable[..., None]) -> None:
@@ -28,7 +22,7 @@ def test_the_review_fails_where_a_reason_is_given_and_nowhere_else(require: Call
     require("repo_review", "sp_repo_review")
     from repo_review.processor import process
 
-    reasons = pyproject()["tool"]["repo-review"]["ignore"]
+    reasons = PROJECT["tool"]["repo-review"]["ignore"]
     reviewed = process(ROOT, ignore={"nothing"}).results
     assert len(reviewed) > 40, "the checks of sp-repo-review are not found"
     failed = {check.name: check.err_msg for check in reviewed if check.result is False}
@@ -44,6 +38,25 @@ def test_the_review_itself_passes(require: Callable[..., None]) -> None:
     assert done.returncode == 0, done.stdout
 
 
+SCHEMAS = {
+    "github-workflows": GITHUB.glob("workflows/*.yml"),
+    "dependabot": GITHUB.glob("dependabot.yml"),
+    "github-issue-config": GITHUB.glob("ISSUE_TEMPLATE/config.yml"),
+    "github-issue-forms": FORMS,
+}
+
+
+@pytest.mark.parametrize(("schema", "files"), [(schema, list(files)) for schema, files in SCHEMAS.items()], ids=SCHEMAS)
+def test_files_for_the_code_host_are_valid(schema: str, files: list[Path], require: Callable[..., None]) -> None:
+    require("check_jsonschema")
+    assert files
+    from check_jsonschema import main
+    from click.testing import CliRunner
+
+    done = CliRunner().invoke(main, ["--builtin-schema", f"vendor.{schema}", *map(str, files)])
+    assert done.exit_code == 0, done.output
+
+
 # ------------------------------------------------------------------ what is asked of those who report
 
 
@@ -52,27 +65,21 @@ def fields(form: Path) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda path: path.stem)
-def test_a_form_is_one(form: Path, require: Callable[..., None]) -> None:
-    require("check_jsonschema")
-    check_schema("vendor.github-issue-forms", form)
+def test_a_form_asks_for_something(form: Path) -> None:
     names = [field["id"] for field in fields(form)]
     assert len(names) == len(set(names))
     assert any(field.get("validations", {}).get("required") for field in fields(form))
 
 
-def test_there_is_a_form_for_each_kind_of_issue(require: Callable[..., None]) -> None:
+def test_there_is_a_form_for_each_kind_of_issue() -> None:
     assert [form.stem for form in FORMS] == ["bug", "feature", "question"]
-    require("check_jsonschema")
-    check_schema("vendor.github-issue-config", ROOT / ".github" / "ISSUE_TEMPLATE" / "config.yml")
 
 
 def test_a_bug_comes_with_its_versions() -> None:
     """By a command that exists."""
     import modulekg_widgets as mk
 
-    (versions,) = [
-        field for field in fields(ROOT / ".github" / "ISSUE_TEMPLATE" / "bug.yml") if field["id"] == "versions"
-    ]
+    (versions,) = [field for field in fields(GITHUB / "ISSUE_TEMPLATE" / "bug.yml") if field["id"] == "versions"]
     assert versions["validations"]["required"]
     names = re.findall(r"mk\.(\w+)\(\)", versions["attributes"]["label"])
     assert names == ["show_versions"]
@@ -112,9 +119,3 @@ def test_a_local_hook_runs_a_tool_of_the_front_end_on_its_files(name: str) -> No
     assert re.search(hook["files"], "js/src/widgets/index.ts")
     assert re.search(hook["files"], "js/scripts/bundle.mjs")
     assert not re.search(hook["files"], "js/package.json")
-
-
-def check_schema(schema: str, file: Path) -> None:
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
