@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from traitlets import Bool, Dict, Int, List, Unicode, observe, validate
 
+from modulekg_widgets.engine.deprecation import deprecated
 from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.monitoring.readings import PHASES, Slot
 from modulekg_widgets.engine.monitoring.run import Run
@@ -269,15 +269,15 @@ class MetricPanel(ModuleKGWidget):
         self._colorings = [*kept, coloring]
         graph.color_by = "overlay"
 
+    @deprecated("MetricPanel.colour", since="0.1.0", removed_in="0.2.0", instead="MetricPanel.color")
     def colour(self, graph: ModelGraph, metric: str | None = None, phase: str = "train") -> None:
-        """The former name of `color`: it does the same, and warns.
+        """The former name of `color`, which does the same.
 
         Parameters
         ----------
         graph, metric, phase
             Those of `color`.
         """
-        warnings.warn("MetricPanel.colour is now MetricPanel.color", FutureWarning, stacklevel=2)
         self.color(graph, metric, phase)
 
     def close(self) -> None:
