@@ -157,11 +157,20 @@ def build(borrow: bool, tried: bool) -> None:
     step([sys.executable, "-m", "build", *isolation, "--outdir", str(DIST), str(ROOT)])
     if not (JS / "node_modules").is_dir():
         step(["npm", "--prefix", str(JS), "ci", "--no-audit", "--no-fund"])
-    # .npmrc keeps the scripts of other packages from running; `prepack` is ours
-    step(["npm", "pack", "--ignore-scripts=false", "--pack-destination", str(DIST)], JS)
+    # .npmrc keeps npm from running scripts, those of other packages at an installation, and ours when it packs
+    step(["npm", "run", "prepack"], JS)
+    pack(JS, DIST)
     for file in sorted(DIST.iterdir()) if tried else ():
         smoke.smoke(file, stated_version(), borrow)
         print(f"{file.name}: ok", flush=True)
+
+
+def pack(folder: Path, into: Path) -> None:
+    """Write npm's package of a folder, the same bytes whoever may read its files."""
+    (told,) = json.loads(smoke.run(["npm", "pack", "--dry-run", "--json", "--loglevel=error"], folder))
+    for file in told["files"]:
+        (folder / file["path"]).chmod(0o644)  # npm keeps the rights that the umask of a checkout has left
+    step(["npm", "pack", "--loglevel=error", "--pack-destination", str(into)], folder)
 
 
 def step(command: list[str], folder: Path = ROOT) -> None:
