@@ -1,5 +1,6 @@
 """Builds from the sources: up to date or made anew, an sdist that needs no Node, one sentence where Node is missing."""
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -81,6 +82,23 @@ def test_an_sdist_installs_without_node(source: Path, tmp_path: Path, without_no
     ]
 
 
+def test_two_folders_at_two_times_give_the_same_wheel(
+    sdist: Path, tmp_path: Path, without_node: dict[str, str]
+) -> None:
+    """Whatever the rights of their files are; test_reproducible.py builds the front end twice, too."""
+    copies = [Path(shutil.copytree(sdist, folder)) for folder in (tmp_path / "a", tmp_path / "another" / "place")]
+    for file in copies[1].rglob("*"):
+        os.utime(file, (1_000_000_000, 1_000_000_000))
+        file.chmod(file.stat().st_mode & 0o700)
+    digests = set()
+    for copy in copies:
+        done = build("wheel", copy, copy.parent / f"{copy.name}.out", **without_node)
+        assert done.returncode == 0, done.stdout + done.stderr
+        (wheel,) = (copy.parent / f"{copy.name}.out").glob("*.whl")
+        digests.add(hashlib.sha256(wheel.read_bytes()).hexdigest())
+    assert len(digests) == 1
+
+
 def test_without_node_a_source_build_ends_in_one_sentence(
     source: Path, tmp_path: Path, without_node: dict[str, str]
 ) -> None:
@@ -135,11 +153,12 @@ def test_all_that_the_build_reads_outside_of_its_folder_counts() -> None:
     assert set(hook.READ) <= set(hook.source_files())
 
 
-def test_what_npm_leaves_behind_does_not_count(source: Path) -> None:
+def test_what_builds_and_npm_leave_behind_does_not_count(source: Path) -> None:
     hook = load_hook(source)
-    for folder in ("node_modules/a", "lib", "src/generated", "__pycache__"):
+    for folder in ("node_modules/a", "lib", "dist", "src/generated", "__pycache__"):
         (source / "js" / folder).mkdir(parents=True, exist_ok=True)
         (source / "js" / folder / "file.js").touch()
+    (source / "js" / "LICENSE").touch()
     assert hook.up_to_date()
 
 
