@@ -14,6 +14,9 @@ export function startLive(host: HTMLElement, kinds: Kinds): void {
     send: (content, buffers) => tell("send", { content, buffers }),
     changed: () => tell("changed")
   };
+  const tellHeight = () => {
+    if (!document.fullscreenElement) tell("height", { height: Math.ceil(host.getBoundingClientRect().height) });
+  };
   let page: LivePage | undefined;
   document.body.classList.add("mkg-live");
   window.addEventListener("message", event => {
@@ -23,12 +26,10 @@ export function startLive(host: HTMLElement, kinds: Kinds): void {
     else if (data.kind === "heard") page?.hear(data.content, viewsOf(data.buffers));
     else if (data.kind === "start" && !page) {
       page = new LivePage(String(data.root), data.states as LiveEntry[], kinds, way);
-      page.mount(host).catch(error => console.error("modulekg-widgets", error));
+      page.mount(host).then(tellHeight, error => console.error("modulekg-widgets", error));
     }
   });
-  new ResizeObserver(() => {
-    if (!document.fullscreenElement) tell("height", { height: Math.ceil(host.getBoundingClientRect().height) });
-  }).observe(host);
+  new ResizeObserver(tellHeight).observe(host); // which sleeps while the frame is out of sight
   tell("ready");
 }
 
