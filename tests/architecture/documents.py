@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -19,21 +20,57 @@ BASES = [ROOT, ROOT / "modulekg_widgets", ROOT / "modulekg_widgets" / "engine", 
 CODE_FILES = (".py", ".pyi", ".ts", ".mjs", ".mts", ".md", ".css", ".cff", ".ipynb", ".toml")
 FOLDERS = {"docs", "engine", "js", "modulekg_widgets", "notebooks", "tests", "widgets"}
 BUILT = ("dist/", "modulekg_widgets/static", "modulekg_widgets/labextension", "modulekg_widgets/nbextension")
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"( *)(`{3,}|~{3,})([^`\n]*)")
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 PATH = re.compile(r"[\w.*<>{}-]+(?:/[\w.*<>{}-]+)*/?")
 DOTTED = re.compile(r"(?<![\w./])@?((?:mk|modulekg_widgets|engine|widgets)(?:\.[A-Za-z_]\w*)+)")
 
 
+def documents() -> list[Path]:
+    """All documents: those in the top folder, and those of the site; what a build of it writes begins with `_`."""
+    site = sorted(path for path in (ROOT / "docs").rglob("*.md") if "/_" not in path.relative_to(ROOT).as_posix())
+    return [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")), *site]
+
+
+@dataclass(frozen=True)
+class Fenced:
+    """A block of code: what stands behind the opening fence, its lines without their indentation, where it begins."""
+
+    info: str
+    body: str
+    line: int  # of the opening fence, from 1
+    end: int  # of the closing one
+
+
+def fenced(text: str) -> Iterator[Fenced]:
+    """The blocks between fences, as CommonMark pairs them: those that close have as many signs, and nothing behind."""
+    lines = text.splitlines(keepends=True)
+    found = [FENCE.fullmatch(line.rstrip()) for line in lines]
+    at = 0
+    while at < len(lines):
+        if begin := found[at]:
+            closing = (
+                n for n, end in enumerate(found) if n > at and end and end[2].startswith(begin[2]) and not end[3]
+            )
+            end = next(closing, len(lines))  # one that nothing closes goes on to the end
+            body = (line.removeprefix(begin[1]) for line in lines[at + 1 : end])
+            yield Fenced(begin[3].strip(), "".join(body), at + 1, end + 1)
+            at = end
+        at += 1
+
+
 def prose(text: str) -> str:
     """A document without its blocks of code."""
-    return FENCE.sub("", text)
+    lines = text.splitlines(keepends=True)
+    for block in fenced(text):
+        lines[block.line - 1 : block.end] = [""] * (block.end - block.line + 1)
+    return "".join(lines)
 
 
 def blocks(text: str, *languages: str) -> list[str]:
     """The blocks of code in one of the languages; "" is a block that names none."""
-    return [body for language, body in FENCE.findall(text) if language in languages]
+    return [block.body for block in fenced(text) if block.info in languages]
 
 
 def spans(text: str) -> list[str]:

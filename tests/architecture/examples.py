@@ -1,6 +1,7 @@
-"""Runs the examples of documents and docstrings: `python tests/architecture/examples.py [docs/axes.md mk.plan …]`.
+"""Runs the examples of docstrings: `python tests/architecture/examples.py [mk.plan …]`.
 
-A process of its own, for examples register metrics and operators. Without arguments all of them run.
+A process of its own, for examples register metrics and operators. Without arguments all of them run. Those of documents
+are run by tests/docs/blocks.py.
 """
 
 from __future__ import annotations
@@ -10,30 +11,31 @@ import inspect
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from architecture.docstrings import public
-from architecture.documents import ROOT, blocks
 
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-def failures(examples: str, name: str) -> str:
-    """What examples print otherwise than they show; empty where all is as shown."""
-    test = doctest.DocTestParser().get_doctest(examples, {"__name__": "__main__"}, name, name, 0)
+def failures(examples: str, name: str, names: dict[str, Any] | None = None, line: int = 0) -> str:
+    """What examples print otherwise than they show; empty where all is as shown.
+
+    `names` is where they run, and where what they define stays; `line` is that of their file before them.
+    """
+    names = {"__name__": "__main__"} if names is None else names
+    test = doctest.DocTestParser().get_doctest(examples, names, name, name, line)
+    test.globs = names  # it has made a copy
     messages: list[str] = []
-    doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(test, out=messages.append)
+    doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(test, out=messages.append, clear_globs=False)
     return "".join(messages)
 
 
 def texts() -> dict[str, str]:
-    """The examples by document, and by public name."""
-    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-    found = {
-        path.relative_to(ROOT).as_posix(): "\n".join(blocks(path.read_text("utf-8"), "pycon")) for path in documents
-    }
-    return found | {name: inspect.getdoc(value) or "" for name, value in public().items()}
+    """The examples by public name."""
+    return {name: inspect.getdoc(value) or "" for name, value in public().items()}
 
 
 def main(names: list[str]) -> int:

@@ -18,7 +18,7 @@ def test_a_public_docstring_says_all(name: str) -> None:
     assert complaints(name, PUBLIC[name]) == []
 
 
-def test_the_examples_of_documents_and_docstrings_give_what_they_show(tmp_path: Path) -> None:
+def test_the_examples_of_docstrings_give_what_they_show(tmp_path: Path) -> None:
     command = [sys.executable, str(Path(examples.__file__))]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4_000:] + done.stderr[-2_000:]
