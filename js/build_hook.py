@@ -18,6 +18,7 @@ REQUIRED = (
     PACKAGE / "labextension" / "package.json",
     PACKAGE / "nbextension" / "extension.js",
     PACKAGE / "nbextension" / "index.js",
+    PACKAGE / "static" / "marimo.js",
     PACKAGE / "static" / "standalone.js",
 )
 STAMP = PACKAGE / "static" / ".stamp"
