@@ -1,0 +1,97 @@
+"""Google Colab: its outputs load widgets of others from a content delivery network, once that has been allowed.
+
+It is allowed at the first display. Where Colab refuses, and where the user asks for it, the output holds the page that
+`mk.save_html` would write, without the kernel and without any network: after `%env MODULEKG_COLAB=page` for all, with
+`display(widget, include={"text/html"})` for one.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from modulekg_widgets.engine.errors import ModuleKGError, shown
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+HTML = "text/html"
+Bundle = dict[str, Any]
+
+
+def start() -> None:
+    """Have widgets of this package displayed as Colab's outputs can show them."""
+    from IPython.core.getipython import get_ipython
+
+    formatter: Any = getattr(get_ipython(), "display_formatter", None)
+    if formatter is not None and not isinstance(formatter.format, ColabFormat):
+        # the one way of `display` and of a cell's last value, of which Colab's own hook sees the former alone
+        formatter.format = ColabFormat(formatter.format)
+
+
+class ColabFormat:
+    """Formats what is displayed as before, and fits widgets of this package to Colab."""
+
+    def __init__(self, before: Callable[..., tuple[Bundle, Bundle]]) -> None:
+        self.before = before
+        self.is_allowed: bool | None = None  # until the first display
+
+    def __call__(self, displayed: Any, include: Any = None, exclude: Any = None) -> tuple[Bundle, Bundle]:
+        data, metadata = self.before(displayed, include, exclude)
+        if include is not None and HTML in include and HTML not in data:
+            return data | _page(displayed), metadata
+        if VIEW not in data or not _has_ours(displayed):
+            return data, metadata
+        page = {} if self.loads_widgets() else _page(displayed)
+        if page:  # without pictures, which Colab might prefer
+            return {"text/plain": data.get("text/plain", "")} | page, {}
+        return data, metadata | _manager(metadata)
+
+    def loads_widgets(self) -> bool:
+        """Whether Colab's page loads this package's widgets; it is asked to, once."""
+        if os.environ.get("MODULEKG_COLAB") == "page":
+            return False
+        if self.is_allowed is None:
+            self.is_allowed = _allow()
+        return self.is_allowed
+
+
+def _allow() -> bool:
+    try:
+        import_module("google.colab.output").enable_custom_widget_manager()
+    except Exception as error:  # noqa: BLE001 - of whatever kind: the user shall see something
+        reason = shown(f"{type(error).__name__}: {error}")
+        text = f"Colab loads no widgets ({reason}): you see pages, in which clicks do not reach Python"
+        warnings.warn(text, UserWarning, stacklevel=2)
+        return False
+    return True
+
+
+def _manager(metadata: Bundle) -> Bundle:
+    """What tells Colab's page how to load the widget; nothing where Colab does not say."""
+    url = getattr(sys.modules.get("google.colab.output._widgets"), "_installed_url", None)
+    if url is None:
+        return {}
+    return {VIEW: {**metadata.get(VIEW, {}), "colab": {"custom_widget_manager": {"url": url}}}}
+
+
+def _page(widget: Any) -> Bundle:
+    """The page of a widget, in a frame; nothing for what has no page."""
+    from modulekg_widgets.widgets.pages.pages import page_of
+
+    try:
+        page = page_of(widget).decode()
+    except ModuleKGError:  # a box of other widgets, or no script for pages
+        return {}
+    style = "width: 100%; height: 640px; border: 0"
+    frame = f'<iframe title="modulekg-widgets" sandbox="allow-scripts" style="{style}" srcdoc="{html.escape(page)}">'
+    return {HTML: f"{frame}</iframe>"}
+
+
+def _has_ours(widget: Any) -> bool:
+    from modulekg_widgets.widgets.shared.base import ModuleKGWidget
+
+    return isinstance(widget, ModuleKGWidget) or any(map(_has_ours, getattr(widget, "children", ())))

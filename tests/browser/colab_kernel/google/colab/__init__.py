@@ -1,0 +1,1 @@
+"""Stands in for the package that a kernel in Colab has imported."""
