@@ -1,0 +1,22 @@
+// The manner of VS Code's Jupyter extension: RequireJS gets a path for each module, which the extension has looked up.
+"use strict";
+
+define("@jupyter-widgets/base", [], () => base);
+
+const required = module => new Promise((resolve, reject) => requirejs([module], resolve, reject));
+
+const makeLoad = ask => {
+  const paths = new Map();
+  return async (module, version) => {
+    if (module === "@jupyter-widgets/base") return base;
+    if (!paths.has(module)) paths.set(module, ask("source", { module, version }));
+    const address = await paths.get(module);
+    if (!address) throw new Error(`no source of ${module} ${version}`);
+    requirejs.config({ paths: { [module]: address.replace(/\.js$/, "") } });
+    return required(module);
+  };
+};
+
+const attach = ({ luminoWidget }, container) => luminoWidget.constructor.attach(luminoWidget, container);
+
+begin({ makeLoad, attach, asBuffer: buffer => new DataView(buffer), hasKernel: true, isEager: true });
