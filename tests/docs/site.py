@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from functools import cached_property
+from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -20,28 +21,31 @@ LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "vide
 LOADING_RELATIONS = {"stylesheet", "icon", "preload", "modulepreload", "prefetch", "preconnect", "dns-prefetch"}
 
 
-class Page:
-    """An HTML file of the site."""
+class Page(HTMLParser):
+    """An HTML file of the site: its ids, what it loads by itself, and where a reader may go from it."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self.path = path
-        self.soup = BeautifulSoup(path.read_text("utf-8"), "html.parser")
+        self.ids: set[str] = set()
+        self.loaded: list[str] = []
+        self.links: list[str] = []
+        self.feed(path.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        if "id" in values:
+            self.ids.add(values["id"])
+        if values.get(LOADED.get(tag, "")):
+            self.loaded.append(values[LOADED[tag]])
+        if tag == "link" and LOADING_RELATIONS & set(values.get("rel", "").split()):
+            self.loaded.append(values["href"])
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
 
     @cached_property
-    def ids(self) -> set[str]:
-        return {str(tag["id"]) for tag in self.soup.find_all(id=True)}
-
-    @cached_property
-    def loaded(self) -> list[str]:
-        """The addresses of what the page loads."""
-        tags = [str(tag[name]) for kind, name in LOADED.items() for tag in self.soup.find_all(kind) if tag.get(name)]
-        links = [tag for tag in self.soup.find_all("link") if LOADING_RELATIONS & set(tag.get("rel") or ())]
-        return tags + [str(tag["href"]) for tag in links]
-
-    @cached_property
-    def links(self) -> list[str]:
-        """The addresses that a reader may go to."""
-        return [str(tag["href"]) for tag in self.soup.find_all("a", href=True)]
+    def soup(self) -> BeautifulSoup:
+        return BeautifulSoup(self.path.read_text("utf-8"), "html.parser")
 
 
 @dataclass

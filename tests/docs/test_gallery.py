@@ -1,4 +1,4 @@
-"""The gallery: pages that `mk.save_html` wrote while the site was built work from the disk, with no network, no Python."""
+"""The gallery: pages that `mk.save_html` wrote while the site was built work from the disk, offline."""
 
 from __future__ import annotations
 

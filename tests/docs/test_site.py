@@ -29,11 +29,11 @@ Opened = Callable[..., AbstractContextManager["BrowserPage"]]
 CPU_SECONDS = 180  # of two cores in the five minutes that a build may take
 SAMPLE = [
     "index.html",
-    "how_to/prune_a_cnn.html",
+    "how_to/find_the_nan.html",
     "gallery/resnet152.html",
-    "reference/pruning.html",
-    "notebooks/00_quickstart.html",
-    "quality.html",  # tables
+    "reference/files.html",
+    "notebooks/09_model_files.html",
+    "saving_table.html",
 ]
 SCHEMES = ("light", "dark")
 NARROW = 420
