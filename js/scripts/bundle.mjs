@@ -49,9 +49,9 @@ export function bundlePage(source) {
 }
 
 /** An AMD module of all models and views, for hosts that know no JupyterLab extensions. */
-export async function bundleAmd(source) {
+export async function bundleAmd(source, plugins) {
   const external = "@jupyter-widgets/base";
-  const code = await bundle(`${source}/nbextension.ts`, { format: "cjs", external: [external] });
+  const code = await bundle(`${source}/nbextension.ts`, { format: "cjs", external: [external], plugins });
   const open = `define(["${external}"],function(base){var require=function(){return base},module={exports:{}},exports=module.exports;`;
   return `${open}${code}\nreturn module.exports});\n`;
 }

@@ -3,6 +3,7 @@
 import { join } from "node:path";
 import { bundle, bundleAmd } from "./bundle.mjs";
 import { name, packageFolder, root, source, write } from "./files.mjs";
+import { licensesOf, packagesInto } from "./licenses.mjs";
 
 const folder = join(packageFolder, "nbextension");
 const start = (await bundle(join(source, "classic.ts"))).trim();
@@ -23,6 +24,11 @@ define(function () {
 `;
 
 write(join(folder, "extension.js"), extension);
-const module = await bundleAmd(source);
-write(join(folder, "index.js"), module);
-write(join(root, "dist", "index.js"), module);
+
+const packages = new Set();
+const module = await bundleAmd(source, [packagesInto(packages)]);
+const licenses = licensesOf(packages);
+for (const target of [folder, join(root, "dist")]) {
+  write(join(target, "index.js"), module);
+  write(join(target, "third-party-licenses.txt"), licenses);
+}

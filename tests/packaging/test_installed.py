@@ -116,6 +116,18 @@ def test_classic_notebooks_load_the_amd_module() -> None:
     assert json.loads(enabled.read_text()) == {"load_extensions": {"modulekg-widgets/extension": True}}
 
 
+def test_the_bundle_comes_with_the_licenses_of_what_is_in_it() -> None:
+    text = (Path(sys.prefix) / "share/jupyter/nbextensions/modulekg-widgets/third-party-licenses.txt").read_text(
+        "utf-8"
+    )
+    package = json.loads((ROOT / "js" / "package.json").read_text("utf-8"))
+    bundled = [name for name in package["dependencies"] if not name.startswith("@")]
+    assert len(bundled) > 2
+    assert [name for name in bundled if not re.search(rf"^{name} \d\S* \(\w", text, re.MULTILINE)] == []
+    assert text.count("Copyright") >= len(bundled)
+    assert not re.search("^@jupyter", text, re.MULTILINE), "hosts bring these"
+
+
 def test_jupyterlab_lists_it_as_enabled() -> None:
     command = [sys.executable, "-m", "jupyterlab.labextensions", "list"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
