@@ -101,7 +101,7 @@ class FileServer:
                 self.end_headers()
                 self.wfile.write(content)
 
-            def log_message(self, *_: Any) -> None:
+            def log_message(self, format: str, *args: Any) -> None:
                 """pytest's output is no log."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

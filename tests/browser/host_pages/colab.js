@@ -27,7 +27,10 @@ async function evaluated(module, version) {
   const define = (needed, factory) => {
     const unknown = needed.filter(name => !KNOWN.has(name));
     if (unknown.length > 0) throw new Error(`${module} asks for ${unknown}`);
-    exported = factory.apply(window, needed.map(name => KNOWN.get(name)));
+    exported = factory.apply(
+      window,
+      needed.map(name => KNOWN.get(name))
+    );
   };
   new Function("define", `${await answer.text()}\n//# sourceURL=${address}`).call({ define }, define);
   return exported;

@@ -72,7 +72,9 @@ class Manager {
 
   create_view(model, options = {}) {
     const make = async () => {
-      const View = await this.loadClass(...["name", "module", "module_version"].map(part => model.get(`_view_${part}`)));
+      const View = await this.loadClass(
+        ...["name", "module", "module_version"].map(part => model.get(`_view_${part}`))
+      );
       const view = new View({ model, options });
       view.listenTo(model, "destroy", view.remove);
       await view.render();
