@@ -19,11 +19,19 @@ ROOT = Path(__file__).resolve().parents[2]
 BASES = [ROOT, ROOT / "modulekg_widgets", ROOT / "modulekg_widgets" / "engine", ROOT / "js", ROOT / "js" / "src"]
 CODE_FILES = (".py", ".pyi", ".ts", ".mjs", ".mts", ".md", ".css", ".cff", ".ipynb", ".toml")
 FOLDERS = {"docs", "engine", "js", "modulekg_widgets", "notebooks", "tests", "widgets"}
-BUILT = ("dist/", "modulekg_widgets/static", "modulekg_widgets/labextension", "modulekg_widgets/nbextension")
+BUILT = (
+    "dist/",
+    "docs/_build",
+    "modulekg_widgets/static",
+    "modulekg_widgets/labextension",
+    "modulekg_widgets/nbextension",
+)
 FENCE = re.compile(r"( *)(`{3,}|~{3,})([^`\n]*)")
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 PATH = re.compile(r"[\w.*<>{}-]+(?:/[\w.*<>{}-]+)*/?")
+# beside the files of a repository, a code host has pages of it
+HOST = re.compile(r"\.\./\.\./(?:actions(?:/workflows/([\w.-]+\.yml)(?:/badge\.svg)?)?|issues|releases|security)\b.*")
 DOTTED = re.compile(r"(?<![\w./])@?((?:mk|modulekg_widgets|engine|widgets)(?:\.[A-Za-z_]\w*)+)")
 
 
@@ -194,6 +202,9 @@ def missing_link(document: Path, target: str) -> str | None:
     """Why a link leads nowhere; addresses of other hosts are not asked."""
     if re.match(r"[a-z]+:", target):
         return None
+    if on_host := HOST.fullmatch(target):
+        workflow = on_host[1]
+        return None if not workflow or (ROOT / ".github/workflows" / workflow).exists() else f"there is no {target}"
     file, _, anchor = target.partition("#")
     path = (document.parent / file).resolve() if file else document
     if not path.exists():

@@ -1,4 +1,4 @@
-"""What the documents name exists, and their links lead somewhere; test_docstrings.py runs their examples."""
+"""What the documents name exists, and their links lead somewhere; tests/docs/test_blocks.py runs their examples."""
 
 import ast
 import json
@@ -19,12 +19,12 @@ from modulekg_widgets.engine.monitoring.metric import METRICS
 
 _ = metrics  # importing them registers them
 README = ROOT / "README.md"
-DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
-README_LINES = 250
+DOCUMENTS = documents.documents()
+README_LINES = 200
 PACKAGES = packages_of(ROOT / "modulekg_widgets")
 FEW = 4  # files that need no order
 
-each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 
 
 def test_the_readme_fits_on_a_few_screens() -> None:
@@ -32,17 +32,24 @@ def test_the_readme_fits_on_a_few_screens() -> None:
 
 
 def test_every_document_is_linked_from_the_readme() -> None:
+    """But those in folders of docs/, which the site's pages list."""
     links = {(ROOT / target).resolve() for target in documents.LINK.findall(README.read_text("utf-8"))}
-    assert [path.name for path in DOCUMENTS[1:] if path not in links] == []
+    listed = [path for path in DOCUMENTS[1:] if path.parent in (ROOT, ROOT / "docs")]
+    assert [path.name for path in listed if path not in links] == []
 
 
 @each_document
 def test_every_path_exists(document: Path) -> None:
     text = document.read_text("utf-8")
     paths = [path for code in [*documents.spans(text), *blocks(text, "", "bash")] for path in paths_in(code)]
-    paths += [path for block in blocks(text, "text") for path in documents.tree_paths(block)]
+    paths += [path for block in blocks(text, "text") if is_drawn(block) for path in documents.tree_paths(block)]
     missing = {reason for path in paths if (reason := missing_path(path))}
     assert missing == set()
+
+
+def is_drawn(block: str) -> bool:
+    """Whether a block of text is a tree of folders, and not what code prints."""
+    return block.split()[0].endswith("/")
 
 
 @each_document
@@ -110,9 +117,9 @@ for program in sys.argv[1:]:
 """
 
 
-def test_every_program_of_the_contributing_guide_starts(tmp_path: Path) -> None:
-    """Where it is run as the guide says: as a file, with nothing of tests/ on the path."""
-    commands = "\n".join(blocks((ROOT / "CONTRIBUTING.md").read_text("utf-8"), "bash"))
+def test_every_program_in_a_command_starts(tmp_path: Path) -> None:
+    """Where it is run as the contributing guide and others say: as a file, with nothing of tests/ on the path."""
+    commands = "\n".join(block for document in DOCUMENTS for block in blocks(document.read_text("utf-8"), "bash"))
     programs = sorted(set(re.findall(r"python (tests/\S+\.py)", commands)))
     assert programs
     command = [sys.executable, "-c", START, *(str(ROOT / program) for program in programs)]
@@ -127,7 +134,7 @@ def test_every_metric_is_defined() -> None:
 
 
 def test_every_folder_of_the_engine_is_on_the_map() -> None:
-    map_of_folders = blocks((ROOT / "docs" / "architecture.md").read_text("utf-8"), "text")
+    map_of_folders = filter(is_drawn, blocks((ROOT / "docs" / "architecture.md").read_text("utf-8"), "text"))
     drawn = {path for block in map_of_folders for path in documents.tree_paths(block)}
     engine = ROOT / "modulekg_widgets" / "engine"
     folders = {f"{path.parent.relative_to(ROOT).as_posix()}/" for path in engine.glob("*/__init__.py")}
@@ -204,7 +211,15 @@ def test_links_and_anchors(tmp_path: Path) -> None:
     good = ["other.md", "other.md#the-five-flows-drawn", "#here", "https://example.org/x"]
     assert [missing_link(document, target) for target in good] == [None] * 4
     assert missing_link(document, "gone.md") == "there is no gone.md"
+    assert missing_link(document, "../../issues/new") is None
+    assert missing_link(document, "../../actions/workflows/gone.yml") == "there is no ../../actions/workflows/gone.yml"
+    assert missing_link(document, "../../gone") == "there is no ../../gone"
     assert missing_link(document, "other.md#no-heading") == "other.md has no heading #no-heading"
+
+
+def test_what_code_prints_is_no_drawn_tree() -> None:
+    assert is_drawn("docs/\n  axes.md\n")
+    assert not is_drawn("2 proved, 0 wrong\ndocs/ is a word of it\n")
 
 
 def test_a_script_that_is_not_there_is_told() -> None:
