@@ -14,6 +14,7 @@ SETUP = """
 import json, os, threading, time
 import marimo as mo
 import torch
+from ipywidgets.widgets.widget import _instances
 from torch import nn
 import modulekg_widgets as mk
 
@@ -26,7 +27,8 @@ panel = mk.MetricPanel(monitor, modules=["0", "2"])
 
 def tell(change=None):
     gone = sum(byte.bit_count() for byte in editor.dropped)
-    state = {"selected": graph.selected, "gone": gone, "modules": panel.modules}
+    adapters = sum(type(one).__name__ == "LiveWidget" for one in list(_instances.values()))
+    state = {"selected": graph.selected, "gone": gone, "modules": panel.modules, "adapters": adapters}
     with open("state.new", "w") as file:
         json.dump(state, file)
     os.replace("state.new", "state.json")
@@ -45,14 +47,15 @@ def train():
 BUTTONS = """
 choose = mo.ui.button(label="choose 1", on_change=lambda _: setattr(graph, "selected", "1"))
 start = mo.ui.button(label="train", on_change=lambda _: threading.Thread(target=train, daemon=True).start())
-mo.hstack([choose, start])
+anew = mo.ui.button(label="anew", value=0, on_click=lambda count: count + 1)
+mo.hstack([choose, start, anew])
 """
 CELLS = [
-    ("", SETUP, "mk, mo, graph, editor, panel, train, threading"),
+    ("", SETUP, "mk, mo, graph, editor, panel, tell, train, threading"),
     ("mk, mo, graph", "view = mo.ui.anywidget(mk.marimo(graph))\nview", "view"),
     ("mo, graph, view", 'view\nmo.md(f"chosen: {graph.selected}")', ""),
-    ("mo, graph, train, threading", BUTTONS, "choose, start"),
-    ("mk, graph", "mk.marimo(graph)", ""),
+    ("mo, graph, train, threading", BUTTONS, "choose, start, anew"),
+    ("mk, graph, tell, anew", "anew.value\nagain = mk.marimo(graph)\ntell()\nagain", ""),
     ("mk, editor", "mk.marimo(editor)", ""),
     ("mk, panel", "mk.marimo(panel)", ""),
 ]
@@ -100,6 +103,22 @@ def test_a_click_runs_the_cells_that_use_the_widget(page: MarimoPage) -> None:
         selected(frame, "1")
     page.wait_for_state(selected="1")
     page.screenshot(f"marimo-{page.marimo.command}")
+
+
+def test_a_cell_that_runs_again_closes_what_it_had_shown(page: MarimoPage) -> None:
+    """The new view shows the widget as it is now, and one adapter is there for each of the four cells."""
+    old = page.frame("model-graph", 1)
+    row(page.frame("model-graph"), "2")
+    page.page.get_by_text("anew").click()
+    for _ in range(100):
+        if old.is_detached():
+            break
+        page.pause(100)
+    assert old.is_detached()
+    new = page.frame("model-graph", 1)
+    selected(new, "2")
+    row(new, "1")
+    page.wait_for_state(selected="1", adapters=4)
 
 
 def test_an_edited_mask_is_checked_by_the_kernel(page: MarimoPage) -> None:
