@@ -45,7 +45,7 @@ def commands(name: str) -> Iterator[list[str]]:
 
 def operands(program: str, words: list[str]) -> list[str]:
     """What is no option, nor the value of one."""
-    valued = OPTIONS_WITH_VALUES[program]
+    valued = OPTIONS_WITH_VALUES.get(program, set())
     return [
         word for at, word in enumerate(words) if not word.startswith("-") and (at == 0 or words[at - 1] not in valued)
     ]
@@ -115,8 +115,9 @@ def complaint(words: list[str]) -> str | None:
         return None if script.is_file() else f"there is no {rest[0]}"
     if program not in ("pytest", "sphinx-build", "ruff", "pyright"):
         return f"{program} is not known to the tests"
-    # what sphinx-build writes to is made by it; ruff and pyright are told by pyproject.toml where to look
-    read = {"pytest": operands("pytest", rest), "sphinx-build": operands("sphinx-build", rest)[:1]}.get(program, [])
+    # ruff begins with its own command, and sphinx-build ends with what it makes
+    named = operands(program, rest)
+    read = {"ruff": named[1:], "sphinx-build": named[:1]}.get(program, named)
     paths = read + [word.partition("=")[2] for word in rest if word.startswith("--ignore=")]
     return next((f"there is no {path}" for path in paths if not (ROOT / path).exists()), None)
 
