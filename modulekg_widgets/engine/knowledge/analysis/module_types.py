@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import networkx as nx
@@ -28,6 +28,9 @@ ABSENT = "(absent)"  # stands for the value of a hyper-parameter that a module d
 
 Values = dict[str, Any]
 _Written = tuple[str, str]
+# values of one type that are equal are written alike; an int may equal a bool
+_BY_EQUALITY = frozenset((str, int, bool, type(None)))
+_TOLD_APART = (_BY_EQUALITY - {bool}, _BY_EQUALITY - {int})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,24 +90,41 @@ def type_names(contents: Contents, types: Iterable[ModuleType]) -> dict[str, str
 
 def most_frequent(members: Iterable[Values], weights: Iterable[int]) -> Values:
     """The most frequent value of each name; a tie goes to the larger sum of weights, then to the smaller text."""
-    votes: defaultdict[str, dict[_Written, list[Any]]] = defaultdict(dict)
-    size = 0
-    for values, weight in zip(members, weights, strict=True):
-        size += 1
-        for name, value in values.items():
-            ballots, text = votes[name], written(value)
-            vote = ballots.get(text)
-            if vote is None:
-                ballots[text] = [1, weight, value]
-            else:
-                vote[0] += 1
-                vote[1] += weight
+    members, weights = list(members), list(weights)
     mode: Values = {}
-    for name, ballots in votes.items():
-        best = min(ballots, key=lambda text: (-ballots[text][0], -ballots[text][1], text))
-        absent = size - sum(count for count, _, _ in ballots.values())
-        mode[name] = ballots[best][2] if ballots[best][0] >= absent else ABSENT
+    for name in dict.fromkeys(chain.from_iterable(members)):
+        having = [at for at, values in enumerate(members) if name in values]
+        best, count = _winner([members[at][name] for at in having], [weights[at] for at in having])
+        mode[name] = best if count >= len(members) - len(having) else ABSENT
     return mode
+
+
+def _winner(values: list[Any], weights: list[int]) -> tuple[Any, int]:
+    """The value that is to be preferred, and how often it is there."""
+    texts = values if _equal_means_same(values) else [written(value) for value in values]
+    counts = Counter(texts)
+    most = max(counts.values())
+    best = [text for text, count in counts.items() if count == most]
+    if len(best) > 1:
+        sums: Counter[Any] = Counter()
+        for text, weight in zip(texts, weights, strict=True):
+            sums[text] += weight
+        best.sort(key=lambda text: (-sums[text], written(text) if texts is values else text))
+    return values[texts.index(best[0])], most
+
+
+def _equal_means_same(values: Collection[Any]) -> bool:
+    """Whether those that are equal are written alike, which takes much less time to find out than to write them."""
+    kinds = set(map(type, values))
+    if kinds == {tuple}:
+        kinds = set(map(type, chain.from_iterable(values)))
+    return any(kinds <= told_apart for told_apart in _TOLD_APART)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two plain values are written alike."""
+    kind = type(one)
+    return kind is type(other) and (one == other if kind in _BY_EQUALITY else written(one) == written(other))
 
 
 def written(value: Any) -> _Written:
@@ -148,16 +168,17 @@ def _skeletons(
     skeletons: dict[str, tuple[bytes, ...]] = {}
     known: dict[tuple[str, tuple[bytes, ...]], bytes] = {}
     for fingerprint, ring in order:
-        skeleton: Iterable[bytes] = (
-            _digest(b"above", contents.modules[child]) if child in ring else keys[child]
-            for child in inside[fingerprint]
-        )
+        node, inner = contents.modules[fingerprint], inside[fingerprint]
+        if ring:
+            found = [_digest(b"above", contents.modules[child]) if child in ring else keys[child] for child in inner]
+        else:
+            found = [keys[child] for child in inner]
         if level == 2:
-            skeleton = (key for key, _ in groupby(skeleton))
-        node, skeletons[fingerprint] = contents.modules[fingerprint], tuple(skeleton)
-        kind = node.qualified_class, skeletons[fingerprint]
+            found = [key for key, _ in groupby(found)]
+        skeletons[fingerprint] = skeleton = tuple(found)
+        kind = node.qualified_class, skeleton
         if kind not in known:
-            known[kind] = _digest(b"type %d" % level, node, kind[1])
+            known[kind] = _digest(b"type %d" % level, node, skeleton)
         keys[fingerprint] = known[kind]
     return skeletons, keys
 
@@ -168,6 +189,8 @@ def _contents_first(inside: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, 
     opened: set[str] = set()
     stack: list[str] = []
     for start in inside:
+        if start in done:
+            continue
         stack.append(start)
         while stack:
             key = stack[-1]

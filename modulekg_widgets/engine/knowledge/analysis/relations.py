@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,8 @@ from modulekg_widgets.engine.knowledge.analysis.module_types import (
     Values,
     module_types,
     most_frequent,
+    same,
     type_names,
-    written,
 )
 from modulekg_widgets.engine.knowledge.contents import Contents, copied
 from modulekg_widgets.engine.knowledge.records import StructureNode
@@ -51,20 +51,26 @@ def is_a(contents: Contents, level: int = 1) -> pd.DataFrame:
 
 
 def is_a_edges(contents: Contents, types: Iterable[ModuleType]) -> list[IsA]:
-    """The edges to those of `types` that have more than one member, by fingerprint and key; nothing of them is shared.
+    """The edges to those of `types` that have more than one member, by fingerprint and key; nothing is shared."""
+    return [
+        IsA(member, kind.key, copied(values))
+        for kind, differing in differences(contents, types)
+        for member, values in zip(kind.members, differing, strict=True)
+    ]
+
+
+def differences(contents: Contents, types: Iterable[ModuleType]) -> Iterator[tuple[ModuleType, list[Values]]]:
+    """Those of `types` that have more than one member, with how each member differs from most; values are shared.
 
     What differs among the same members, as in types of two levels, is found once.
     """
-    edges: list[IsA] = []
     known: dict[tuple[str, ...], list[Values]] = {}
     for kind in types:
         if len(kind.members) == 1:
             continue
         if kind.members not in known:
             known[kind.members] = _differences(contents, kind)
-        differing = zip(kind.members, known[kind.members], strict=True)
-        edges += [IsA(member, kind.key, copied(values)) for member, values in differing]
-    return edges
+        yield kind, known[kind.members]
 
 
 def subclass_of(contents: Contents) -> pd.DataFrame:
@@ -98,40 +104,29 @@ def _differences(contents: Contents, kind: ModuleType) -> list[Values]:
     """How each member differs from most of them; its values are those of the contents."""
     nodes = [contents.modules[member] for member in kind.members]
     weights = [contents.uses[member] for member in kind.members]
-    shapes = _Mode(most_frequent((node.tensors for node in nodes), weights))
-    slots = most_frequent(({"slots": _slots(node)} for node in nodes), weights)["slots"]
-    values = _Mode(kind.mode)
-    return [_differs(node, values, shapes, slots) for node in nodes]
+    shapes = most_frequent((node.tensors for node in nodes), weights)
+    names = [{"slots": _slots(node)} for node in nodes]
+    slots = most_frequent(names, weights)["slots"]
+    return [
+        _others(node.hyperparameters, kind.mode) or _others(node.tensors, shapes) or _other_slots(here["slots"], slots)
+        for node, here in zip(nodes, names, strict=True)
+    ]
 
 
-def _differs(node: StructureNode, values: _Mode, shapes: _Mode, slots: tuple[str, ...]) -> Values:
-    differing = values.others(node.hyperparameters) or shapes.others(node.tensors)
-    if differing:
-        return differing
-    here = _slots(node)
+def _others(values: Values, mode: Values) -> Values:
+    """The values that are not the mode's, and `ABSENT` for what is missing though most have it."""
+    other = {name: value for name, value in values.items() if value is not mode[name] and not same(value, mode[name])}
+    if len(values) < len(mode):
+        missing = [name for name, value in mode.items() if name not in values and value != ABSENT]
+        other.update(dict.fromkeys(missing, ABSENT))
+    return other
+
+
+def _other_slots(here: tuple[str, ...], slots: tuple[str, ...]) -> Values:
     if len(here) != len(slots):
         return {"children": len(here)}
     return {"slots": here} if here != slots else {}
 
 
 def _slots(node: StructureNode) -> tuple[str, ...]:
-    return tuple(name for name, child in node.slots if child is not None)
-
-
-class _Mode:
-    """The most frequent values of a type, each written once."""
-
-    def __init__(self, mode: Values) -> None:
-        self.mode = mode
-        self.texts = {name: written(value) for name, value in mode.items()}
-
-    def others(self, values: Values) -> Values:
-        """The values that are not the mode's, and `ABSENT` for what is missing though most have it."""
-        mode, texts = self.mode, self.texts
-        other = {
-            name: value for name, value in values.items() if value is not mode[name] and written(value) != texts[name]
-        }
-        if len(values) < len(mode):
-            missing = [name for name, value in mode.items() if name not in values and value != ABSENT]
-            other.update(dict.fromkeys(missing, ABSENT))
-        return other
+    return tuple([name for name, child in node.slots if child is not None])

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import networkx as nx
 
@@ -18,6 +18,9 @@ from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.knowledge.contents import Contents, copied, positions
 from modulekg_widgets.engine.knowledge.exchange.collecting import collector_paused
 from modulekg_widgets.engine.knowledge.records import ModelNode
+
+if TYPE_CHECKING:
+    from modulekg_widgets.engine.knowledge.analysis.module_types import ModuleType
 
 STORED = ("Module", "Model", "DataSet", "User", "Job")
 GRAPH_TYPES = (*STORED, "Operator", "ModuleType")
@@ -52,11 +55,17 @@ def to_networkx(contents: Contents, types: Types = None) -> nx.DiGraph:
     another type.
     """
     with collector_paused():
-        made = _Builder(contents, chosen_types(contents, types), own=True).built()
-        graph = nx.DiGraph(**made.graph)
-        graph.add_nodes_from(made.nodes.items())
-        graph.add_edges_from((start, end, data) for start, ends in made.adj.items() for end, data in ends.items())
-        return graph
+        return _as_networkx(_Builder(contents, chosen_types(contents, types), own=True).built())
+
+
+def _as_networkx(made: PropertyGraph) -> nx.DiGraph:
+    """The same as a graph of networkx, which keeps copies of the attributes of nodes and edges."""
+    graph = nx.DiGraph(**made.graph)
+    graph.add_nodes_from(made.nodes)
+    for (_, attributes), known in zip(graph.nodes.data(), made.nodes.values(), strict=True):
+        attributes.update(known)  # `add_nodes_from` takes them, too, and much longer
+    graph.add_edges_from((start, end, data) for start, ends in made.adj.items() for end, data in ends.items())
+    return graph
 
 
 def node_key(kind: str, name: str) -> str:
@@ -108,11 +117,9 @@ class _Builder:
     def _relate(self, start: str, end: str, relation: str, /, **attributes: Any) -> None:
         if start not in self.nodes or end not in self.nodes:
             return
-        edge = self.adj[start].get(end)
-        if edge is None:
-            self.adj[start][end] = {"type": relation, **attributes}
-        else:
-            edge[relation] = attributes
+        ends = self.adj[start]
+        edge = ends.get(end)
+        ends[end] = {"type": relation, **attributes} if edge is None else {**edge, relation: attributes}
 
     def _values(self, values: dict[Any, Any]) -> dict[Any, Any]:
         return copied(values) if self.own else values
@@ -146,7 +153,7 @@ class _Builder:
             self._put(key, {
                 "type": "Module", "name": names[key], "count": uses[key], "models": list(holders[key]),
                 "class": node.class_name, "qualified_class": node.qualified_class, "bases": list(node.bases),
-                "hyperparameters": self._values(node.hyperparameters), "slots": [list(slot) for slot in node.slots],
+                "hyperparameters": self._values(node.hyperparameters), "slots": list(map(list, node.slots)),
                 "tensors": {name: None if shape is None else list(shape) for name, shape in node.tensors.items()},
                 "parameters": node.parameters, "bytes": node.bytes,
             })  # fmt: skip
@@ -167,13 +174,17 @@ class _Builder:
             self._add_module_types()
 
     def _add_contains(self) -> None:
-        """The first of all edges, so that no two nodes have another."""
+        """The first of all edges, so that no two nodes have another; those of the same places share what is known."""
         nodes = self.nodes
+        known: dict[tuple[int, ...], Attributes] = {}
         for key, node in self.contents.modules.items():
             ends = self.adj[key]
             for child, order in positions(node).items():
                 if child in nodes:
-                    ends[child] = {"type": "contains", "count": len(order), "order": order}
+                    edge = known.get(order)
+                    if edge is None:
+                        edge = known[order] = {"type": "contains", "count": len(order), "order": order}
+                    ends[child] = edge
 
     def _add_run(self, job: str, user: str | None, dataset: str | None, model: str | None) -> None:
         if user is not None:
@@ -197,7 +208,7 @@ class _Builder:
     def _add_module_types(self) -> None:
         """The types of both levels with their isA edges, and as types of level 0 the classes with their bases."""
         from modulekg_widgets.engine.knowledge.analysis.module_types import type_names, types_by_level
-        from modulekg_widgets.engine.knowledge.analysis.relations import is_a_edges, subclass_of
+        from modulekg_widgets.engine.knowledge.analysis.relations import subclass_of
 
         bases = subclass_of(self.contents)[["class", "base", "distance"]].itertuples(index=False, name=None)
         classes = dict.fromkeys(node.qualified_class for node in self.contents.modules.values())
@@ -214,8 +225,17 @@ class _Builder:
                 self._add("ModuleType", kind.key, name=names[kind.key], level=kind.level, count=len(kind.members))
                 end = node_key("ModuleType", _class_key(kind.qualified_class))
                 self._relate(node_key("ModuleType", kind.key), end, "subclassOf", distance=1)
-        for edge in is_a_edges(self.contents, chain.from_iterable(every.values())):
-            self._relate(edge.fingerprint, node_key("ModuleType", edge.type), "isA", differs=edge.differs)
+        if "Module" in self.types:
+            self._add_is_a(chain.from_iterable(every.values()))
+
+    def _add_is_a(self, types: Iterable[ModuleType]) -> None:
+        """Edges from modules to types, between which there is no other."""
+        from modulekg_widgets.engine.knowledge.analysis.relations import differences
+
+        for kind, differing in differences(self.contents, types):
+            end = node_key("ModuleType", kind.key)
+            for member, values in zip(kind.members, differing, strict=True):
+                self.adj[member][end] = {"type": "isA", "differs": copied(values)}
 
 
 def _class_key(name: str) -> str:

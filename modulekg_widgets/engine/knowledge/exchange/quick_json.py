@@ -96,4 +96,11 @@ def _is_plain(values: Collection[Any], depth: int, nested: frozenset[type] = _LI
         if not few or not _is_plain(list(chain.from_iterable(lists)), depth - 1):
             return False
         kinds -= inside
+    if dict in kinds:
+        found = [value for value in values if type(value) is dict]
+        few = depth > 0 and sum(map(len, found)) <= _LISTED
+        named = few and all(map(_has_plain_names, found))
+        if not named or not _is_plain(list(chain.from_iterable(map(dict.values, found))), depth - 1):
+            return False
+        kinds -= {dict}
     return kinds <= _NUMBERS and all(-SAFE <= value <= SAFE for value in values if type(value) in kinds)

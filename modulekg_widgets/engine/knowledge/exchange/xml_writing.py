@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import networkx as nx
 
@@ -17,20 +17,23 @@ _GRAPHML = _SPACES.format(
 )
 _GEXF = _SPACES.format("http://www.gexf.net/1.2draft", "http://www.gexf.net/1.2draft/gexf.xsd")
 _TYPES: dict[type, str] = {bool: "boolean", int: "long", float: "double"}  # a text is of any other
+_TEXT = frozenset((str,))
+_Written: TypeAlias = Callable[[Any, str], str]  # by a value and its name
 _OF_GEXF = {"True": "true", "False": "false", "inf": "INF", "-inf": "-INF", "nan": "NaN"}
 
 
 def graphml(graph: Writable) -> Iterator[str]:
     """GraphML with every node's attributes; dictionaries and lists are JSON text."""
-    keys = _Keys()
-    of_graph = _data(keys.of("graph", "    "), header(graph))
+    keys, text = _Keys(), _each_once(_plain)
+    of_graph = _data(keys.of("graph", "    "), header(graph), text)
     of_node, of_edge = keys.of("node", "      "), keys.of("edge", "      ")
     names = {key: _quoted(xml_escaped(key)) for key in graph.nodes}
     # the keys stand first and are known last
     body = [
-        _element("    ", f"node id={names[key]}", "node", _data(of_node, data)) for key, data in graph.nodes.items()
+        _element("    ", f"node id={names[key]}", "node", _data(of_node, data, text))
+        for key, data in graph.nodes.items()
     ]
-    inner = said_once(lambda data: _data(of_edge, data))
+    inner = said_once(lambda data: _data(of_edge, data, text))
     for start, ends in graph.adj.items():
         source = f"edge source={names[start]} target="
         body += [_element("    ", source + names[end], "edge", inner(data)) for end, data in ends.items()]
@@ -45,14 +48,14 @@ def graphml(graph: Writable) -> Iterator[str]:
 
 def gexf(graph: Writable) -> Iterator[str]:
     """GEXF 1.2 for Gephi; an edge's `type` is called `relation`, since GEXF means another thing by it."""
-    columns = _Columns()
+    columns, text = _Columns(), _each_once(_quoted)
     of_node, of_edge = columns.of("node"), columns.of("edge")
     names = {key: _quoted(xml_escaped(key)) for key in graph.nodes}
     nodes = [
-        _element("      ", _labelled(names[key], data.get("name", key)), "node", _values(of_node, data))
+        _element("      ", _labelled(names[key], data.get("name", key)), "node", _values(of_node, data, text))
         for key, data in graph.nodes.items()
     ]
-    inner = said_once(lambda data: _values(of_edge, _without_type(data)))
+    inner = said_once(lambda data: _values(of_edge, _without_type(data), text))
     edges: list[str] = []
     for start, ends in graph.adj.items():
         source = f"edge source={names[start]} target="
@@ -112,12 +115,12 @@ class _Keys:
         return _Openings(opening)
 
 
-def _data(openings: _Openings, data: Attributes) -> str:
+def _data(openings: _Openings, data: Attributes, written: _Written) -> str:
     lines: list[str] = []
     for name, value in data.items():
         if value is not None:
             kind = _TYPES.get(type(value), "string")
-            text = _plain(_text(value, name)) if kind == "string" else str(value)
+            text = written(value, name) if kind == "string" else str(value)
             opening = openings[name, kind]
             lines.append(f"{opening}>{text}</data>\n" if text else f"{opening} />\n")
     return "".join(lines)
@@ -160,12 +163,12 @@ def _without_type(data: Attributes) -> Attributes:
     return {"relation" if name == "type" else name: value for name, value in data.items()}
 
 
-def _values(openings: _Openings, data: Attributes) -> str:
+def _values(openings: _Openings, data: Attributes, written: _Written) -> str:
     lines: list[str] = []
     for name, value in data.items():
         if value is not None:
             kind = _TYPES.get(type(value), "string")
-            text = _quoted(_text(value, name)) if kind == "string" else f'"{_OF_GEXF.get(str(value), value)}"'
+            text = written(value, name) if kind == "string" else f'"{_OF_GEXF.get(str(value), value)}"'
             lines.append(f"{openings[name, kind]}{text} />\n")
     return f"        <attvalues>\n{''.join(lines)}        </attvalues>\n" if lines else ""
 
@@ -173,8 +176,21 @@ def _values(openings: _Openings, data: Attributes) -> str:
 # ------------------------------------------------------------------ texts
 
 
-def _text(value: Any, name: str) -> str:
-    return xml_escaped(value) if type(value) is str else value_text(value, name)
+def _each_once(write: Callable[[str], str]) -> _Written:
+    """`write` for the text of a value; texts and lists of texts, which many nodes have in common, are written once."""
+    known: dict[str | tuple[str, ...], str] = {}
+
+    def text(value: Any, name: str) -> str:
+        kind = type(value)
+        if kind is not str and (kind is not list or not _TEXT.issuperset(map(type, value))):
+            return write(value_text(value, name))
+        key = value if kind is str else tuple(value)
+        found = known.get(key)
+        if found is None:
+            found = known[key] = write(xml_escaped(value) if kind is str else value_text(value, name))
+        return found
+
+    return text
 
 
 def _plain(text: str) -> str:
