@@ -1,0 +1,150 @@
+"""A tool's page in a fresh Chromium: what it loads, when its first box is there, and how long opening a box takes.
+
+*First paint* is from the navigation to the first frame that follows one in which the page has a box of the graph; it is
+the same for all, asked of the page once in a frame. CPU time is that of all processes of the browser.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.rivals.alone import LIMIT
+from benchmarks.rivals.tool import Tool
+from browser.fixtures import CHROMIUM_OPTIONS
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page, Playwright
+
+PATIENCE = 400  # seconds that the allowed CPU time may take on a busy machine
+LOOK = 2_000  # milliseconds between two looks at that
+GESTURES = 6
+GESTURE_LIMIT = 15_000
+VIEWPORT = {"width": 1400, "height": 900}
+# resolves in the frame after the one in which the condition holds
+WHEN = """const when = (holds, begin) => new Promise(resolve => {
+  const look = () => {
+    if (holds()) { requestAnimationFrame(() => setTimeout(() => resolve(performance.now() - begin()))); }
+    else { requestAnimationFrame(look); }
+  };
+  requestAnimationFrame(look);
+});"""
+# Netron takes eval away, by which a page is asked
+KEEP_EVAL = "const kept = window.eval; Object.defineProperty(window, 'eval', { get: () => kept, set: () => {} });"
+FIRST = """(() => {{ {keep} {when}
+  when(() => ({boxes})().length > 0, () => 0).then(taken => {{ window.__painted = taken; }});
+}})()"""
+GESTURE = """before => {{ {when}
+  let begin = performance.now();
+  window.__opened = undefined;
+  document.addEventListener('mouseup', () => {{ begin = performance.now(); }}, {{ capture: true }});
+  when(() => ({boxes})().length > before, () => begin).then(taken => {{ window.__opened = taken; }});
+}}"""
+
+
+class Used:
+    """What the processes of a browser have used."""
+
+    def __init__(self, browser: Browser) -> None:
+        self.session = browser.new_browser_cdp_session()
+
+    def processes(self) -> list[dict[str, Any]]:
+        return self.session.send("SystemInfo.getProcessInfo")["processInfo"]
+
+    def cpu(self) -> float:
+        return sum(process["cpuTime"] for process in self.processes())
+
+    def megabytes(self) -> float:
+        """Of the largest process of a page."""
+        ids = [process["id"] for process in self.processes() if process["type"] == "renderer"]
+        lines = [line for one in ids for line in Path(f"/proc/{one}/status").read_text("utf-8").splitlines()]
+        return max(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+
+
+@contextmanager
+def chromium(playwright: Playwright) -> Iterator[Browser]:
+    browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM_OPTIONS)
+    try:
+        yield browser
+    finally:
+        browser.close()
+
+
+def fresh_page(browser: Browser, url: str) -> Page:
+    """A page that may ask for nothing but what its server has."""
+    context = browser.new_context(viewport=VIEWPORT)  # type: ignore[arg-type]
+    home = url.partition("//")[2].partition("/")[0]
+    context.add_cookies([{"name": "consent", "value": "1", "url": f"http://{home}"}])  # else Netron asks first
+    allowed = (f"http://{home}/", "blob:", "data:")
+    context.route("**/*", lambda route: route.continue_() if route.request.url.startswith(allowed) else route.abort())
+    return context.new_page()
+
+
+def opened(
+    playwright: Playwright, tool: Tool, file: Path, gestures: bool, picture: Path | None = None
+) -> dict[str, Any]:
+    """What the page of a file took."""
+    with tool.served(file) as url, chromium(playwright) as browser:
+        page, used, loaded = fresh_page(browser, url), Used(browser), [0.0]
+        session = page.context.new_cdp_session(page)
+        session.send("Network.enable")
+        session.on("Network.dataReceived", lambda event: loaded.append(event["dataLength"]))
+        page.add_init_script(FIRST.format(keep=KEEP_EVAL, when=WHEN, boxes=tool.boxes))
+        begin = used.cpu()
+        page.goto(url, wait_until="commit", timeout=PATIENCE * 1000)
+        if not is_painted(page, used, begin):
+            return {"error": f"over {LIMIT} s"}
+        found = {"cpu": used.cpu() - begin, "painted": page.evaluate("() => window.__painted")}
+        page.wait_for_timeout(500)
+        found |= {"loaded": sum(loaded), "megabytes": used.megabytes()}
+        if picture is not None:
+            page.wait_for_timeout(2_000)
+            page.screenshot(path=picture)
+        if gestures and tool.clicks:
+            found["opening"] = list(openings(page, tool))
+        return found
+
+
+def is_painted(page: Page, used: Used, begin: float) -> bool:
+    """Waits for a first paint, as long as the browser may work for it."""
+    from playwright.sync_api import TimeoutError as NotYet
+
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end and used.cpu() - begin < LIMIT:
+        with suppress(NotYet):
+            page.wait_for_function("() => window.__painted", timeout=LOOK)
+            return True
+    return False
+
+
+def openings(page: Page, tool: Tool) -> Iterator[float]:
+    """Milliseconds from a click to the frame with more boxes, for one box after the other."""
+    from playwright.sync_api import Error
+
+    tried: set[tuple[int, int]] = set()
+    for _ in range(GESTURES):
+        boxes = page.evaluate(tool.boxes)
+        within = [(round(box["x"]), round(box["y"])) for box in boxes if box["opens"] and is_within(box)]
+        target = next((point for point in within if point not in tried), None)
+        if target is None:
+            return
+        tried.add(target)
+        page.evaluate(GESTURE.format(when=WHEN, boxes=tool.boxes), len(boxes))
+        page.mouse.move(*target)
+        page.wait_for_timeout(100)  # some act on what the pointer has been over
+        page.mouse.click(*target, click_count=tool.clicks)
+        try:
+            page.wait_for_function("() => window.__opened", timeout=GESTURE_LIMIT)
+        except Error:
+            yield float(GESTURE_LIMIT)
+            continue
+        yield page.evaluate("() => window.__opened")
+        page.wait_for_timeout(700)  # it may move for a while
+
+
+def is_within(box: dict[str, Any]) -> bool:
+    return 0 < box["x"] < VIEWPORT["width"] and 0 < box["y"] < VIEWPORT["height"]

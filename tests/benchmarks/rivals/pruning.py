@@ -1,0 +1,90 @@
+"""Half of each model cut off, by ours and by Torch-Pruning: untold, and told which layers make the output."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from benchmarks.rivals import models
+from benchmarks.rivals.alone import alone, cpu_seconds
+
+RATIO = 0.5
+# what a user of Torch-Pruning has to look up: the layers whose outputs are the model's
+OUTPUTS: dict[str, tuple[str, ...]] = {
+    "resnet18": ("fc",),
+    "resnet152": ("fc",),
+    "densenet201": ("classifier",),
+    "vit_b_16": ("heads.head",),
+    "swin_t": ("head",),
+    "U-Net": ("head",),
+    "Faster R-CNN": ("rpn.head.cls_logits", "rpn.head.bbox_pred", "roi_heads.box_predictor"),
+    "Llama, 8 layers": ("lm_head",),
+    "Mixtral, 4 layers": ("lm_head",),
+}
+
+
+def ours(model: nn.Module, args: tuple[Any, ...], name: str) -> Callable[[], object]:
+    import modulekg_widgets as mk
+
+    return mk.plan(mk.trace(model, *args), ratio=RATIO).cut(model).undo
+
+
+def peer(model: nn.Module, args: tuple[Any, ...], name: str, told: bool) -> None:
+    import torch_pruning
+
+    kept = [model.get_submodule(path) for path in OUTPUTS[name]] if told else []
+    importance = torch_pruning.importance.MagnitudeImportance()
+    # args as they are: it calls the model with a tuple as one input
+    given = args[0] if len(args) == 1 else args
+    torch_pruning.pruner.MagnitudePruner(
+        model, given, importance=importance, pruning_ratio=RATIO, ignored_layers=kept
+    ).step()
+
+
+WAYS: dict[str, Callable[..., Callable[[], object] | None]] = {
+    "modulekg-widgets": ours,
+    "Torch-Pruning": partial(peer, told=False),
+    "Torch-Pruning, told": partial(peer, told=True),
+}
+
+
+def shapes(value: Any) -> Any:
+    """The shapes in an output of any structure."""
+    if isinstance(value, torch.Tensor):
+        return tuple(value.shape)
+    if isinstance(value, dict):
+        return {key: shapes(one) for key, one in value.items()}
+    return [shapes(one) for one in value] if isinstance(value, list | tuple) else None
+
+
+def parameters(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def cut(way: str, name: str) -> dict[str, Any]:
+    """What is left of a model, whether it runs, and whether it comes back."""
+    model, args = models.build(name)
+    whole, before = parameters(model), {key: value.clone() for key, value in model.state_dict().items()}
+    with torch.no_grad():
+        told = shapes(model(*copy.deepcopy(args)))
+    begin = cpu_seconds()
+    undo = WAYS[way](model, args, name)
+    found: dict[str, Any] = {"seconds": cpu_seconds() - begin, "left": parameters(model) / whole}
+    with torch.no_grad():
+        after = shapes(model(*copy.deepcopy(args)))
+    # a detector finds another number of boxes
+    found["same outputs"] = after == told or name == "Faster R-CNN"
+    if undo is not None:
+        undo()
+        now = model.state_dict()
+        found["undone"] = now.keys() == before.keys() and all(torch.equal(now[key], before[key]) for key in now)
+    return found
+
+
+def cut_alone(way: str, name: str) -> dict[str, Any]:
+    return alone(lambda: cut(way, name))

@@ -1,0 +1,101 @@
+"""All cells of the comparison: rounds over the tools, so that ours and theirs are measured under the same load."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from benchmarks.rivals import drawing, models
+from benchmarks.rivals.kernel import Kernel
+from benchmarks.rivals.results import Results
+from benchmarks.rivals.tool import Tool
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Playwright
+
+
+def place(folder: Path, tool: Tool, model: str) -> Path:
+    """Where the page of a model is kept."""
+    return folder / "".join(letter if letter.isalnum() else "_" for letter in f"{tool.name} {model}")
+
+
+def run_kernels(tools: Collection[Tool], names: Collection[str], folder: Path, results: Results, times: int) -> None:
+    """Measure what is done in the kernel, and look at what was drawn."""
+    kernels: dict[str, Kernel] = {}
+    for turn in range(1, times + 1):
+        for model in names:
+            for tool in tools:
+                if not results.lacks("kernel", tool.name, model, turn):
+                    continue
+                if tool.name not in kernels:
+                    kernels[tool.name] = Kernel(tool)
+                found = kernels[tool.name].ask(model, place(folder, tool, model))
+                results.add("kernel", tool.name, model, found | {"file": Path(found.get("file", "")).name})
+                print(turn, tool.name, model, found, file=sys.stderr, flush=True)
+    for kernel in kernels.values():
+        kernel.stop()
+
+
+def run_drawings(tools: Collection[Tool], names: Collection[str], folder: Path, results: Results) -> None:
+    """What is right in the pictures; the truth is a row of its own."""
+    for model in names:
+        for tool in tools:
+            done = [one for one in results.cell("kernel", tool.name, model) if "error" not in one]
+            if done and results.lacks("drawn", tool.name, model, 1):
+                found = drawing.verdicts(tool.drawn(folder / done[-1]["file"]))
+                results.add("drawn", tool.name, model, found)
+        if model != "failing" and results.lacks("drawn", "truth", model, 1):
+            made, args = models.build(model)
+            levels = max(path.count(".") + bool(path) for path, _ in made.named_modules())
+            results.add("drawn", "truth", model, {**drawing.joins(made, args), "levels": levels})
+
+
+def run_pages(
+    playwright: Playwright,
+    tools: Collection[Tool],
+    names: Collection[str],
+    folder: Path,
+    results: Results,
+    times: int,
+) -> None:
+    """Open every page, and open boxes in it."""
+    from benchmarks.rivals.page import opened
+
+    for turn in range(1, times + 1):
+        for model in names:
+            for tool in tools:
+                done = [one for one in results.cell("kernel", tool.name, model) if "error" not in one]
+                if done and results.lacks("page", tool.name, model, turn):
+                    found = opened(playwright, tool, folder / done[-1]["file"], gestures=turn == 1)
+                    results.add("page", tool.name, model, found)
+                    print(turn, tool.name, model, found, file=sys.stderr, flush=True)
+
+
+def run_pruning(names: Collection[str], results: Results) -> None:
+    """Cut half of each model off."""
+    import torch_pruning  # noqa: F401 - so that no cell has to
+
+    from benchmarks.rivals import pruning
+
+    for name in names:
+        for way in pruning.WAYS:
+            if name in pruning.OUTPUTS and results.lacks("pruning", way, name, 1):
+                found = pruning.cut_alone(way, name)
+                results.add("pruning", way, name, found)
+                print(way, name, found, file=sys.stderr, flush=True)
+
+
+def run_watching(results: Results) -> None:
+    from benchmarks.rivals.watching import watched
+
+    with TemporaryDirectory() as folder:
+        results.put("watching", watched(Path(folder)))
+
+
+def write_versions(tools: Collection[Tool], results: Results) -> None:
+    named = {tool.package for tool in tools} | {"torch", "torch-pruning", "wandb"}
+    results.put("versions", {name: version(name) for name in sorted(named)})
