@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from bs4 import BeautifulSoup
+if TYPE_CHECKING:
+    from bs4 import BeautifulSoup
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ["-m", "sphinx", "-W", "--keep-going", "-n", "-q"]  # quiet: what is printed is a warning
@@ -45,6 +47,8 @@ class Page(HTMLParser):
 
     @cached_property
     def soup(self) -> BeautifulSoup:
+        from bs4 import BeautifulSoup
+
         return BeautifulSoup(self.path.read_text("utf-8"), "html.parser")
 
 

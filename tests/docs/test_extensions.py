@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +16,7 @@ EXTENSIONS = ROOT / "docs" / "_ext"
 
 
 @pytest.fixture(autouse=True)
-def _reachable(monkeypatch: pytest.MonkeyPatch, require) -> None:  # type: ignore[no-untyped-def]
+def _reachable(monkeypatch: pytest.MonkeyPatch, require: Callable[..., None]) -> None:
     require("sphinx")
     monkeypatch.setattr(sys, "path", [str(EXTENSIONS), *sys.path])
 
