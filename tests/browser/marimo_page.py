@@ -37,6 +37,8 @@ class MarimoServer:
     def __init__(self, folder: Path, notebook: str, command: str = "run") -> None:
         self.folder, self.command = folder, command
         (folder / "notebook.py").write_text(notebook, encoding="utf-8")
+        # the editor, too, runs all cells when it opens
+        (folder / "pyproject.toml").write_text("[tool.marimo.runtime]\nauto_instantiate = true\n", encoding="utf-8")
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         own = {name: str(folder / "home") for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")}

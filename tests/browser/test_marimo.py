@@ -98,7 +98,7 @@ def test_a_click_runs_the_cells_that_use_the_widget(page: MarimoPage) -> None:
     row(other, "0")
     page.wait_for_state(selected="0")
     selected(graph, "0")
-    page.page.get_by_text("choose 1").click()
+    page.page.get_by_role("button", name="choose 1").click()
     for frame in (graph, other):
         selected(frame, "1")
     page.wait_for_state(selected="1")
@@ -109,7 +109,7 @@ def test_a_cell_that_runs_again_closes_what_it_had_shown(page: MarimoPage) -> No
     """The new view shows the widget as it is now, and one adapter is there for each of the four cells."""
     old = page.frame("model-graph", 1)
     row(page.frame("model-graph"), "2")
-    page.page.get_by_text("anew").click()
+    page.page.get_by_role("button", name="anew").click()
     for _ in range(100):
         if old.is_detached():
             break
@@ -134,7 +134,7 @@ def test_an_edited_mask_is_checked_by_the_kernel(page: MarimoPage) -> None:
 
 def test_values_come_while_a_thread_trains(page: MarimoPage) -> None:
     page.frame("metric-panel")
-    page.page.get_by_text("train", exact=True).click()
+    page.page.get_by_role("button", name="train").click()
     panel = page.frame("metric-panel")  # in sight again
     points = "Number(document.querySelector('.mkg-metric-panel').dataset.mkgPoints)"
     page.wait_in(panel, f"{points} > 8")

@@ -18,7 +18,6 @@ REFERENCE = "IPY_MODEL_"
 
 def family_of(widget: Any) -> Family:
     """By id: `widget` and all that it stands on, in the order in which they are found."""
-    check_shown(widget, "")
     family: Family = {}
     waiting = [widget]
     while waiting:
@@ -27,18 +26,18 @@ def family_of(widget: Any) -> Family:
             family[one.model_id] = one
             waiting += named_in(one.get_state())
     for one in family.values():
-        check_shown(one, f" in a {type(widget).__name__}")
+        if problem := problem_of(one, f" in a {type(widget).__name__}"):
+            raise WidgetValueError(problem)
     return family | {link.model_id: link for link in links_between(family)}
 
 
-def check_shown(widget: Any, where: str) -> None:
-    """Raise `WidgetValueError` for what the page of an adapter does not know, and for a widget that is closed."""
+def problem_of(widget: Any, where: str) -> str:
+    """Why the page of an adapter cannot show a widget; empty where it can."""
     kind = shown(type(widget).__name__)
     if not isinstance(widget, ModuleKGWidget) and type(widget) not in (*CONTAINERS, *(HELPERS if where else ())):
         known = ", ".join(one.__name__ for one in CONTAINERS)
-        raise WidgetValueError(f"marimo shows widgets of this package, and {known} of them: {kind} was passed{where}")
-    if widget.comm is None:
-        raise WidgetValueError(f"this {kind} has been closed{where}: make it anew")
+        return f"marimo shows widgets of this package, and {known} of them: {kind} was passed{where}"
+    return f"this {kind} has been closed{where}: make it anew" if widget.comm is None else ""
 
 
 def named_in(state: Mapping[str, Any]) -> Iterator[Widget]:

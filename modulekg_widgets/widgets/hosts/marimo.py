@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from ipywidgets import DOMWidget
 
 from modulekg_widgets.engine.errors import MissingPackageError
-from modulekg_widgets.widgets.hosts.family import check_shown
+from modulekg_widgets.widgets.hosts.family import problem_of
+from modulekg_widgets.widgets.shared.base import WidgetValueError
 
 if TYPE_CHECKING:
     from modulekg_widgets.widgets.hosts.live_widget import LiveWidget
@@ -49,7 +50,8 @@ def marimo(widget: DOMWidget) -> LiveWidget:
     <marimo's ModelGraph>
     >>> view.close()
     """
-    check_shown(widget, "")
+    if problem := problem_of(widget, ""):
+        raise WidgetValueError(problem)
     if find_spec("anywidget") is None:
         raise MissingPackageError("marimo shows anywidgets alone: pip install 'modulekg-widgets[marimo]'")
     from modulekg_widgets.widgets.hosts.live_widget import LiveWidget, close_with_cell
