@@ -169,3 +169,20 @@ def test_it_begins_by_itself_in_colab_and_nowhere_else() -> None:
     assert metadata[VIEW]["colab"]["custom_widget_manager"]["url"] == "https://manager.invalid/manager.min.js"
     # to be able to import it is not enough
     assert session(f"sys.path.insert(0, {str(COLAB)!r})") == [WIDGET, {}, None, False]
+
+
+def test_in_colab_the_kernel_passes_on_what_a_page_sets(colab: Colab) -> None:
+    """Elsewhere the page does, and the kernel would send it back as news."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    one, other = mk.ModelGraph(model), mk.ModelGraph(model)
+    mk.link(one, other)
+    one.set_state({"selected": "1"})  # as a message of the page does
+    assert other.selected == "1"
+
+
+def test_elsewhere_what_a_page_sets_is_left_to_the_page() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    one, other = mk.ModelGraph(model), mk.ModelGraph(model)
+    mk.link(one, other)
+    one.set_state({"selected": "1"})
+    assert other.selected is None

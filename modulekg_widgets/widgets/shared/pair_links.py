@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import weakref
 from typing import Any
 
@@ -10,6 +11,14 @@ from ipywidgets import jslink
 
 from modulekg_widgets.engine.errors import ModuleKGError
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget
+
+
+def _is_passed_on_in_page(widget: ModuleKGWidget, name: str) -> bool:
+    """Whether a change came from a page, whose own links pass it on.
+
+    Colab makes a page of each output, without the links of others: there the kernel passes on.
+    """
+    return name in widget._property_lock and "google.colab" not in sys.modules
 
 
 class PairLink:
@@ -57,9 +66,10 @@ class SharedTrait(PairLink):
 
     def _changed(self, change: Any) -> None:
         owner = change["owner"]
-        is_from_page = self.name in owner._property_lock
+        if _is_passed_on_in_page(owner, self.name):
+            return
         for other in self.widgets:
-            if other is not owner and not is_from_page:
+            if other is not owner:
                 self._set(other, change["new"])
 
     def _set(self, widget: ModuleKGWidget, value: Any) -> None:
@@ -111,7 +121,7 @@ class SharedStructure(PairLink):
 
     def _changed(self, change: Any) -> None:
         owner = change["owner"]
-        if "selected" in owner._property_lock or len(self.widgets) < 2:  # what comes from the page is left to the page
+        if _is_passed_on_in_page(owner, "selected") or len(self.widgets) < 2:
             return
         explorer, graph = self.widgets
         (self._select_in_graph if owner is explorer else self._select_in_explorer)(explorer, graph)
