@@ -34,7 +34,7 @@ class ModuleKGWidget(DOMWidget):
     """
 
     _model_module = Unicode(FRONT_END).tag(sync=True)
-    # exactly this version: a range would have a content delivery network send a newer page than what this kernel speaks to
+    # exactly this version: by a range a content delivery network could send a newer page than this kernel speaks to
     _model_module_version = Unicode(__version__).tag(sync=True)
     _view_module = Unicode(FRONT_END).tag(sync=True)
     _view_module_version = Unicode(__version__).tag(sync=True)
