@@ -24,6 +24,13 @@ def test_siblings_whose_sizes_vary_are_a_family() -> None:
     assert len(rows(model, families=False)) == 9
 
 
+def test_a_family_may_share_a_module() -> None:
+    shared = nn.ReLU()
+    model = nn.Sequential(*(nn.Sequential(nn.Sequential(shared, nn.Linear(width, 2))) for width in (3, 5, 4)))
+    assert rows(model)[0] == "≈ 0 Sequential ×3 · in_features 3…5"
+    assert mk.ModelGraph(model).selected is None  # the picture folds alike
+
+
 def test_only_consecutive_siblings_fold() -> None:
     model = nn.Sequential(nn.ReLU(), nn.Linear(2, 2), nn.ReLU())
     assert rows(model) == ["0 ReLU", "1 Linear", "2 ReLU"]

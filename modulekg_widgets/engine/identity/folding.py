@@ -198,20 +198,32 @@ def what_varies(hierarchy: Figures, members: Sequence[int]) -> str:
 
     The width that comes in says most to a reader, so a name that begins with `in_` is preferred on its level.
     """
-    level: list[list[int]] = [[m] for m in members]
-    while level[0]:
-        differences = _differing(hierarchy.walk, level, _settings) or _differing(hierarchy.walk, level, _shapes)
+    columns = [list(members)]
+    while columns:
+        differences = _differing(hierarchy.walk, columns, _settings) or _differing(hierarchy.walk, columns, _shapes)
         if differences:
             name = next((n for n in differences if n.startswith("in_")), next(iter(differences)))
             return f"{name} {_range_of(differences[name])}"
-        level = [[c for i in group for c in hierarchy.children(i)] for group in level]
+        columns = [below for column in columns for below in _below(hierarchy.walk, column)]
     return "other attributes"
 
 
-def _differing(walk: Walk, level: list[list[int]], told: Callable[[Walk, int], dict[str, Any]]) -> dict[str, list[Any]]:
+def _below(walk: Walk, column: list[int]) -> list[list[int]]:
+    """The children that correspond in modules of one skeleton; what they share has its place in one of them alone."""
+    slots = zip(*([(index, *slot) for slot in walk.slots(index)] for index in column), strict=True)
+    return [[child for _, _, child in slot] for slot in slots if all(_is_child(walk, *place) for place in slot)]
+
+
+def _is_child(walk: Walk, parent: int, name: str, index: int | None) -> bool:
+    return index is not None and walk.is_place(parent, name, index)
+
+
+def _differing(
+    walk: Walk, columns: list[list[int]], told: Callable[[Walk, int], dict[str, Any]]
+) -> dict[str, list[Any]]:
     """What is told of modules that correspond and is not the same of all, by its name."""
     differences: dict[str, list[Any]] = {}
-    for column in zip(*level, strict=True):
+    for column in columns:
         for name, values in _differences([told(walk, index) for index in column]).items():
             differences.setdefault(name, values)
     return differences
