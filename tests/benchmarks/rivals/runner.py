@@ -83,7 +83,7 @@ def run_pruning(names: Collection[str], results: Results) -> None:
 
     for name in names:
         for way in pruning.WAYS:
-            if name in pruning.OUTPUTS and results.lacks("pruning", way, name, 1):
+            if name in pruning.OUTPUTS and name in models.MODELS and results.lacks("pruning", way, name, 1):
                 found = pruning.cut_alone(way, name)
                 results.add("pruning", way, name, found)
                 print(way, name, found, file=sys.stderr, flush=True)

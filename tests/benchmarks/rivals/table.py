@@ -19,6 +19,7 @@ from benchmarks.rivals.page import GESTURE_LIMIT
 from benchmarks.rivals.pruning import OUTPUTS, WAYS
 from benchmarks.rivals.tools import LISTED, TOOLS
 
+CUT = [name for name in models.MODELS if name in OUTPUTS]
 PLACE = re.compile(r"<!-- (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 OVER = re.compile(r"over (\d+) s")
 NO_FIGURE = "–"
@@ -75,27 +76,20 @@ def kernel(kept: Kept) -> str:
 def errors(kept: Kept, part: str) -> str:
     """What failed in a table, and how."""
     listed = [
-        f"- {name}, {tool}: {error}"
+        f"{name}, {tool}: *{error}*"
         for name in models.MODELS
         for tool in TOOLS
         if (error := error_of(kept[part].get(tool, {}).get(name, []))) and not OVER.fullmatch(error)
     ]
-    return "\n\n" + "\n".join(listed) if listed else ""
+    return "\n\n" + " · ".join(listed) if listed else ""
 
 
 def paint(kept: Kept) -> str:
     def text(cell: Cell) -> str:
         least = min(one["painted"] for one in cell) / 1000
-        return f"{number(median(cell, 'cpu'))} ({number(least)})"
+        return f"{number(median(cell, 'cpu'))} ({number(least)}) · {median(cell, 'loaded') / 1e6:.1f}"
 
     return by_model(kept, "page", text) + errors(kept, "page")
-
-
-def loaded(kept: Kept) -> str:
-    def text(cell: Cell) -> str:
-        return f"{median(cell, 'loaded') / 1e6:.1f} · {median(cell, 'megabytes'):.0f}"
-
-    return by_model(kept, "page", text)
 
 
 def opening(kept: Kept) -> str:
@@ -168,14 +162,14 @@ def pruning(kept: Kept) -> str:
         undone = ", undone" if one.get("undone") else ""
         return f"{one['left']:.0%} left, {number(one['seconds'])} s{undone}{kind}"
 
-    rows = [[name, *(figure(cells.get(way, {}).get(name, []), text) for way in WAYS)] for name in OUTPUTS]
+    rows = [[name, *(figure(cells.get(way, {}).get(name, []), text) for way in WAYS)] for name in CUT]
     failed = [
-        f"- {name}, {way}: {error}"
-        for name in OUTPUTS
+        f"{name}, {way}: *{error}*"
+        for name in CUT
         for way in WAYS
         if (error := error_of(cells.get(way, {}).get(name, []))) and not OVER.fullmatch(error)
     ]
-    return markdown(["", *WAYS], rows) + ("\n\n" + "\n".join(failed) if failed else "")
+    return markdown(["", *WAYS], rows) + ("\n\n" + " · ".join(failed) if failed else "")
 
 
 def watching(kept: Kept) -> str:
@@ -192,7 +186,7 @@ def watching(kept: Kept) -> str:
 
 
 TABLES: dict[str, Callable[[Kept], str]] = {
-    made.__name__: made for made in (tools, kernel, paint, loaded, opening, drawn, pruning, watching)
+    made.__name__: made for made in (tools, kernel, paint, opening, drawn, pruning, watching)
 }
 
 
