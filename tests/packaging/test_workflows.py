@@ -20,9 +20,14 @@ FOLDER = ROOT / ".github" / "workflows"
 WORKFLOWS = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in sorted(FOLDER.glob("*.yml"))}
 ON = True  # the key `on`, as YAML 1.1 reads it
 OLDEST = ROOT / ".ci" / "oldest.txt"
-OPTIONS_WITH_VALUES = {"pip": {"--constraint"}, "npm": {"--prefix"}, "pytest": {"-n", "--dist"}, "sphinx-build": {"-b"}}
+OPTIONS_WITH_VALUES = {
+    "pip": {"--constraint"},
+    "npm": {"--prefix"},
+    "pytest": {"-n", "--dist"},
+    "sphinx-build": {"-b", "-D"},
+}
 # programs of the runner, which do nothing to this repository
-ELSEWHERE = {"apt-get", "git", "rm"}
+ELSEWHERE = {"apt-get", "cp", "git", "jupyter", "rm"}
 
 each_workflow = pytest.mark.parametrize("name", WORKFLOWS)
 
