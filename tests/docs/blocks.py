@@ -11,8 +11,9 @@ import ast
 import contextlib
 import doctest
 import io
+import multiprocessing
+import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,7 +29,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from architecture import examples
 from architecture.documents import ROOT, Fenced, documents, fenced
 
-HERE = "--here"
 ABOUT, OFF_BY = "<!-- about -->", 0.25
 NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\w)")
 NOT_RUN = re.compile(r"^ *<!-- not run:(.*)-->$")
@@ -44,6 +44,14 @@ class Block:
     reason: str | None = None  # why it is not run
     printed: str | None = None  # what the document says that it prints
     about: bool = False  # whether the numbers in it may be off
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the process of a document has ended, and what fails or was printed beside the blocks."""
+
+    code: int
+    text: str
 
 
 def runnable(text: str) -> list[Block]:
@@ -71,14 +79,36 @@ def printed_by(lines: list[str], block: Fenced, behind: Fenced | None) -> tuple[
     return (behind.body, bool(between)) if between in ([], [ABOUT]) else (None, False)
 
 
-def run(document: Path) -> subprocess.CompletedProcess[str]:
-    """Run the blocks of a document in a process and an empty folder; what fails is printed, and the exit code 1."""
+def run(document: Path) -> Outcome:
+    """Run the blocks of a document in a process and an empty folder of their own.
+
+    Processes are forks of one that has imported what nearly all need, which takes longer than most blocks.
+    """
+    forks = multiprocessing.get_context("forkserver")
+    forks.set_forkserver_preload(["torchvision", "modulekg_widgets.widgets.workbench.workbench"])
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, str(Path(__file__).resolve()), HERE, str(document.resolve())]
-        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        output, empty = Path(folder, "printed"), Path(folder, "empty")
+        empty.mkdir()
+        process = forks.Process(target=report, args=(document.resolve(), empty, output))
+        process.start()
+        process.join()
+        return Outcome(process.exitcode or 0, output.read_text("utf-8", "replace") if output.exists() else "")
 
 
 # ------------------------------------------------------------- in that process
+
+
+def report(document: Path, folder: Path, output: Path) -> None:
+    """Write what fails, and whatever is printed beside it; the exit code is 1 then."""
+    os.chdir(folder)
+    warnings.filterwarnings("ignore")
+    descriptor = os.open(output, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(descriptor, stream)
+    failed = first_failure(document)
+    os.write(descriptor, failed.encode("utf-8", "replace"))
+    sys.stdout.flush()
+    os._exit(bool(failed))  # what threads of a block still do is not waited for
 
 
 def first_failure(document: Path) -> str:
@@ -145,17 +175,13 @@ def are_near(shown: str, printed: str) -> bool:
 
 def main(names: list[str]) -> int:
     """Run the documents of these names, or all; prints seconds and what fails, and gives how many failed."""
-    if names[:1] == [HERE]:
-        warnings.filterwarnings("ignore")
-        print(failed := first_failure(Path(names[1])), end="")
-        return bool(failed)
     failed = 0
     for document in [Path(name) for name in names] or documents():
         begin = time.perf_counter()
         done = run(document)
-        failed += done.returncode != 0
+        failed += done.code != 0
         seconds = f"{time.perf_counter() - begin:.1f} s"
-        print(document.resolve().relative_to(ROOT), seconds, done.stdout + done.stderr if done.returncode else "")
+        print(document.resolve().relative_to(ROOT), seconds, done.text if done.code else "")
     return failed
 
 

@@ -28,7 +28,7 @@ each_document = pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCU
 @pytest.mark.parametrize("name", RUN)
 def test_the_blocks_of_a_document_run(name: str) -> None:
     done = blocks.run(DOCUMENTS[name])
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4_000:]
+    assert done.code == 0, done.text[-4_000:]
 
 
 @each_document
@@ -100,8 +100,8 @@ def failure_of(tmp_path: Path, text: str) -> str:
     document = tmp_path / "made_up.md"
     document.write_text(text, "utf-8")
     done = blocks.run(document)
-    assert done.returncode == bool(done.stdout), done.stderr
-    return done.stdout
+    assert done.code == bool(done.text)
+    return done.text
 
 
 GOOD = """# Made up
