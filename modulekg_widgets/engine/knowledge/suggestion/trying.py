@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from modulekg_widgets.engine.identity.hierarchy import hierarchy
+from modulekg_widgets.engine.knowledge.exchange.collecting import collector_paused
 from modulekg_widgets.engine.knowledge.prediction.features import features_of
 from modulekg_widgets.engine.knowledge.prediction.modality import (
     CLASSIFICATION,
@@ -16,7 +18,7 @@ from modulekg_widgets.engine.knowledge.prediction.modality import (
     takes,
     task_named,
 )
-from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
+from modulekg_widgets.engine.knowledge.records import ModelRecord, digests_of
 from modulekg_widgets.engine.knowledge.suggestion.candidates import (
     Builder,
     ForwardPass,
@@ -42,6 +44,7 @@ class Ready:
     run: ForwardPass
 
 
+@collector_paused()  # what a trace leaves goes at once after it: kept for longer, it brings a search of the whole graph
 def tried(builder: Builder | None, record: ModelRecord, required: Requirements, scheme: str) -> Ready | str:
     """What a builder makes of a model, or why it is of no use."""
     if builder is None:
@@ -49,7 +52,7 @@ def tried(builder: Builder | None, record: ModelRecord, required: Requirements, 
     try:
         with process_rng_kept(), meta_weights():
             model = builder()
-        if model_record(model, scheme=scheme).model.root != record.model.root:
+        if digests_of(hierarchy(model), scheme)[0] != record.model.root:
             return "are built as something else than the graph knows by their names"
     except Exception as error:  # noqa: BLE001 - a builder is the caller's code and may raise anything
         return f"could not be built ({type(error).__name__})"
