@@ -45,6 +45,16 @@ def tabs_in(area: dict[str, Any] | None) -> Iterator[str]:
             yield from tabs_in(part)
 
 
+# a tab that was restored may take the focus late, once it has loaded: then the notebook is brought to the front again
+NOTEBOOK_IN_FRONT = """() => {
+  const { shell } = window.jupyterapp;
+  const isInFront = shell.currentWidget?.context?.path.endsWith('.ipynb');
+  const notebook = [...shell.widgets('main')].find(widget => widget.context?.path.endsWith('.ipynb'));
+  if (!isInFront && notebook) { shell.activateById(notebook.id); }
+  return Boolean(isInFront);
+}"""
+
+
 class LabPlugin:
     """The plugin in a page that shows notebooks."""
 
@@ -59,7 +69,7 @@ class LabPlugin:
     def focus_notebook(self) -> None:
         """Bring the first notebook's tab to the front: the kernel is asked from there."""
         self.page.locator(".lm-TabBar-tab", has_text=".ipynb").first.click()
-        self.notebook.wait_for("() => window.jupyterapp.shell.currentWidget?.context?.path.endsWith('.ipynb')")
+        self.notebook.wait_for(NOTEBOOK_IN_FRONT)
         self.notebook.wait_for_kernel()
 
     def tab(self, selector: str = "") -> Locator:
