@@ -2,7 +2,7 @@ import js from "@eslint/js";
 import tseslint from "typescript-eslint";
 
 export default tseslint.config(
-  { ignores: ["lib/", "src/generated/"] },
+  { ignores: ["dist/", "lib/", "src/generated/"] },
   js.configs.recommended,
   ...tseslint.configs.strict,
   {
