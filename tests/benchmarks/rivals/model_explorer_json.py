@@ -13,7 +13,8 @@ from urllib.parse import quote
 from torch import nn
 
 from benchmarks.rivals.drawing import Drawing, share
-from benchmarks.rivals.tool import Args, Tool, free_port, program
+from benchmarks.rivals.tool import Args, Tool, program
+from browser.lab import free_port
 
 # its page keeps its renderers for its own tests; the camera says where on the canvas a box is
 BOXES = """() => {

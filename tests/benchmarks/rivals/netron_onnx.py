@@ -12,7 +12,8 @@ from torch import nn
 
 from benchmarks.rivals.drawing import Drawing, share
 from benchmarks.rivals.netron_page import SERVER
-from benchmarks.rivals.tool import Args, Tool, elements, free_port, program
+from benchmarks.rivals.tool import Args, Tool, elements, program
+from browser.lab import free_port
 
 
 def prepare() -> object:

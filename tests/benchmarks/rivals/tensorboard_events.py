@@ -11,7 +11,8 @@ from pathlib import Path
 from torch import nn
 
 from benchmarks.rivals.drawing import Drawing, share
-from benchmarks.rivals.tool import Args, Tool, free_port, program
+from benchmarks.rivals.tool import Args, Tool, program
+from browser.lab import free_port
 
 # its elements have trees of their own
 BOXES = """() => {

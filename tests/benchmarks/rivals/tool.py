@@ -68,12 +68,6 @@ def folder(file: Path) -> Iterator[str]:
         server.server_close()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @contextmanager
 def program(command: Sequence[str], port: int, patience: float = 300.0) -> Iterator[None]:
     """A server of the tool's own, until it answers on its port."""
