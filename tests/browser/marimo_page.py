@@ -16,9 +16,10 @@ from browser.lab import START_SECONDS, free_port
 from browser.page import TIMEOUT, WatchedPage
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Frame
+    from playwright.sync_api import Browser, Frame, Locator
 
 FRAME = "iframe[title=modulekg-widgets]"
+STILL = 4  # looks at all frames that must agree
 HEAD = "import marimo\n\napp = marimo.App(width='full')\n"
 
 
@@ -79,29 +80,61 @@ class MarimoServer:
 
 
 class MarimoPage(WatchedPage):
-    """The notebook in a page; `state.json` is what its kernel writes."""
+    """The notebook in a page; `state.json` is what its kernel writes, `count` how many widgets are shown."""
 
-    def __init__(self, browser: Browser, server: MarimoServer, **context: Any) -> None:
+    def __init__(self, browser: Browser, server: MarimoServer, count: int, **context: Any) -> None:
         super().__init__(browser, SimpleNamespace(url=server.url), **context)  # type: ignore[arg-type]
-        self.marimo = server
+        self.marimo, self.count = server, count
         self.page.goto(server.url)
 
     def frame(self, kind: str, place: int = 0) -> Frame:
-        """The frame in which a widget is, as "model-graph", once it is drawn."""
-        ready = f".mkg-{kind}[data-mkg-ready=true]"
+        """The frame in which a widget is, as "model-graph", once all frames are drawn; it is in sight and at rest."""
         end = time.monotonic() + 4 * TIMEOUT / 1000  # the kernel imports torch first
-        while time.monotonic() < end and "Traceback" not in self.marimo.log:
-            found = [frame for frame in self._frames() if frame.locator(ready).count()]
-            if len(found) > place:
-                found[place].frame_element().scroll_into_view_if_needed()  # out of sight it paints nothing
-                return found[place]
+        while (waiting := self._next_to_draw()) and time.monotonic() < end and "Traceback" not in self.marimo.log:
             self.pause(100)
-        raise AssertionError(f"no {kind} in frame {place}: {self.marimo.log}")
+        assert not waiting, f"{waiting}: {self.marimo.log}"
+        found = [frame for frame in self._frames() if frame.locator(f".mkg-{kind}").count()]
+        found[place].frame_element().scroll_into_view_if_needed()
+        self._rest()
+        return found[place]
+
+    def _next_to_draw(self) -> str:
+        """What is still missing; the first frame that is not drawn is brought in sight, for elsewhere none paints."""
+        frames = self._frames()
+        for place, frame in enumerate(frames):
+            if not frame.locator("[data-mkg-ready=true]").count():
+                frame.frame_element().scroll_into_view_if_needed()
+                return f"frame {place} is not drawn"
+        return "" if len(frames) == self.count else f"{len(frames)} of {self.count} frames"
 
     def _frames(self) -> list[Frame]:
         """In the order of the page."""
         handles = self.page.locator(FRAME).element_handles()
         return [frame for handle in handles if (frame := handle.content_frame()) is not None]
+
+    def press(self, name: str) -> None:
+        """Click a button of marimo's own."""
+        self._click(self.page.get_by_role("button", name=name))
+
+    def click(self, frame: Frame, selector: str) -> None:
+        """Click something in a frame."""
+        frame.frame_element().scroll_into_view_if_needed()  # elsewhere nothing comes to rest
+        self._click(frame.locator(selector))
+
+    def _click(self, place: Locator) -> None:
+        place.scroll_into_view_if_needed()
+        self._rest()
+        place.click()
+
+    def _rest(self) -> None:
+        """Wait until no frame moves any more: the browser gives a click just after that to what was there before."""
+        looks: list[str] = []
+        for _ in range(100):
+            looks.append(str([handle.bounding_box() for handle in self.page.locator(FRAME).element_handles()]))
+            if len(looks) >= STILL and len(set(looks[-STILL:])) == 1:
+                return
+            self.pause(100)
+        raise AssertionError(f"frames still move: {looks[-STILL:]}")
 
     def wait_in(self, frame: Frame, script: str) -> None:
         """Wait until a script says true in a frame, which paints only while it is in sight."""

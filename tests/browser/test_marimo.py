@@ -72,7 +72,7 @@ def page(
     require("marimo", "anywidget")
     server = MarimoServer(tmp_path_factory.mktemp("marimo"), marimo_notebook(CELLS), request.param)
     try:
-        shown = MarimoPage(browser, server, viewport={"width": 1280, "height": 1400})
+        shown = MarimoPage(browser, server, 4, viewport={"width": 1280, "height": 1400})
         yield shown
         shown.assert_healthy()
         shown.close()
@@ -84,21 +84,21 @@ def selected(frame: Frame, path: str) -> None:
     expect(frame.locator(".mkg-side-panel").first).to_have_attribute("data-mkg-path", path)
 
 
-def row(frame: Frame, path: str) -> None:
-    frame.locator(f"[role=treeitem][data-mkg-path='{path}']").click()
+def row(page: MarimoPage, frame: Frame, path: str) -> None:
+    page.click(frame, f"[role=treeitem][data-mkg-path='{path}']")
 
 
 def test_a_click_runs_the_cells_that_use_the_widget(page: MarimoPage) -> None:
     """The value is in Python, in the cell, and in the other view; what Python sets is drawn in both."""
     graph, other = page.frame("model-graph"), page.frame("model-graph", 1)
-    row(graph, "2")
+    row(page, graph, "2")
     expect(page.page.get_by_text("chosen: 2")).to_be_visible()
     page.wait_for_state(selected="2")
     selected(other, "2")
-    row(other, "0")
+    row(page, other, "0")
     page.wait_for_state(selected="0")
     selected(graph, "0")
-    page.page.get_by_role("button", name="choose 1").click()
+    page.press("choose 1")
     for frame in (graph, other):
         selected(frame, "1")
     page.wait_for_state(selected="1")
@@ -108,8 +108,8 @@ def test_a_click_runs_the_cells_that_use_the_widget(page: MarimoPage) -> None:
 def test_a_cell_that_runs_again_closes_what_it_had_shown(page: MarimoPage) -> None:
     """The new view shows the widget as it is now, and one adapter is there for each of the four cells."""
     old = page.frame("model-graph", 1)
-    row(page.frame("model-graph"), "2")
-    page.page.get_by_role("button", name="anew").click()
+    row(page, page.frame("model-graph"), "2")
+    page.press("anew")
     for _ in range(100):
         if old.is_detached():
             break
@@ -117,7 +117,7 @@ def test_a_cell_that_runs_again_closes_what_it_had_shown(page: MarimoPage) -> No
     assert old.is_detached()
     new = page.frame("model-graph", 1)
     selected(new, "2")
-    row(new, "1")
+    row(page, new, "1")
     page.wait_for_state(selected="1", adapters=4)
 
 
@@ -128,18 +128,18 @@ def test_an_edited_mask_is_checked_by_the_kernel(page: MarimoPage) -> None:
         field.fill(ratio)
         field.press("Enter")
         page.wait_for_state(gone=gone)
-    editor.locator(".mkg-mask-check").click()
+    page.click(editor, ".mkg-mask-check")
     expect(editor.locator(".mkg-mask-report")).to_contain_text("Dry run: it runs")
 
 
 def test_values_come_while_a_thread_trains(page: MarimoPage) -> None:
     page.frame("metric-panel")
-    page.page.get_by_role("button", name="train").click()
+    page.press("train")
     panel = page.frame("metric-panel")  # in sight again
     points = "Number(document.querySelector('.mkg-metric-panel').dataset.mkgPoints)"
     page.wait_in(panel, f"{points} > 8")
     assert panel.evaluate(points) < 2 * STEPS
-    panel.locator(".mkg-metric-modules li[data-mkg-path='0'] input").click()
+    page.click(panel, ".mkg-metric-modules li[data-mkg-path='0'] input")
     page.wait_for_state(modules=["2"])
     page.wait_in(panel, f"{points} === {STEPS}")  # of the one that is drawn
     page.screenshot(f"marimo-{page.marimo.command}-trained")
