@@ -1,6 +1,7 @@
 """Files from elsewhere: foreign, damaged, forged or newer ones are refused by name, and nothing is written to them."""
 
 import gc
+import itertools
 import math
 import os
 import pickle
@@ -19,7 +20,8 @@ from torch import nn
 
 import modulekg_widgets as mk
 from knowledge.postgres_server import PostgresServer
-from modulekg_widgets.engine.knowledge.store import schema
+from modulekg_widgets.engine.errors import StoreError
+from modulekg_widgets.engine.knowledge.store import schema, sqlite_file
 
 SECONDS, MEGABYTES = 2, 500  # of one file
 
@@ -317,6 +319,20 @@ def read_all(path: Path) -> str:
         for rest in path.parent.glob(f"{path.name}-*"):
             rest.unlink(missing_ok=True)  # a graph that is dropped removes its log itself
     return "read"
+
+
+@pytest.mark.parametrize(("clock", "is_refused"), [("monotonic", False), ("thread_time", True)])
+def test_what_computes_long_is_refused_and_a_slow_disk_is_not(
+    copy: Path, monkeypatch: pytest.MonkeyPatch, clock: str, is_refused: bool
+) -> None:
+    """Each look at that clock is an hour after the one before, and every step of SQLite's looks."""
+    monkeypatch.setattr(sqlite_file, "_STEPS", 1)
+    monkeypatch.setattr(time, clock, itertools.count(0, 3600).__next__)
+    if is_refused:
+        with pytest.raises(StoreError, match="takes longer than a sound file"):
+            mk.KnowledgeGraph(copy)
+    else:
+        assert len(mk.KnowledgeGraph(copy).models) == 39
 
 
 def check_fuzzed(sound: Path, folder: Path, count: int) -> None:

@@ -33,6 +33,7 @@ _REMEDIES = {
     "disk is full": ": nothing was written, make room and try again",
     "disk I/O error": ": nothing was written, the disk is full or gone",
     "database is locked": ": another process has been writing for a minute, try again",
+    "interrupted": ": checking it takes longer than a sound file of its size does, use a copy of it",
     "Connection refused": ": is the server running there?",
 }
 _POSTGRES_LOCK = 0x4D4B4731  # one writer at a time, as in SQLite: what nobody uses is removed by looking at all

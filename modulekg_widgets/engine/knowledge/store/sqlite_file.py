@@ -25,7 +25,7 @@ MAGIC = b"SQLite format 3\0"
 LONGEST_VALUE = 256 << 20  # bytes of one value, far above what a model's description takes
 CACHE = 128 << 10  # KiB at most: what is written in no order, as the index of fingerprints is, must fit
 WAIT = 60.0  # seconds for another writer to finish
-SECONDS_TO_CHECK = 1.5  # for a file of up to 64 MiB, and as long again for each further 64
+SECONDS_TO_CHECK = 1.5  # of computing, for a file of up to 64 MiB, and as long again for each further 64
 LARGEST_FOREIGN = 4 << 30  # bytes of another program's file
 FOREIGN_WAIT = 5.0  # seconds for its writer
 _IN_LOG = 2  # what the header of a file with a write-ahead log says
@@ -178,10 +178,13 @@ def expected_objects() -> dict[tuple[str, str], str | None]:
 
 @contextmanager
 def _time_limit(connection: sqlite3.Connection, path: Path, seconds: float = SECONDS_TO_CHECK) -> Iterator[None]:
-    """Stop what takes longer than a sound file of this size needs, `seconds` for each 64 MiB."""
+    """Stop what computes longer than a sound file of this size needs, `seconds` for each 64 MiB.
+
+    Waiting for a slow disk or a busy machine is no sign of damage, and does not count.
+    """
     size = path.stat().st_size if path.exists() else 0
-    until = time.monotonic() + seconds * (1 + size // (64 << 20))
-    connection.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
+    until = time.thread_time() + seconds * (1 + size // (64 << 20))
+    connection.set_progress_handler(lambda: time.thread_time() > until, _STEPS)
     try:
         yield
     finally:
@@ -193,7 +196,7 @@ def _time_limit(connection: sqlite3.Connection, path: Path, seconds: float = SEC
 
 @contextmanager
 def foreign_database(path: Path, seconds: float) -> Iterator[sqlite3.Connection]:
-    """One snapshot of another program's database, checked and only read, for `seconds` for each 64 MiB.
+    """One snapshot of another program's database, checked and only read, for `seconds` of computing for each 64 MiB.
 
     Raises `StoreError` for what is no sound SQLite file; what SQLite raises passes through.
     """
