@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import marshal
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from functools import cache
+from typing import Any
 
 import networkx as nx
 
@@ -17,23 +20,19 @@ _GRAPHML = _SPACES.format(
 )
 _GEXF = _SPACES.format("http://www.gexf.net/1.2draft", "http://www.gexf.net/1.2draft/gexf.xsd")
 _TYPES: dict[type, str] = {bool: "boolean", int: "long", float: "double"}  # a text is of any other
-_TEXT = frozenset((str,))
-_Written: TypeAlias = Callable[[Any, str], str]  # by a value and its name
+_WITHOUT_REFERENCES = 2  # a version of marshal's format, in which equal values are mostly the same bytes
 _OF_GEXF = {"True": "true", "False": "false", "inf": "INF", "-inf": "-INF", "nan": "NaN"}
 
 
 def graphml(graph: Writable) -> Iterator[str]:
     """GraphML with every node's attributes; dictionaries and lists are JSON text."""
-    keys, text = _Keys(), _each_once(_plain)
-    of_graph = _data(keys.of("graph", "    "), header(graph), text)
-    of_node, of_edge = keys.of("node", "      "), keys.of("edge", "      ")
+    keys = _Keys()
+    of_graph = keys.lines("graph", "    ").of(header(graph))
+    of_node, of_edge = keys.lines("node", "      ").of, keys.lines("edge", "      ").of
     names = {key: _quoted(xml_escaped(key)) for key in graph.nodes}
     # the keys stand first and are known last
-    body = [
-        _element("    ", f"node id={names[key]}", "node", _data(of_node, data, text))
-        for key, data in graph.nodes.items()
-    ]
-    inner = said_once(lambda data: _data(of_edge, data, text))
+    body = [_element("    ", f"node id={names[key]}", "node", of_node(data)) for key, data in graph.nodes.items()]
+    inner = said_once(of_edge)
     for start, ends in graph.adj.items():
         source = f"edge source={names[start]} target="
         body += [_element("    ", source + names[end], "edge", inner(data)) for end, data in ends.items()]
@@ -48,14 +47,14 @@ def graphml(graph: Writable) -> Iterator[str]:
 
 def gexf(graph: Writable) -> Iterator[str]:
     """GEXF 1.2 for Gephi; an edge's `type` is called `relation`, since GEXF means another thing by it."""
-    columns, text = _Columns(), _each_once(_quoted)
-    of_node, of_edge = columns.of("node"), columns.of("edge")
+    columns = _Columns()
+    of_node, of_edge = columns.lines("node").of, columns.lines("edge").of
     names = {key: _quoted(xml_escaped(key)) for key in graph.nodes}
     nodes = [
-        _element("      ", _labelled(names[key], data.get("name", key)), "node", _values(of_node, data, text))
+        _element("      ", _labelled(names[key], data.get("name", key)), "node", _values(of_node(data)))
         for key, data in graph.nodes.items()
     ]
-    inner = said_once(lambda data: _values(of_edge, _without_type(data), text))
+    inner = said_once(lambda data: _values(of_edge(_without_type(data))))
     edges: list[str] = []
     for start, ends in graph.adj.items():
         source = f"edge source={names[start]} target="
@@ -86,16 +85,43 @@ def _group(tag: str, elements: list[str]) -> Iterator[str]:
     yield f"    </{tag}>"
 
 
-class _Openings(dict[tuple[str, str], str]):
-    """How the line of an attribute begins, by its name and type; made where it occurs first."""
+class _Lines:
+    """The lines of attributes, where a value that many nodes have in common is written once.
 
-    def __init__(self, opening: Callable[[str, str], str]) -> None:
-        super().__init__()
-        self.opening = opening
+    `opening` makes how a line begins, of a name and the type of its value, where the two occur first.
+    """
 
-    def __missing__(self, attribute: tuple[str, str]) -> str:
-        self[attribute] = found = self.opening(*attribute)
+    def __init__(self, opening: Callable[[str, str], str], line: Callable[[str, Any], str]) -> None:
+        self.opening = cache(opening)
+        self.line = line  # of how it begins and the value
+        self.known: defaultdict[str, dict[str | bytes, str]] = defaultdict(dict)
+
+    def of(self, data: Attributes) -> str:
+        """The lines of all attributes that are known."""
+        return "".join([self._once(name, value) for name, value in data.items() if value is not None])
+
+    def _once(self, name: str, value: Any) -> str:
+        key = value if type(value) is str else _told_apart(value)
+        if key is None:
+            return self._written(name, value)
+        known = self.known[name]
+        found = known.get(key)
+        if found is None:
+            found = known[key] = self._written(name, value)
         return found
+
+    def _written(self, name: str, value: Any) -> str:
+        kind = _TYPES.get(type(value), "string")
+        text = value if kind != "string" else xml_escaped(value) if type(value) is str else value_text(value, name)
+        return self.line(self.opening(name, kind), text)
+
+
+def _told_apart(value: Any) -> bytes | None:
+    """What no other plain value has, 1, True and 1.0 neither; None for what is no plain value."""
+    try:
+        return marshal.dumps(value, _WITHOUT_REFERENCES)
+    except ValueError:
+        return None
 
 
 # ------------------------------------------------------------------ GraphML
@@ -107,23 +133,17 @@ class _Keys:
     def __init__(self) -> None:
         self.declared: list[tuple[str, str, str]] = []
 
-    def of(self, scope: str, indent: str) -> _Openings:
+    def lines(self, scope: str, indent: str) -> _Lines:
         def opening(name: str, kind: str) -> str:
             self.declared.append((scope, name, kind))
             return f'{indent}<data key="d{len(self.declared) - 1}"'
 
-        return _Openings(opening)
+        return _Lines(opening, _data)
 
 
-def _data(openings: _Openings, data: Attributes, written: _Written) -> str:
-    lines: list[str] = []
-    for name, value in data.items():
-        if value is not None:
-            kind = _TYPES.get(type(value), "string")
-            text = written(value, name) if kind == "string" else str(value)
-            opening = openings[name, kind]
-            lines.append(f"{opening}>{text}</data>\n" if text else f"{opening} />\n")
-    return "".join(lines)
+def _data(opening: str, value: Any) -> str:
+    text = _plain(str(value))
+    return f"{opening}>{text}</data>\n" if text else f"{opening} />\n"
 
 
 # ------------------------------------------------------------------ GEXF
@@ -135,12 +155,12 @@ class _Columns:
     def __init__(self) -> None:
         self.kinds: dict[tuple[str, str], set[str]] = {}
 
-    def of(self, scope: str) -> _Openings:
+    def lines(self, scope: str) -> _Lines:
         def opening(name: str, kind: str) -> str:
             self.kinds.setdefault((scope, name), set()).add(kind)
             return f'          <attvalue for="{list(self.kinds).index((scope, name))}" value='
 
-        return _Openings(opening)
+        return _Lines(opening, _value)
 
     def heads(self, scope: str) -> Iterator[str]:
         found = [(at, name, kinds) for at, ((owner, name), kinds) in enumerate(self.kinds.items()) if owner == scope]
@@ -163,34 +183,16 @@ def _without_type(data: Attributes) -> Attributes:
     return {"relation" if name == "type" else name: value for name, value in data.items()}
 
 
-def _values(openings: _Openings, data: Attributes, written: _Written) -> str:
-    lines: list[str] = []
-    for name, value in data.items():
-        if value is not None:
-            kind = _TYPES.get(type(value), "string")
-            text = written(value, name) if kind == "string" else f'"{_OF_GEXF.get(str(value), value)}"'
-            lines.append(f"{openings[name, kind]}{text} />\n")
-    return f"        <attvalues>\n{''.join(lines)}        </attvalues>\n" if lines else ""
+def _value(opening: str, value: Any) -> str:
+    text = value if type(value) is str else _OF_GEXF.get(str(value), str(value))
+    return f"{opening}{_quoted(text)} />\n"
+
+
+def _values(lines: str) -> str:
+    return f"        <attvalues>\n{lines}        </attvalues>\n" if lines else ""
 
 
 # ------------------------------------------------------------------ texts
-
-
-def _each_once(write: Callable[[str], str]) -> _Written:
-    """`write` for the text of a value; texts and lists of texts, which many nodes have in common, are written once."""
-    known: dict[str | tuple[str, ...], str] = {}
-
-    def text(value: Any, name: str) -> str:
-        kind = type(value)
-        if kind is not str and (kind is not list or not _TEXT.issuperset(map(type, value))):
-            return write(value_text(value, name))
-        key = value if kind is str else tuple(value)
-        found = known.get(key)
-        if found is None:
-            found = known[key] = write(xml_escaped(value) if kind is str else value_text(value, name))
-        return found
-
-    return text
 
 
 def _plain(text: str) -> str:
