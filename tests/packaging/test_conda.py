@@ -1,5 +1,7 @@
 """The conda recipe asks for what pyproject.toml asks for, and is made from the sdist of a release."""
 
+import json
+import re
 from typing import Any
 
 import pytest
@@ -50,6 +52,13 @@ def test_it_is_made_from_the_sdist_without_asking_pip_for_anything() -> None:
     assert file == f"{PROJECT['project']['name'].replace('-', '_')}-${{{{ version }}}}.tar.gz"
     assert {"--no-deps", "--no-build-isolation"} <= set(RECIPE["build"]["script"].split())
     assert RECIPE["build"]["noarch"] == PYTHON
+
+
+def test_what_it_says_of_a_version_it_has_itself() -> None:
+    """So that it is built without the settings of conda-forge."""
+    used = set(re.findall(r"\$\{\{ (\w+) \}\}", json.dumps({**RECIPE, "context": {}})))
+    assert used == set(RECIPE["context"])
+    assert PROJECT["project"]["requires-python"] == f">={RECIPE['context']['python_min']}"
 
 
 def test_the_package_is_tried_as_the_wheel_is() -> None:
