@@ -13,7 +13,8 @@ from pathlib import Path
 from modulekg_widgets.engine.plugins import plugins
 
 DISTRIBUTION = "modulekg-widgets"
-ASKED = "MODULEKG_"  # the variables of the environment that this package reads begin so
+# the variables of the environment that this package reads, with their switches: any other value may be a secret
+SWITCHES = {"MODULEKG_COLAB": ("page", "widgets"), "MODULEKG_PLUGINS": ("0", "1")}
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 ABSENT = "not installed"
 # what shows a kernel's widgets, by a module that is loaded there or a variable that it sets
@@ -59,7 +60,7 @@ def versions() -> dict[str, str]:
         **{name: _version_of(name) for name in needed},
         **{name: found for name in optional if (found := _version_of(name)) != ABSENT},
         **{f"plugin {each.name}": each.distribution + (", not loaded" if each.error else "") for each in plugins()},
-        **{name: value for name, value in sorted(os.environ.items()) if name.startswith(ASKED) and _is_plain(value)},
+        **{name: value for name, known in SWITCHES.items() if (value := os.environ.get(name)) in known},
     }
 
 
@@ -109,8 +110,3 @@ def _accelerator() -> dict[str, str]:
         names = ", ".join(torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count()))
         return {"accelerator": f"{names} (CUDA {torch.version.cuda or torch.version.hip})"}
     return {"accelerator": "mps" if torch.backends.mps.is_available() else "none"}
-
-
-def _is_plain(value: str) -> bool:
-    """Whether it is a switch and no path, address or secret."""
-    return re.fullmatch(r"\w{1,20}", value) is not None

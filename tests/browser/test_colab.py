@@ -31,6 +31,7 @@ COLAB = Host(
 KERNEL = Path(__file__).parent / "colab_kernel"
 BEGIN = f"import sys; sys.path.insert(0, {str(KERNEL)!r}); import google.colab"
 ADDRESS = f"/npm/modulekg-widgets@{mk.__version__}/dist/index.js"
+NETWORK = "from modulekg_widgets.widgets.hosts import colab\ncolab.NETWORK = '{}/npm'"
 PANEL_PATH = f"path => document.querySelector('{graphs.ROOT} .mkg-side-panel').dataset.mkgPath === path"
 
 
@@ -41,9 +42,15 @@ def colab(browser: Browser, jupyterlab: JupyterServer) -> Iterator[HostPage]:
         yield page
 
 
+def begin(colab: HostPage) -> None:
+    """A kernel in Colab, which asks the network that its pages ask."""
+    colab.cell(BEGIN)
+    colab.cell(NETWORK.format(colab.network.url))
+
+
 def test_clicks_in_colab_are_python_values(colab: HostPage) -> None:
     """The last value of a cell and what `display` shows; each output is a page by itself, and loads the one file."""
-    colab.cell(BEGIN)
+    begin(colab)
     colab.cell(f"{SETUP}\ngraph")
     colab.cell("display(panel)")
     colab.cell("display(editor)")
@@ -51,7 +58,7 @@ def test_clicks_in_colab_are_python_values(colab: HostPage) -> None:
     assert stated == [f"modulekg-widgets@{mk.__version__}"] * 3
     use(*(colab.output(number) for number in range(3)))
     colab.screenshot("colab")
-    assert colab.asked_of_network() == [ADDRESS] * 3
+    assert colab.asked_of_network() == [ADDRESS] * 4  # the kernel has looked whether it is its own
 
 
 def test_a_page_in_colab_needs_no_network(browser: Browser) -> None:
@@ -86,7 +93,7 @@ def test_a_page_in_colab_needs_no_network(browser: Browser) -> None:
 @pytest.mark.nightly
 def test_another_version_and_another_module_are_refused(colab: HostPage) -> None:
     """The imitation itself: it is no loader that takes whatever it is given."""
-    colab.cell(BEGIN)
+    begin(colab)
     colab.cell(f"{SETUP}\ngraph._model_module_version = '9.9.9'\ngraph")
     other = ADDRESS.replace(mk.__version__, "9.9.9")
     assert colab.output(0).frame.locator(".failed").inner_text() == f"Error: {colab.network.url}{other}: 404"

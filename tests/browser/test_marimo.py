@@ -153,3 +153,23 @@ def test_a_frame_has_no_origin_and_no_network(page: MarimoPage) -> None:
     assert graph.evaluate(reached) == "SecurityError"
     for element in page.page.locator(FRAME).all():
         assert element.get_attribute("sandbox") == "allow-scripts allow-downloads"
+
+
+ASK = """async address => {
+  const violated = [];
+  document.addEventListener('securitypolicyviolation', event => violated.push(event.effectiveDirective));
+  const image = new Image();
+  const loaded = new Promise(resolve => { image.onload = () => resolve('loaded'); image.onerror = () => resolve('no'); });
+  image.src = address;
+  const fetched = await fetch(address, {mode: 'no-cors'}).then(() => 'fetched', () => 'no');
+  const answers = [fetched, await loaded];
+  await new Promise(resolve => setTimeout(resolve, 100));
+  return [...answers, ...violated.sort()];
+}"""
+
+
+def test_a_frame_asks_nobody_for_anything(page: MarimoPage) -> None:
+    """Its policy forbids it, even where a server would answer."""
+    graph = page.frame("model-graph")
+    assert graph.evaluate(ASK, page.marimo.url) == ["no", "no", "connect-src", "img-src"]
+    page.trouble.clear()  # the browser's own words about it

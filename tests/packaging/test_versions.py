@@ -62,11 +62,13 @@ def test_what_is_missing_or_old_is_seen(
 def test_nothing_tells_who_sends_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("MODULEKG_TOKEN", "https://example.org/?secret=1")
     monkeypatch.setenv("MODULEKG_STORE", str(Path.home() / "zoo.db"))
+    monkeypatch.setenv("MODULEKG_API_KEY", "swordfish")
+    monkeypatch.setenv("MODULEKG_COLAB", "swordfish")
     monkeypatch.setenv("MODULEKG_PLUGINS", "0")
     found = reported(capsys)
-    assert found["MODULEKG_PLUGINS"] == "0"
+    assert {name: value for name, value in found.items() if name.startswith("MODULEKG_")} == {"MODULEKG_PLUGINS": "0"}
     text = json.dumps(found)
-    private = {"secret", str(Path.home()), platform.node(), sys.prefix}
+    private = {"secret", "swordfish", str(Path.home()), platform.node(), sys.prefix}
     assert [each for each in private if len(each) > 2 and each in text] == []
     assert getpass.getuser() == "root" or getpass.getuser() not in text
 

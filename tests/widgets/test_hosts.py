@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import html
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,10 +18,14 @@ from IPython.core.formatters import DisplayFormatter
 from torch import nn
 
 import modulekg_widgets as mk
+from browser.hosts import FileServer, package_file
+from modulekg_widgets.widgets.hosts import colab as hosts
 from modulekg_widgets.widgets.hosts.colab import VIEW, ColabFormat
 from modulekg_widgets.widgets.pages.pages import page_of
 
 COLAB = Path(__file__).parents[1] / "browser" / "colab_kernel"
+ADDRESS = f"/npm/modulekg-widgets@{mk.__version__}/dist/index.js"
+FRONT_END = package_file("nbextension/index.js")
 MANAGER = "https://manager.invalid/manager.js"
 TOLD = {VIEW: {"colab": {"custom_widget_manager": {"url": MANAGER}}}}
 
@@ -27,7 +33,7 @@ TOLD = {VIEW: {"colab": {"custom_widget_manager": {"url": MANAGER}}}}
 class Colab:
     """A `google.colab` in this process, and how widgets are displayed beside it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, network: FileServer) -> None:
         self.calls = 0
         self.error: Exception | None = None
         self.internals = ModuleType("google.colab.output._widgets")
@@ -36,6 +42,9 @@ class Colab:
         for module in (ModuleType("google.colab"), self.output, self.internals):
             monkeypatch.setitem(sys.modules, module.__name__, module)
         monkeypatch.delenv("MODULEKG_COLAB", raising=False)
+        monkeypatch.setattr(hosts, "NETWORK", f"{network.url}/npm")
+        self.network = network
+        self.network.put(ADDRESS, FRONT_END)
         self.format = ColabFormat(DisplayFormatter().format)
 
     def allow(self) -> None:
@@ -46,8 +55,10 @@ class Colab:
 
 
 @pytest.fixture
-def colab(monkeypatch: pytest.MonkeyPatch) -> Colab:
-    return Colab(monkeypatch)
+def colab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Colab]:
+    network = FileServer()
+    yield Colab(monkeypatch, network)
+    network.close()
 
 
 def graph() -> mk.ModelGraph:
@@ -74,6 +85,7 @@ def test_colab_is_asked_once_and_told_who_manages_widgets(colab: Colab) -> None:
         assert metadata == TOLD
         assert "text/html" not in data
     assert colab.calls == 1
+    assert colab.network.asked == [ADDRESS]
 
 
 def test_other_values_are_none_of_its_business(colab: Colab) -> None:
@@ -87,6 +99,39 @@ def test_a_colab_that_does_not_say_who_is_told_nothing(colab: Colab) -> None:
     data, metadata = colab.format(graph())
     assert VIEW in data
     assert metadata == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "HTTPError: HTTP Error 404"),
+        (FRONT_END + b" ", "ModuleKGError: the network has another front end"),
+        (FRONT_END[:-1], "ModuleKGError: the network has another front end"),
+        (b"", "ModuleKGError: the network has another front end"),
+    ],
+)
+def test_a_page_stands_in_until_the_network_has_the_installed_front_end(
+    colab: Colab, monkeypatch: pytest.MonkeyPatch, content: bytes | None, reason: str
+) -> None:
+    """A version that is not published yet, and code of somebody else under its name."""
+    colab.network.files.pop(ADDRESS)
+    if content is not None:
+        colab.network.put(ADDRESS, content)
+    widget = graph()
+    with pytest.warns(UserWarning, match=rf"loads no widgets \({reason}.*\): you see pages"):
+        assert_is_page_of(widget, colab.format(widget)[0])
+    assert_is_page_of(widget, colab.format(widget)[0])
+    assert (colab.calls, colab.network.asked) == (0, [ADDRESS])
+    monkeypatch.setenv("MODULEKG_COLAB", "widgets")
+    assert VIEW in ColabFormat(DisplayFormatter().format)(widget)[0]
+    assert (colab.calls, colab.network.asked) == (1, [ADDRESS])
+
+
+def test_a_page_stands_in_without_a_network(colab: Colab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "NETWORK", "https://nowhere.invalid/npm")
+    widget = graph()
+    with pytest.warns(UserWarning, match="URLError"):
+        assert_is_page_of(widget, colab.format(widget)[0])
 
 
 @pytest.mark.parametrize("error", [RuntimeError("not <b>here</b>"), ImportError("no"), AttributeError("gone")])
@@ -159,6 +204,7 @@ def session(first: str) -> list[Any]:
         check=True,
         capture_output=True,
         text=True,
+        env={**os.environ, "MODULEKG_COLAB": "widgets"},
     )
     return json.loads(done.stdout)
 

@@ -1,8 +1,9 @@
 """Google Colab: its outputs load widgets of others from a content delivery network, once that has been allowed.
 
-It is allowed at the first display. Where Colab refuses, and where the user asks for it, the output holds the page that
+At the first display that is allowed, if the network has the very file of this package: nobody else's code is let in
+under its name. Where it has not or Colab refuses, and where the user asks for it, the output holds the page that
 `mk.save_html` would write, without the kernel and without any network: after `%env MODULEKG_COLAB=page` for all, with
-`display(widget, include={"text/html"})` for one.
+`display(widget, include={"text/html"})` for one. `%env MODULEKG_COLAB=widgets` trusts the network unseen.
 """
 
 from __future__ import annotations
@@ -13,12 +14,17 @@ import sys
 import warnings
 from collections.abc import Callable
 from importlib import import_module
+from importlib.resources import files
 from typing import Any
+from urllib.request import urlopen
 
+from modulekg_widgets._version import __version__
 from modulekg_widgets.engine.errors import ModuleKGError, shown
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 HTML = "text/html"
+NETWORK = "https://cdn.jsdelivr.net/npm"  # where Colab's page has widgets of others from
+SECONDS = 5  # for an answer of the network
 Bundle = dict[str, Any]
 
 
@@ -52,15 +58,18 @@ class ColabFormat:
 
     def loads_widgets(self) -> bool:
         """Whether Colab's page loads this package's widgets; it is asked to, once."""
-        if os.environ.get("MODULEKG_COLAB") == "page":
+        choice = os.environ.get("MODULEKG_COLAB")
+        if choice == "page":
             return False
         if self.is_allowed is None:
-            self.is_allowed = _allow()
+            self.is_allowed = _allow(is_trusted=choice == "widgets")
         return self.is_allowed
 
 
-def _allow() -> bool:
+def _allow(is_trusted: bool) -> bool:
     try:
+        if not is_trusted:
+            _check_published()
         import_module("google.colab.output").enable_custom_widget_manager()
     except Exception as error:  # noqa: BLE001 - of whatever kind: the user shall see something
         reason = shown(f"{type(error).__name__}: {error}")
@@ -68,6 +77,14 @@ def _allow() -> bool:
         warnings.warn(text, UserWarning, stacklevel=2)
         return False
     return True
+
+
+def _check_published() -> None:
+    """Raise, unless the network has this version's front end, byte for byte as the package has it."""
+    own = (files("modulekg_widgets") / "nbextension" / "index.js").read_bytes()
+    with urlopen(f"{NETWORK}/modulekg-widgets@{__version__}/dist/index.js", timeout=SECONDS) as answer:
+        if answer.read(len(own) + 1) != own:
+            raise ModuleKGError("the network has another front end than is installed here")
 
 
 def _manager(metadata: Bundle) -> Bundle:

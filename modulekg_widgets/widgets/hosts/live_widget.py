@@ -186,17 +186,17 @@ def close_with_cell(adapter: LiveWidget) -> None:
     try:
         from marimo._runtime.cell_lifecycle_item import CellLifecycleItem
         from marimo._runtime.context import safe_get_context
-    except ImportError:  # of another version: then the adapter goes with the kernel
+
+        class Closing(CellLifecycleItem):
+            def create(self, context: Any) -> None:
+                pass
+
+            def dispose(self, context: Any, deletion: bool) -> bool:
+                adapter.close()
+                return True
+
+        context = safe_get_context()
+        if context is not None:
+            context.cell_lifecycle_registry.add(Closing())
+    except (ImportError, AttributeError, TypeError):  # of another version: then the adapter goes with the kernel
         return
-    context = safe_get_context()
-
-    class Closing(CellLifecycleItem):
-        def create(self, context: Any) -> None:
-            pass
-
-        def dispose(self, context: Any, deletion: bool) -> bool:
-            adapter.close()
-            return True
-
-    if context is not None:
-        context.cell_lifecycle_registry.add(Closing())
