@@ -7,29 +7,38 @@ and asks for a clean, tagged commit. Neither uploads anything. CONTRIBUTING.md h
 from __future__ import annotations
 
 import argparse
-import email
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tarfile
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import archives
 import smoke
+from archives import NPM, SDIST, WHEEL, Package
 
 ROOT = Path(__file__).resolve().parents[1]
 JS = ROOT / "js"
 DIST = ROOT / "dist"
-KINDS = {"wheel": "*.whl", "sdist": "*.tar.gz", "npm package": "*.tgz"}
 VERSION = re.compile(r"\d+\.\d+\.\d+")
 SECTION = re.compile(r"^## \[(?P<version>[^\]]*)\](?: – (?P<date>.*))?$", re.MULTILINE)
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 AGAIN = "run `python .ci/release.py build` again"
-SHOWN = 5  # files of a tree that is not clean
+SHOWN = 5  # of the files or links that are wrong
+RELATIVE = re.compile(r"\]\((?![a-z]+:)([^)\s]+)\)")
+# (package, what states a version in it, its path there)
+STATEMENTS = (
+    (WHEEL, "its metadata", archives.METADATA),
+    (WHEEL, "its lab extension", f"*/{smoke.LABEXTENSION.as_posix()}/package.json"),
+    (SDIST, "its metadata", "PKG-INFO"),
+    (SDIST, "js/package.json", "js/package.json"),
+    (SDIST, "modulekg_widgets/labextension/package.json", "modulekg_widgets/labextension/package.json"),
+    (NPM, "its package.json", "package.json"),
+)
+BUNDLES = {WHEEL: f"*/share/jupyter/nbextensions/{smoke.NAME}/index.js", NPM: "dist/index.js"}
 
 
 # ------------------------------------------------------------------ what is wrong, as sentences
@@ -63,27 +72,69 @@ def of_sources() -> Iterator[str]:
 
 
 def of_packages() -> Iterator[str]:
-    """Which packages are missing in dist/, are of another version, or do not belong together."""
-    version = stated_version()
-    found = {kind: sorted(DIST.glob(pattern)) for kind, pattern in KINDS.items()}
+    """Which packages are missing in dist/, are of another version or commit, or do not belong together."""
+    found = {kind: sorted(DIST.glob(pattern)) for kind, pattern in archives.PATTERNS.items()}
     for kind, files in found.items():
         if len(files) != 1:
             names = ", ".join(file.name for file in files) or "none"
             yield f"dist/: there has to be one {kind}, and there is: {names}: {AGAIN}."
     if any(len(files) != 1 for files in found.values()):
         return
-    wheel, sdist, package = (files[0] for files in found.values())
-    for file, place, stated in statements(wheel, sdist, package):
-        yield from differs(f"dist/{file.name}, {place}", stated, version, AGAIN)
-    if amd_in_wheel(wheel) != member(package, "package/dist/index.js"):
-        yield f"dist/{package.name}: its dist/index.js is not the AMD module of {wheel.name}: {AGAIN}."
+    packages = {}
+    for kind, (file,) in found.items():
+        try:
+            packages[kind] = archives.opened(kind, file)
+        except archives.UnreadableError as error:
+            yield f"dist/{file.name} cannot be read ({error}): {AGAIN}."
+    if len(packages) == len(found):
+        # where versions differ, files do as well
+        yield from [*of_versions(packages), *of_bundles(packages)] or of_files(packages)
+        yield from of_description(packages[WHEEL])
+
+
+def of_versions(packages: dict[str, Package]) -> Iterator[str]:
+    """Where a package states another version than js/package.json, or lacks the file that states one."""
+    for kind, what, path in STATEMENTS:
+        place, content = f"dist/{packages[kind].name}, {what}", packages[kind].file(path)
+        if content is None:
+            yield f"{place}: there is no {path} in it: {AGAIN}."
+        else:
+            yield from differs(place, archives.version_in(content), stated_version(), AGAIN)
+
+
+def of_bundles(packages: dict[str, Package]) -> Iterator[str]:
+    """Whether networks get the front end that the wheel brings."""
+    found = {kind: packages[kind].file(path) for kind, path in BUNDLES.items()}
+    for kind, content in found.items():
+        if content is None:
+            yield f"dist/{packages[kind].name}: there is no {BUNDLES[kind]} in it: {AGAIN}."
+    if None not in found.values() and found[NPM] != found[WHEEL]:
+        yield f"dist/{packages[NPM].name}: its dist/index.js is not the AMD module of {packages[WHEEL].name}: {AGAIN}."
+
+
+def of_files(packages: dict[str, Package]) -> Iterator[str]:
+    """Which packages were built from other sources than this commit's."""
+    lines = [line.partition("\t") for line in git("ls-tree", "-r", "-z", "HEAD").split("\0") if line]
+    committed = {path: told.split()[-1] for told, _, path in lines}
+    for package in packages.values():
+        if others := archives.other_sources(package, committed):
+            yield f"dist/{package.name}: it has not the sources of this commit ({shortened(others)}): {AGAIN}."
+
+
+def of_description(wheel: Package) -> Iterator[str]:
+    """Whether the page on PyPI would have links that lead nowhere."""
+    if found := RELATIVE.findall(archives.description(wheel)):
+        yield (
+            f"dist/{wheel.name}, its description: on PyPI its {len(found)} relative links would lead nowhere "
+            f"({shortened(found)}): state repository.url in js/package.json, and {AGAIN}."
+        )
 
 
 def of_commit() -> Iterator[str]:
     """Why the commit is none to release: changes beside it, no tag, a repository that npm would not believe."""
     changed = git("status", "--porcelain").splitlines()
     if changed:
-        names = ", ".join(line[3:] for line in changed[:SHOWN]) + (", …" if len(changed) > SHOWN else "")
+        names = shortened([line[3:] for line in changed])
         yield f"the working tree is not clean ({names}): commit what belongs to the release, and remove the rest."
     tag, tags = f"v{stated_version()}", git("tag", "--points-at", "HEAD").split()
     if tag not in tags:
@@ -110,36 +161,8 @@ def stated_version() -> str:
     return json.loads((JS / "package.json").read_text("utf-8"))["version"]
 
 
-def statements(wheel: Path, sdist: Path, package: Path) -> Iterator[tuple[Path, str, str]]:
-    """(package, place in it, version that is stated there)."""
-    with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-        metadata = next(name for name in names if name.endswith(".dist-info/METADATA"))
-        lab = next(name for name in names if name.endswith(f"{smoke.LABEXTENSION.as_posix()}/package.json"))
-        yield wheel, "its metadata", header(archive.read(metadata))
-        yield wheel, "its lab extension", json.loads(archive.read(lab))["version"]
-    top = sdist.name.removesuffix(".tar.gz")
-    yield sdist, "its metadata", header(member(sdist, f"{top}/PKG-INFO"))
-    for place in ("js/package.json", "modulekg_widgets/labextension/package.json"):
-        yield sdist, place, json.loads(member(sdist, f"{top}/{place}"))["version"]
-    yield package, "its package.json", json.loads(member(package, "package/package.json"))["version"]
-
-
-def header(metadata: bytes) -> str:
-    return str(email.message_from_bytes(metadata)["Version"])
-
-
-def amd_in_wheel(wheel: Path) -> bytes:
-    with zipfile.ZipFile(wheel) as archive:
-        ending = f"share/jupyter/nbextensions/{smoke.NAME}/index.js"
-        return archive.read(next(name for name in archive.namelist() if name.endswith(ending)))
-
-
-def member(archive: Path, name: str) -> bytes:
-    with tarfile.open(archive) as content:
-        file = content.extractfile(name)
-        assert file is not None
-        return file.read()
+def shortened(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
 
 
 def git(*arguments: str) -> str:

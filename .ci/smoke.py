@@ -1,4 +1,4 @@
-"""Tries each package of a release in an environment of its own: `python .ci/smoke.py dist` tries all that are there.
+"""Tries each package of a release in an environment of its own: `python .ci/smoke.py dist` tries all three there.
 
 With `--borrow` an environment sees the packages of the Python that runs this, rather than downloading torch and others.
 """
@@ -17,6 +17,8 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from archives import NPM, PATTERNS, SDIST, WHEEL
+
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "modulekg-widgets"
 LABEXTENSION = Path("share/jupyter/labextensions") / NAME
@@ -34,25 +36,30 @@ class SmokeError(Exception):
 
 def smoke(file: Path, version: str, borrow: bool) -> None:
     """Try one package of `version`: a wheel, an sdist or npm's."""
-    kinds = {".whl": try_wheel, ".gz": try_sdist, ".tgz": try_npm}
-    if file.suffix not in kinds:
+    tries = {WHEEL: try_wheel, SDIST: try_sdist, NPM: try_npm}
+    kind = next((kind for kind, pattern in PATTERNS.items() if file.match(pattern)), None)
+    if kind is None:
         raise SmokeError(f"{file.name} is no wheel, sdist or npm package: move it out of the folder.")
     with tempfile.TemporaryDirectory() as scratch:
-        kinds[file.suffix](file, version, Path(scratch), borrow)
+        tries[kind](file, version, Path(scratch), borrow)
+
+
+def packages_in(folder: Path) -> list[Path]:
+    """The files of a folder that has packages of each kind."""
+    for kind, pattern in PATTERNS.items():
+        if not any(folder.glob(pattern)):
+            raise SmokeError(f"{folder} has no {kind}: build all of them, with `python .ci/release.py build`.")
+    return sorted(folder.iterdir())
 
 
 def try_wheel(file: Path, version: str, scratch: Path, borrow: bool) -> None:
     """It installs without building, imports and makes a widget; the command answers, JupyterLab lists it as enabled."""
     python = environment(scratch / "venv", borrow)
     install(python, [file] if borrow else [file, "jupyterlab"], ["--no-deps"] if borrow else [])
-    elsewhere = scratch  # from here no checkout can be imported
-    found, place = run([python, "-c", IMPORTED], cwd=elsewhere).split()[-2:]
-    expect(file, "mk.__version__", version, found)
-    if scratch.resolve() not in Path(place).resolve().parents:
-        raise SmokeError(f"{file.name}: `import modulekg_widgets` found {place}, which is not what was installed.")
-    said = run([python.with_name("modulekg"), "--version"], cwd=elsewhere).split()[-1]
+    expect_widget(file, version, scratch, python)
+    said = run([python.with_name("modulekg"), "--version"], cwd=scratch).split()[-1]
     expect(file, "`modulekg --version`", version, said)
-    listed = run([python, "-m", "jupyterlab.labextensions", "list"], cwd=elsewhere)
+    listed = run([python, "-m", "jupyterlab.labextensions", "list"], cwd=scratch)
     lines = [line for line in listed.splitlines() if f"{NAME} v{version}" in line]
     if not lines or "enabled" not in lines[0] or "OK" not in lines[0]:
         raise SmokeError(
@@ -60,11 +67,20 @@ def try_wheel(file: Path, version: str, scratch: Path, borrow: bool) -> None:
         )
 
 
+def expect_widget(file: Path, version: str, scratch: Path, python: Path) -> None:
+    """What was installed imports and makes a widget; `scratch` is a folder where no checkout can be imported."""
+    found, place = run([python, "-c", IMPORTED], cwd=scratch).split()[-2:]
+    expect(file, "mk.__version__", version, found)
+    if scratch.resolve() not in Path(place).resolve().parents:
+        raise SmokeError(f"{file.name}: `import modulekg_widgets` found {place}, which is not what was installed.")
+
+
 def try_sdist(file: Path, version: str, scratch: Path, borrow: bool) -> None:
-    """It installs where there is no Node, with all that the front end is made of."""
+    """It installs where there is no Node, with all that the front end is made of, and makes a widget."""
     python = environment(scratch / "venv", borrow)
     without_node = {**os.environ, "PATH": str(python.parent)}
-    install(python, [file], ["--no-deps", *(["--no-build-isolation"] if borrow else [])], without_node)
+    install(python, [file], ["--no-deps", "--no-build-isolation"] if borrow else [], without_node)
+    expect_widget(file, version, scratch, python)
     package = json.loads((scratch / "venv" / LABEXTENSION / "package.json").read_text("utf-8"))
     expect(file, "the version of its lab extension", version, package["version"])
     site = Path(run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).strip())
@@ -141,14 +157,14 @@ def main() -> int:
     if not shutil.which("node"):
         parser.error("Node.js was not found: the AMD module is tried with it.")
     version = json.loads((ROOT / "js/package.json").read_text("utf-8"))["version"]
-    files = [file for path in arguments.packages for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
-    for file in files:
-        try:
+    try:
+        files = [file for path in arguments.packages for file in (packages_in(path) if path.is_dir() else [path])]
+        for file in files:
             smoke(file, version, arguments.borrow)
-        except SmokeError as error:
-            print(f"smoke: {error}", file=sys.stderr)
-            return 1
-        print(f"{file.name}: ok", flush=True)
+            print(f"{file.name}: ok", flush=True)
+    except SmokeError as error:
+        print(f"smoke: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
