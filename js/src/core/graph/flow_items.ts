@@ -68,6 +68,11 @@ export class FlowItems {
     return own;
   }
 
+  /** Whether there are modules to open in a unit: in the hierarchy also such as were never called. */
+  isContainer({ isLeaf, node }: Unit): boolean {
+    return !isLeaf || (this.level === "hierarchy" && this.h.isContainer(node));
+  }
+
   /** Steps of a unit's own code that an operator view draws. */
   ownSteps(unit: Unit): number[] {
     return unit.steps.filter(step => this.flow.fullName(step) !== "" && !this.flow.isAside(step));
@@ -93,10 +98,10 @@ export class FlowItems {
   /** Its own code: at the level of operators step by step, else in stretches. */
   private codeOf(place: number, unit: Unit): Item[] {
     const one = (step: number): Item => ({ kind: "step", step });
-    if (this.level === "operators" || unit.isLeaf) {
-      const isAsked = this.level === "operators" || unit.node === this.store.get("focus");
-      return isAsked ? this.ownSteps(unit).map(one) : [];
+    if (this.level === "operators" || (unit.isLeaf && unit.node === this.store.get("focus"))) {
+      return this.ownSteps(unit).map(one);
     }
+    if (!this.isContainer(unit)) return [];
     const drawn = this.codeIn(place);
     if (this.level === "hierarchy") {
       return drawn.filter(({ isVisible }) => isVisible).map(stretch => ({ kind: "stretch", stretch }));

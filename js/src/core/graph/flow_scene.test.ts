@@ -198,6 +198,32 @@ describe("the hierarchy of a traced model", () => {
     expect(scene.edges.some(({ source, target }) => source === spare || target === spare)).toBe(false);
   });
 
+  it("opens a module whose own modules were never called: what its code did, and those", () => {
+    const attention = container("Attention", [["out", leaf("Linear")]]);
+    const net = payloadOf(
+      container("Net", [
+        ["attention", attention],
+        ["last", leaf("ReLU")]
+      ])
+    );
+    const line = lineOf([1, 3]);
+    line.shapes.push([2, 5]);
+    line.values.shape = [0, 1, 1]; // a change, which is drawn
+    const h = withFlow(net, line);
+    const closed = draw(h, "hierarchy");
+    expect(byId(closed, "attention")).toMatchObject({ kind: "module", opens: true });
+    expect(links(closed)).toContainEqual(["attention", "last", "2×5"]);
+    const open = draw(h, "hierarchy", { expanded: ["attention"] });
+    expect(byId(open, "attention")).toMatchObject({ kind: "group" });
+    expect(open.nodes[byId(open, "attention.out")?.parent ?? -1].id).toBe("attention");
+    expect(links(open)).toEqual([
+      ["input x", "relu", "2×3"],
+      ["relu", "last", "2×5"],
+      ["last", "output", "2×5"]
+    ]);
+    expect(byId(draw(h, "dataflow", { expanded: ["attention"] }), "attention")).toMatchObject({ opens: false });
+  });
+
   it("opens a folded run at the member that is drawn", () => {
     const scene = draw(traced, "hierarchy", { expanded: ["blocks", "blocks.0"] });
     expect(byId(scene, "blocks.0")).toMatchObject({ kind: "group", badge: "×3" });

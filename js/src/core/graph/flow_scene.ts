@@ -188,7 +188,7 @@ class FlowSceneBuilder {
 
   private opens(place: number): boolean {
     const unit = this.units.list[place];
-    if (!unit.isLeaf) {
+    if (this.items.isContainer(unit)) {
       return this.open.has(unit.node) || !this.h.isContainer(unit.node); // modules that stand elsewhere ran in it
     }
     const count = this.level === "operators" ? this.items.ownSteps(unit).length : 0;
@@ -212,7 +212,7 @@ class FlowSceneBuilder {
     const shown = only === undefined ? text : { ...stepText(this.flow, only), subtitle: slot };
     const badge = fold ? foldBadge(fold) : unit.calls.length > 1 ? `${unit.calls.length} calls` : "";
     const id = unit.ordinal > 0 || this.carded.has(node) ? `\u0000call:${place}:${h.path(node)}` : idOf(h, node);
-    const opens = this.level === "hierarchy" ? h.isContainer(node) : !unit.isLeaf && h.isContainer(node);
+    const opens = this.items.isContainer(unit) && h.isContainer(node);
     this.carded.add(node);
     this.count++;
     this.cards.set(place, this.nodes.length);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { resnet } from "../../testing/payloads";
+import { container, leaf, lineOf, payloadOf, resnet } from "../../testing/payloads";
 import { measurer } from "../shared/canvas";
 import { Hierarchy } from "../shared/hierarchy";
 import { Store } from "../shared/store";
@@ -69,5 +69,26 @@ describe("Scenery", () => {
     scenery.fill(canvas(1200, 600));
     scenery.request(scenery.scene());
     expect(scenery.isLikeBefore).toBe(false);
+  });
+
+  it("opens at first what modules ran in, and leaves closed what called none of its own", () => {
+    const net = container("Net", [
+      ["attention", container("Attention", [["out", leaf("Linear")]])],
+      ["mlp", container("Mlp", [["act", leaf("ReLU")]])]
+    ]);
+    const flow = lineOf([1, 4]); // the attention by itself, and the layer in the other
+    flow.calls = {
+      node: [0, 1, 3, 4],
+      parent: [-1, 0, 0, 2],
+      inputs: [[0], [0], [1], [1]],
+      outputs: [[2], [1], [2], [2]]
+    };
+    flow.steps.call = [1, 3];
+    const store = new Store({ openToFit: true });
+    const h = new Hierarchy({ ...payloadOf(net), traced: true, flow });
+    const scenery = new Scenery(h, store, measurer(), new LayoutClient(), "hierarchy", false);
+    scenery.fill(canvas(760, 600));
+    scenery.openToFit();
+    expect(store.get("expanded")).toEqual(["mlp"]);
   });
 });

@@ -135,11 +135,20 @@ export class Scenery {
         trial.set("expanded", expanded);
         return this.layoutWith(trial, window);
       },
-      (layout, zoom) => this.fits(layout, zoom)
+      (layout, zoom) => this.fits(layout, zoom),
+      this.ranInside()
     );
     pages.window = opening.window;
     store.set("opening", opening.expanded);
     store.set("expanded", opening.expanded);
+  }
+
+  /** Whether the forward pass called a module inside a container; where there is none, whether there is a container. */
+  private ranInside(): (node: number) => boolean {
+    const [flow] = flowOf(this.view, this.h, this.isCompared) ?? [];
+    if (!flow) return () => true;
+    const ran = new Set(flow.payload.calls.node.flatMap(node => this.h.ancestors(node)));
+    return node => ran.has(node);
   }
 
   private sceneWith(store: Store, window: number): Scene {
