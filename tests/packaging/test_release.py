@@ -215,7 +215,7 @@ MISMATCHES: dict[str, tuple[Change, str]] = {
     ),
     "links of a repository on PyPI": (
         lambda at: write_wheel(at, metadata=metadata("1.2.3", "[a](https://a.org) [b](docs/b.md) ![c](../../c.svg)")),
-        f"dist/{WHEEL}, its description: on PyPI its 2 relative links would lead nowhere (docs/b.md, ../../c.svg): state",
+        f"dist/{WHEEL}, its description: on PyPI its 2 relative links would lead nowhere (docs/b.md, ../../c.svg)",
     ),
     "a changed file": (
         lambda at: write_sdist(at, {"CHANGELOG.md": b"# Other changes\n"}),
