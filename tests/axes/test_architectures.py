@@ -8,17 +8,13 @@ import torch
 import modulekg_widgets as mk
 from axes import transformers_models
 from axes.zoo import family, float_models, timm_families, zoo_case
+from sampling import sampled
 
 nightly = pytest.mark.nightly
 IN_CI = {"mobilenet_v3_small", "resnet18", "shufflenet_v2_x0_5", "squeezenet1_1", "ssdlite320_mobilenet_v3_large",
          "swin_t", "raft_small"}  # fmt: skip
 TRANSFORMERS_IN_CI = {"llama", "mixtral", "mamba", "t5", "bert", "wav2vec2", "segformer", "gptj", "longformer"}
 TIMM_IN_CI = {"efficientnet", "convit", "levit"}
-
-
-def sampled(names: list[str], in_ci: set[str]) -> list[object]:
-    assert in_ci <= set(names)
-    return [pytest.param(name, marks=() if name in in_ci else nightly) for name in names]
 
 
 @pytest.mark.parametrize("name", sampled(float_models(), IN_CI))

@@ -116,6 +116,7 @@ def test_the_metric_panel(themed: NotebookPage) -> None:
     assert_accessible(themed, "metrics paused")
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_the_mask_editor(themed: NotebookPage) -> None:
     masks = MasksPage.show(themed)

@@ -66,6 +66,7 @@ def test_names_in_the_map_give_way_at_every_zoom(notebook: NotebookPage, zoo: Pa
             assert explorer.labels()["pairs"] == [], (item, factor)
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_a_name_that_gave_way_is_shown_on_hover_and_when_selected(notebook: NotebookPage, zoo: Path) -> None:
     explorer = ExplorerPage.show(notebook, ZOO.format(file=str(zoo)), SHOW)

@@ -12,6 +12,7 @@ from browser.graph import ROOT as GRAPH
 from browser.hostile import PAYLOADS, assert_harmless
 from browser.metrics import KERNEL
 from browser.page import NotebookPage
+from sampling import sampled
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
@@ -220,7 +221,7 @@ STATE = f"""() => ({{
 }})"""
 
 
-@pytest.mark.parametrize("later", LATER)
+@pytest.mark.parametrize("later", sampled(LATER, ["works"]))
 def test_run_all_with_a_later_cell_that_takes_long(notebook: NotebookPage, later: str) -> None:
     """All steps have their pictures at once, fine ones where the model is small; what is asked for comes beside."""
     large = "import torchvision\nmodel = torchvision.models.resnet18().eval()\nx = torch.randn(2, 3, 224, 224)"

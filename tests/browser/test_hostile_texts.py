@@ -70,6 +70,7 @@ def test_every_module_selected(hostile: GraphPage) -> None:
     assert_harmless(hostile.page, ".mkg-tooltip, .mkg-menu, .jp-OutputArea-output .mkg-widget", address)
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_search_and_notices(hostile: GraphPage) -> None:
     address = hostile.page.url

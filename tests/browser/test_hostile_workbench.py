@@ -10,6 +10,7 @@ from browser.hostile import PAYLOADS, assert_harmless, inspect
 from browser.masks import ROOT, MasksPage
 from browser.metrics import ROOT as PANEL
 from browser.page import NotebookPage
+from sampling import sampled
 
 BENCH, PLAYER = ".mkg-workbench", ".mkg-forward-player"
 PLAYER_READY = f"() => document.querySelector('{PLAYER}[data-mkg-ready=\"true\"]') !== null"
@@ -53,7 +54,7 @@ def assert_page_is_harmless(notebook: NotebookPage, root: str, address: str) -> 
         assert_harmless(notebook.page, place, address)
 
 
-@pytest.mark.parametrize("root", [ROOT, PLAYER, BENCH])
+@pytest.mark.parametrize("root", sampled([ROOT, PLAYER, BENCH], [BENCH]))
 def test_the_watch_sees_what_it_is_for(notebook: NotebookPage, root: str) -> None:
     """The payloads as HTML inside each widget: what the other tests say does not happen, happens."""
     show = {ROOT: "mk.MaskEditor(model, x)", PLAYER: "mk.ForwardPlayer(model, x)", BENCH: "mk.Workbench(model, x)"}[
@@ -170,6 +171,7 @@ for text in payloads:
     assert_page_is_harmless(notebook, ROOT, address)
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_files(notebook: NotebookPage) -> None:
     """The name in the field, and what is said of a plan that is saved or cannot be loaded."""
@@ -224,6 +226,7 @@ def test_real_dry_runs(notebook: NotebookPage) -> None:
     assert_page_is_harmless(notebook, ROOT, address)
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_whatever_a_report_and_an_answer_say(notebook: NotebookPage) -> None:
     masks = MasksPage.show(notebook, SETUP, SHOW)

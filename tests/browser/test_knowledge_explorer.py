@@ -12,6 +12,7 @@ from browser.page import NotebookPage
 FIRST_CELL = {"x": 176, "y": 124}  # where the names of rows and columns end
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_groups_open_and_circles_are_selected(notebook: NotebookPage) -> None:
     explorer = ExplorerPage.show(notebook)
@@ -105,6 +106,7 @@ def test_tables_sort_and_their_rows_select(notebook: NotebookPage) -> None:
     assert explorer.find("[role=treeitem][aria-selected=true]").get_attribute("data-mkg-key") == "Model:mixer2"
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_the_matrix_and_the_ranks_are_read_and_clicked(notebook: NotebookPage) -> None:
     explorer = ExplorerPage.show(notebook)

@@ -159,7 +159,10 @@ ASK = """async address => {
   const violated = [];
   document.addEventListener('securitypolicyviolation', event => violated.push(event.effectiveDirective));
   const image = new Image();
-  const loaded = new Promise(resolve => { image.onload = () => resolve('loaded'); image.onerror = () => resolve('no'); });
+  const loaded = new Promise(resolve => {
+    image.onload = () => resolve('loaded');
+    image.onerror = () => resolve('no');
+  });
   image.src = address;
   const fetched = await fetch(address, {mode: 'no-cors'}).then(() => 'fetched', () => 'no');
   const answers = [fetched, await loaded];

@@ -7,6 +7,7 @@ import pytest
 from browser.fixtures import in_shared_page
 from browser.masks import EVERY, HIDDEN, KERNEL, READY, ROOT, WIDE, MasksPage, params
 from browser.page import NotebookPage
+from sampling import sampled
 
 DISCONNECTED = f"() => document.querySelector('{ROOT}.mkg-is-disconnected') !== null"
 
@@ -279,7 +280,10 @@ def test_a_busy_kernel_a_second_tab_a_reload_and_a_restart(notebook: NotebookPag
     masks.wait_for_dropped({HIDDEN: [1]})
 
 
-@pytest.mark.parametrize("blow", ["os._exit(1)", "os.kill(os.getpid(), 2)"], ids=["death", "interrupt"])
+EXIT, INTERRUPT = "os._exit(1)", "os.kill(os.getpid(), 2)"
+
+
+@pytest.mark.parametrize("blow", sampled([EXIT, INTERRUPT], [INTERRUPT]), ids=["death", "interrupt"])
 def test_a_kernel_that_dies_or_is_interrupted(notebook: NotebookPage, blow: str) -> None:
     masks = MasksPage.show(notebook)
     notebook.page.evaluate(

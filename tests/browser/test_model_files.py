@@ -21,6 +21,7 @@ from browser.model_files import (
     write_safetensors,
     write_sharded,
 )
+from sampling import sampled
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -165,6 +166,7 @@ def test_a_file_that_cannot_be_read_is_one_sentence(
     assert note.inner_text().count(".") <= 2
 
 
+@pytest.mark.nightly
 def test_a_changed_file_is_read_anew_and_tabs_come_back(files: FilesPage) -> None:
     path = files.server.notebooks / "changing.safetensors"
     write_safetensors(path, {"old.weight": (2, 2), "kept.weight": (3,)})
@@ -196,7 +198,7 @@ def test_a_deleted_file_says_so_and_comes_back(files: FilesPage) -> None:
     assert note.count() == 0
 
 
-@pytest.mark.parametrize("width", [430, 770])
+@pytest.mark.parametrize("width", sampled([430, 770], [430]))
 def test_a_narrow_view_has_room_for_the_graph(files: FilesPage, width: int) -> None:
     write_safetensors(
         files.server.notebooks / f"narrow{width}.safetensors",

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from browser.fixtures import in_shared_page
 from browser.graph import ITEMS, LINES, ROOT, STAGE, GraphPage
 from browser.page import NotebookPage
@@ -20,6 +22,7 @@ BYTES = 400_000
 PICTURE_BYTES = 100_000
 
 
+@pytest.mark.nightly
 def test_resnet152_is_painted_folded_and_cheaply(notebook: NotebookPage) -> None:
     graph = GraphPage.show(notebook)
     traffic = notebook.traffic

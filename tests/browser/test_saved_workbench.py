@@ -178,6 +178,7 @@ def test_a_workbench_is_linked_in_the_page(browser: Browser, tmp_path: Path, mod
     assert bench.graph.axis is None
 
 
+@pytest.mark.nightly
 def test_hostile_texts_stay_texts(browser: Browser, tmp_path: Path) -> None:
     """As names of modules and classes, in axes, reasons, reports and steps."""
     net = type(PAYLOADS[0], (nn.Sequential,), {"__module__": PAYLOADS[1]})()

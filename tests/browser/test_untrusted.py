@@ -22,12 +22,13 @@ from browser.untrusted import (
     saved_states,
     trust_and_reload,
 )
+from sampling import sampled
 
 # a workbench has these in it: alone they are for the night
-IN_WORKBENCH = ("MaskEditor", "MetricPanel", "KnowledgeExplorer")
+IN_WORKBENCH = ("ModelGraph", "MaskEditor", "MetricPanel", "KnowledgeExplorer")
 NIGHTLY_PARTS = pytest.mark.parametrize(
     "kind",
-    [pytest.param(kind, marks=pytest.mark.nightly) if kind.name in IN_WORKBENCH else kind for kind in KINDS],
+    sampled(KINDS, [kind for kind in KINDS if kind.name not in IN_WORKBENCH]),
     ids=lambda kind: kind.name,
 )
 HOSTILE = "<img src=x onerror=window.__xss=1>"

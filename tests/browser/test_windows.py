@@ -20,6 +20,7 @@ from browser.test_forward_player import ROOT as FORWARD
 from browser.test_forward_player import PlayerPage
 from browser.test_workbench import BENCH
 from browser.test_workbench import show as show_workbench
+from sampling import sampled
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
@@ -83,7 +84,7 @@ def own(root: Locator, button: str) -> Locator:
 
 
 @in_shared_page
-@pytest.mark.parametrize("spoil", [None, REFUSE, LACK], ids=["native", "refused", "lacking"])
+@pytest.mark.parametrize("spoil", sampled([None, REFUSE, LACK], [None, REFUSE]), ids=["native", "refused", "lacking"])
 def test_a_graph_has_the_whole_screen_and_gives_it_back(notebook: NotebookPage, spoil: str | None) -> None:
     graph = GraphPage.show(notebook, "resnet18")
     root = notebook.page.locator(ROOT)
@@ -139,7 +140,7 @@ def test_all_of_a_graph_stays_in_view_on_the_whole_screen(notebook: NotebookPage
 
 
 @in_shared_page
-@pytest.mark.parametrize("show", SHOWS)
+@pytest.mark.parametrize("show", sampled(SHOWS, [show_graph, show_bench]))
 def test_every_widget_has_the_whole_screen_and_a_tab(
     notebook: NotebookPage, show: Callable[[NotebookPage], str]
 ) -> None:

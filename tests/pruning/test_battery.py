@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 
@@ -11,16 +9,13 @@ from axes import transformers_models
 from axes.test_architectures import timm_families
 from axes.zoo import float_models, zoo_case
 from pruning.battery import pruned
+from sampling import sampled
 
 nightly = pytest.mark.nightly
 IN_CI = ("resnet18", "mobilenet_v3_small", "shufflenet_v2_x0_5", "densenet121", "swin_t", "googlenet", "raft_small",
          "ssdlite320_mobilenet_v3_large")  # fmt: skip
 TRANSFORMERS_IN_CI = ("llama", "gpt2", "falcon", "mamba", "t5", "wav2vec2", "deberta_v2")
 TIMM_IN_CI = ("efficientvit_msra", "fasternet", "inception_next", "tiny_vit")
-
-
-def sampled(names: list[str], in_ci: tuple[str, ...]) -> list[Any]:
-    return [name if name in in_ci else pytest.param(name, marks=nightly) for name in names]
 
 
 @pytest.mark.parametrize("name", sampled(float_models(), IN_CI))

@@ -22,6 +22,7 @@ from modulekg_widgets.engine.pruning.plan.planner import Planner
 from modulekg_widgets.engine.pruning.plan.reference import disagreement
 from modulekg_widgets.engine.pruning.plan.request import Request
 from pruning.battery import differs, state_of
+from sampling import sampled
 
 nightly = pytest.mark.nightly
 CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
@@ -39,12 +40,8 @@ def error_of(graph: mk.DataflowGraph, **how: Any) -> float:
     return disagreement(planner.axes, attempt.selection.keeps(), planner.repair.edits(attempt), rehearsal.scales)
 
 
-def in_ci(every: list[str], some: tuple[str, ...]) -> list[Any]:
-    return [name if name in some else pytest.param(name, marks=nightly) for name in every]
-
-
 # the data decide which way a detector goes, so there is no one masked original: test_battery.py runs them
-@pytest.mark.parametrize("name", in_ci([n for n in float_models() if family(n) != "detection"], MASKED))
+@pytest.mark.parametrize("name", sampled([n for n in float_models() if family(n) != "detection"], MASKED))
 @pytest.mark.timeout(900)
 def test_torchvision_equals_the_masked_original(name: str) -> None:
     model, args = zoo_case(name)
@@ -55,7 +52,7 @@ def test_torchvision_equals_the_masked_original(name: str) -> None:
 
 # these two are recorded with an operator that the CPU has not: test_battery.py runs them
 @pytest.mark.parametrize(
-    "name", in_ci([n for n in transformers_models.CASES if n not in ("mixtral", "qwen3_moe")], TRANSFORMERS)
+    "name", sampled([n for n in transformers_models.CASES if n not in ("mixtral", "qwen3_moe")], TRANSFORMERS)
 )
 def test_transformers_equal_the_masked_original(name: str) -> None:
     pytest.importorskip("transformers")

@@ -16,6 +16,7 @@ from modulekg_widgets.engine.pruning.plan import size_formula, size_terms
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.size_constraints import SizeConstraint, solved
 from pruning.target_samples import Net, left, three_layers
+from sampling import sampled
 
 NEAR = 0.01  # of the model
 UNITS = ("flops", "params", "macs", "bytes")
@@ -63,7 +64,11 @@ def test_a_target_is_met_by_single_indices(
 
 @pytest.mark.parametrize("scope", ["local", "global"])
 @pytest.mark.parametrize(
-    "name", ["densenet121", "mobilenet_v3_small", "swin_t", "shufflenet_v2_x0_5", "bert", "llama", "gpt_neox", "t5"]
+    "name",
+    sampled(
+        ["densenet121", "mobilenet_v3_small", "swin_t", "shufflenet_v2_x0_5", "bert", "llama", "gpt_neox", "t5"],
+        ["shufflenet_v2_x0_5", "swin_t", "gpt_neox"],
+    ),
 )
 def test_targets_of_other_architectures(name: str, scope: str) -> None:
     graph = traced(name)
