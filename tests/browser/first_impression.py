@@ -36,7 +36,7 @@ CELLS = [
 import modulekg_widgets as mk
 model, x = torchvision.models.resnet18(weights=None), torch.randn(1, 3, 64, 64)""",
     "bench = mk.Workbench(model, x)\nbench",
-    "model.layer1[0].conv1, model(x).shape",
+    "model.layer1[0].conv1",
 ]
 READY = f"() => ({GRAPH_READY})() && document.querySelector('{EDITOR}[data-mkg-ready=\"true\"]') !== null"
 # a headless browser draws no pointer
@@ -51,6 +51,17 @@ POINTER = """() => {
   addEventListener('pointermove', event => {
     Object.assign(tip.style, { left: `${event.clientX}px`, top: `${event.clientY}px` });
   }, true);
+}"""
+
+
+CAPTION = """text => {
+  const strip = document.querySelector('#caption') ?? document.body.appendChild(document.createElement('div'));
+  strip.id = 'caption';
+  Object.assign(strip.style, {
+    position: 'fixed', zIndex: 1e5, left: 0, right: 0, bottom: 0, padding: '12px 24px', background: '#14304d',
+    color: 'white', font: '600 21px system-ui, sans-serif', pointerEvents: 'none'
+  });
+  strip.textContent = text;
 }"""
 
 
@@ -70,6 +81,10 @@ class Film:
         self.frames.append(shot.resize(SIZE, Image.Resampling.LANCZOS))
         self.durations.append(milliseconds)
 
+    def say(self, text: str) -> None:
+        """Have a strip beneath the page say what is done."""
+        self.notebook.page.evaluate(CAPTION, text)
+
     def move(self, point: tuple[float, float], steps: int = 5) -> None:
         """The pointer goes there in a straight line, slower at both ends."""
         start = self.at
@@ -83,7 +98,7 @@ class Film:
         """As WebP, which stores what changes from frame to frame."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.frames[0].save(
-            path, save_all=True, append_images=self.frames[1:], duration=self.durations, loop=0, quality=58, method=6,
+            path, save_all=True, append_images=self.frames[1:], duration=self.durations, loop=0, quality=68, method=6,
             minimize_size=True, kmax=40, kmin=20,
         )  # fmt: skip
 
@@ -96,10 +111,10 @@ def film(browser: Browser, server: JupyterServer) -> Film:
     made = Film(notebook)
     notebook.page.evaluate(POINTER)
     notebook.page.mouse.move(*made.at)
-    made.take(READ)
     notebook.run(1, until=READY)
     graph, masks = GraphPage(notebook), MasksPage(notebook)
     notebook.page.locator(".jp-Notebook .jp-Cell").nth(1).evaluate("cell => cell.scrollIntoView({ block: 'start' })")
+    made.say("One line shows the model. A double click opens what is inside.")
     notebook.pause(500)
     made.take(READ)
     explored(made, graph)
@@ -129,6 +144,7 @@ def explored(made: Film, graph: GraphPage) -> None:
 
 
 def pruned(made: Film, masks: MasksPage) -> None:
+    made.say("Brush channels away, or take half of all: each edit is run on tensors without data.")
     masks.find(".mkg-mask-fold-toggle").first.click()  # the blocks that can go as a whole: all is in sight then
     made.move(masks.point(AXIS, 4))
     made.notebook.page.mouse.down()
@@ -144,6 +160,7 @@ def pruned(made: Film, masks: MasksPage) -> None:
     masks.wait_for_report("it runs")
     made.notebook.pause(600)
     made.take(READ)
+    made.say("Cut: the tensors are smaller, not masked, and every byte can come back.")
     for button in ("cut", "confirm"):
         box = masks.button(button).bounding_box()
         assert box is not None
@@ -156,8 +173,11 @@ def pruned(made: Film, masks: MasksPage) -> None:
 
 def told(made: Film) -> None:
     """The last cell: what the pictures say is what Python has."""
+    made.say("What the page shows is what Python has: 64 channels are 32.")
     made.notebook.run(2)
-    made.notebook.page.locator(".jp-Notebook .jp-Cell").nth(2).evaluate("cell => cell.scrollIntoView({ block: 'end' })")
+    made.notebook.page.locator(".jp-Notebook .jp-Cell").nth(2).evaluate(
+        "cell => cell.scrollIntoView({ block: 'center' })"
+    )
     made.notebook.pause(300)
     made.take(READ + LOOK)
 
