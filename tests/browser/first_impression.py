@@ -175,9 +175,8 @@ def told(made: Film) -> None:
     """The last cell: what the pictures say is what Python has."""
     made.say("What the page shows is what Python has: 64 channels are 32.")
     made.notebook.run(2)
-    made.notebook.page.locator(".jp-Notebook .jp-Cell").nth(2).evaluate(
-        "cell => cell.scrollIntoView({ block: 'center' })"
-    )
+    last = made.notebook.page.locator(".jp-Notebook .jp-Cell").nth(2)
+    last.evaluate("cell => { cell.style.scrollMarginBottom = '90px'; cell.scrollIntoView({ block: 'end' }); }")
     made.notebook.pause(300)
     made.take(READ + LOOK)
 
