@@ -1,11 +1,12 @@
 """The workflows: valid, with least rights and fixed actions, and each command in them is one that works here."""
 
-import json
+import itertools
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,20 +15,16 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from project_file import EXTRAS, PROJECT, ROOT
+from docs import commands as documented
+from project_file import PROJECT, ROOT
 
 FOLDER = ROOT / ".github" / "workflows"
 WORKFLOWS = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in sorted(FOLDER.glob("*.yml"))}
 ON = True  # the key `on`, as YAML 1.1 reads it
 OLDEST = ROOT / ".ci" / "oldest.txt"
-OPTIONS_WITH_VALUES = {
-    "pip": {"--constraint"},
-    "npm": {"--prefix"},
-    "pytest": {"-n", "--dist"},
-    "sphinx-build": {"-b", "-D"},
-}
-# programs of the runner, which do nothing to this repository
-ELSEWHERE = {"apt-get", "cp", "git", "jupyter", "rm"}
+PUBLISHES = {"id-token": "write"}
+RIGHTS = {"npm": PUBLISHES, "pypi": PUBLISHES, "github-pages": {"pages": "write", **PUBLISHES}}
+MINUTES = 5  # that the site may take
 
 each_workflow = pytest.mark.parametrize("name", WORKFLOWS)
 
@@ -42,18 +39,21 @@ def steps(name: str) -> Iterator[dict[str, Any]]:
 
 
 def commands(name: str) -> Iterator[list[str]]:
-    """The words of each command of each `run`."""
-    for step in steps(name):
-        for line in step.get("run", "").splitlines():
-            yield from (shlex.split(part) for part in line.split("&&"))
+    """The words of each command of each `run`, for each value of a matrix that stands in it."""
+    for job in jobs(name).values():
+        matrix = job.get("strategy", {}).get("matrix", {})
+        for step in job.get("steps", ()):
+            for line in filled(step.get("run", ""), matrix):
+                yield from (words for _, words in documented.commands(line))
 
 
-def operands(program: str, words: list[str]) -> list[str]:
-    """What is no option, nor the value of one."""
-    valued = OPTIONS_WITH_VALUES.get(program, set())
-    return [
-        word for at, word in enumerate(words) if not word.startswith("-") and (at == 0 or words[at - 1] not in valued)
-    ]
+def filled(run: str, matrix: dict[str, list[str]]) -> Iterator[str]:
+    """The lines of a `run` with the values of the matrix in their places."""
+    for line in run.splitlines():
+        names = re.findall(r"\$\{\{ matrix\.(\w+) \}\}", line)
+        for values in itertools.product(*(matrix[name] for name in names)):
+            pieces = re.split(r"\$\{\{ matrix\.\w+ \}\}", line)
+            yield "".join(itertools.chain(*itertools.zip_longest(pieces, values, fillvalue="")))
 
 
 # ------------------------------------------------------------------ form and rights
@@ -71,9 +71,9 @@ def test_a_workflow_may_only_read(name: str) -> None:
     """But for the jobs that publish: they prove who they are, behind an environment that asks a person."""
     assert WORKFLOWS[name]["permissions"] == {"contents": "read"}
     for job in jobs(name).values():
-        rights = job.get("permissions", {})
-        assert rights in ({}, {"id-token": "write"})
-        assert bool(rights) == ("environment" in job)
+        rights, environment = job.get("permissions", {}), job.get("environment", "")
+        place = environment if isinstance(environment, str) else environment["name"]
+        assert rights == RIGHTS.get(place, {})
         assert not rights or not [step for step in job["steps"] if "checkout" in step.get("uses", "")]
 
 
@@ -103,48 +103,7 @@ def test_one_action_has_one_version() -> None:
 
 @pytest.mark.parametrize(("name", "words"), [(name, words) for name in WORKFLOWS for words in commands(name)])
 def test_a_command_is_one_that_works_here(name: str, words: list[str]) -> None:
-    assert complaint(words) is None, f"{name}.yml: {shlex.join(words)}"
-
-
-def complaint(words: list[str]) -> str | None:
-    """What is wrong with a command of a workflow; None where all that it names is there."""
-    program, *rest = words
-    if program in ELSEWHERE:
-        return None
-    if program == "pip":
-        return of_pip(rest)
-    if program == "npm":
-        return of_npm(rest)
-    if program in ("python", "bash"):
-        script = ROOT / rest[0]
-        return None if script.is_file() else f"there is no {rest[0]}"
-    if program not in ("pytest", "sphinx-build", "ruff", "pyright"):
-        return f"{program} is not known to the tests"
-    # ruff begins with its own command, and sphinx-build ends with what it makes
-    named = operands(program, rest)
-    read = {"ruff": named[1:], "sphinx-build": named[:1]}.get(program, named)
-    paths = read + [word.partition("=")[2] for word in rest if word.startswith("--ignore=")]
-    return next((f"there is no {path}" for path in paths if not (ROOT / path).exists()), None)
-
-
-def of_pip(words: list[str]) -> str | None:
-    if "--constraint" in words and not (ROOT / words[words.index("--constraint") + 1]).is_file():
-        return "there is no such file of constraints"
-    for word in operands("pip", words)[1:]:
-        name = re.fullmatch(r"\.\[(\w+)\]", word)
-        if name and name[1] not in EXTRAS:
-            return f"there is no extra [{name[1]}]"
-        if not name and word not in {Requirement(one).name for one in EXTRAS["test"]}:
-            return f"{word} is not among what the tests need"
-    return None
-
-
-def of_npm(words: list[str]) -> str | None:
-    scripts = json.loads((ROOT / "js" / "package.json").read_text("utf-8"))["scripts"]
-    verb, *named = operands("npm", words)
-    if verb == "run":
-        return None if named[0] in scripts else f"there is no script {named[0]!r}"
-    return None if verb in ("ci", "publish") or verb in scripts else f"npm {verb} is not known to the tests"
+    assert documented.complaint(words) is None, f"{name}.yml: {shlex.join(words)}"
 
 
 @pytest.mark.parametrize(
@@ -161,7 +120,7 @@ def of_npm(words: list[str]) -> str | None:
     ],
 )
 def test_a_command_that_would_fail_is_told(command: str, said: str | None) -> None:
-    assert complaint(shlex.split(command)) == said
+    assert documented.complaint(shlex.split(command)) == said
 
 
 @each_workflow
@@ -227,17 +186,60 @@ def before(job: str) -> set[str]:
 def test_a_person_releases_what_was_built_tried_and_checked() -> None:
     assert set(WORKFLOWS["release"][ON]) == {"workflow_dispatch"}
     publishing = {title for title, job in jobs("release").items() if "id-token" in job.get("permissions", {})}
-    assert publishing == {"npm", "pypi"}
-    assert all({"packages", "check"} <= before(title) for title in publishing)
+    assert publishing == {"npm", "pypi", "site"}
+    assert all({"packages", "docs", "check"} <= before(title) for title in publishing)
     assert "npm" in before("pypi"), "a kernel would ask a network for a page that is not there yet"
+    assert "pypi" in before("site"), "the pages would name what cannot be installed yet"
     assert ["python", ".ci/release.py", "check"] in list(commands("release"))
     assert "needs" in jobs("packages")["smoke"]
+
+
+def test_the_site_that_is_published_is_the_one_that_changes_are_tried_with() -> None:
+    assert {jobs(name)["docs"]["uses"] for name in ("ci", "release")} == {"./.github/workflows/docs.yml"}
+    (publish,) = jobs("release")["site"]["steps"]
+    assert publish["uses"].startswith("actions/deploy-pages@")
+    built, asked = [words for words in commands("docs") if words[0] == "sphinx-build"]
+    assert {"-W", "-n", "--keep-going"} <= set(built)
+    assert asked[:3] == ["sphinx-build", "-b", "linkcheck"]
+    (upload,) = [step for step in steps("docs") if "upload-pages-artifact" in step.get("uses", "")]
+    assert upload["with"]["path"] == built[-1]
+
+
+def test_the_site_takes_no_longer_than_it_may() -> None:
+    """Its notebooks run before, beside each other; of their own they may take as long."""
+    timed = {step["run"].split()[0]: step["timeout-minutes"] for step in steps("docs") if "timeout-minutes" in step}
+    assert timed == {"ls": MINUTES, "sphinx-build": MINUTES}
 
 
 def test_npm_is_told_where_a_package_was_built() -> None:
     (publish,) = [words for words in commands("release") if words[:2] == ["npm", "publish"]]
     assert "--provenance" in publish
     assert [words for name in WORKFLOWS for words in commands(name) if words[:2] == ["npm", "publish"]] == [publish]
+
+
+# ------------------------------------------------------------------ the long battery
+
+
+def is_nightly(test: Path) -> bool:
+    return "benchmarks" in test.parts or "nightly" in test.read_text("utf-8")
+
+
+def test_all_that_is_nightly_runs_each_night() -> None:
+    """Once: no part runs what another one runs."""
+    (job,) = jobs("nightly").values()
+    assert set(WORKFLOWS["nightly"][ON]) == {"schedule", "workflow_dispatch"}
+    assert job["env"]["MODULEKG_REQUIRE_ALL"] == "1"
+    parts = [words for words in commands("nightly") if words[0] == "pytest"]
+    assert [words[1:3] for words in parts] == [["-m", "nightly"]] * len(job["strategy"]["matrix"]["part"])
+    for test in (path for path in (ROOT / "tests").rglob("test_*.py") if is_nightly(path.relative_to(ROOT))):
+        assert sum(runs(words[3:], test) for words in parts) == 1, test
+
+
+def runs(words: list[str], test: Path) -> bool:
+    """Whether pytest runs a file, as the folders say that it is given and those that it ignores."""
+    ignored = [ROOT / word.partition("=")[2] for word in words if word.startswith("--ignore=")]
+    given = [ROOT / word for word in words if not word.startswith("-")]
+    return any(map(test.is_relative_to, given)) and not any(map(test.is_relative_to, ignored))
 
 
 def test_pull_requests_stop_the_runs_before_them() -> None:
