@@ -1,7 +1,8 @@
 """Runs the blocks of code of documents, as a reader would: `python tests/docs/blocks.py [docs/start.md …]`.
 
 Blocks of one document run in order, `python` and `pycon` alike, in one namespace, a process and an empty folder of
-their own; without arguments those of all documents. A `text` block behind a `python` block is what that one prints;
+their own; without arguments those of all documents. So do `bash` blocks of nothing but `modulekg` commands; the
+commands of others are looked at by commands.py. A `text` block behind one of `python` or `bash` is what that prints;
 under `<!-- about -->` its numbers are of a training or a clock, and may be off by a quarter.
 """
 
@@ -28,6 +29,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from architecture import examples
 from architecture.documents import ROOT, Fenced, documents, fenced
+from docs.commands import commands
+from modulekg_widgets import cli
 
 ABOUT, OFF_BY = "<!-- about -->", 0.25
 NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\w)")
@@ -55,14 +58,19 @@ class Outcome:
 
 
 def runnable(text: str) -> list[Block]:
-    """The blocks of a document in `python` and `pycon`."""
+    """The blocks of a document in `python` and `pycon`, and those in `bash` that call `modulekg` alone."""
     lines = text.splitlines()
     found = list(fenced(text))
     return [
         Block(block.info, block.body, block.line, reason_above(lines, block), *printed_by(lines, block, behind))
         for block, behind in zip(found, [*found[1:], None], strict=False)
-        if block.info in ("python", "pycon")
+        if block.info in ("python", "pycon") or is_ours(block)
     ]
+
+
+def is_ours(block: Fenced) -> bool:
+    """Whether a block has commands, and none but those of this package."""
+    return block.info == "bash" and {words[0] for _, words in commands(block.body)} == {"modulekg"}
 
 
 def reason_above(lines: list[str], block: Fenced) -> str | None:
@@ -72,8 +80,8 @@ def reason_above(lines: list[str], block: Fenced) -> str | None:
 
 
 def printed_by(lines: list[str], block: Fenced, behind: Fenced | None) -> tuple[str | None, bool]:
-    """What a block of Python prints, as the text behind it says (else None), and whether that is about."""
-    if behind is None or (block.info, behind.info) != ("python", "text"):
+    """What a block prints, as the text behind it says (else None), and whether that is about."""
+    if behind is None or block.info == "pycon" or behind.info != "text":
         return None, False
     between = [line.strip() for line in lines[block.end : behind.line - 1] if line.strip()]
     return (behind.body, bool(between)) if between in ([], [ABOUT]) else (None, False)
@@ -130,7 +138,10 @@ def failure(block: Block, name: str, names: dict[str, Any]) -> str:
     printed, place = io.StringIO(), f"{name}, line {block.line}:\n"
     try:
         with contextlib.redirect_stdout(printed):
-            run_cell("\n" * block.line + block.code, name, names)
+            if block.language == "bash":
+                run_commands(block.code)
+            else:
+                run_cell("\n" * block.line + block.code, name, names)
     except BaseException:  # noqa: BLE001 - whatever a block raises, `SystemExit` among it, is told
         return place + traceback.format_exc()
     differs = otherwise(block, printed.getvalue()) if block.printed is not None else ""
@@ -144,6 +155,16 @@ def run_cell(code: str, name: str, names: dict[str, Any]) -> None:
     exec(compile(tree, name, "exec"), names)
     if isinstance(last, ast.Expr):
         display(eval(compile(ast.Expression(last.value), name, "eval"), names))
+
+
+def run_commands(script: str) -> None:
+    """Run commands of this package; what they answer, as that two files differ, is no failure, an error is."""
+    for _, words in commands(script):
+        told = io.StringIO()
+        with contextlib.redirect_stderr(told):
+            code = cli.main(words[1:])
+        if code not in (0, 1):
+            raise RuntimeError(f"`{' '.join(words)}` ends with {code}: {told.getvalue()}")
 
 
 def display(*values: Any) -> None:

@@ -1,16 +1,17 @@
-"""Every block of Python in the documents runs and prints what the document shows, or says why it is not run."""
+"""Every block of code in the documents runs and prints what the document shows, or says why it is not run.
+
+Of the shell those of `modulekg` commands; test_commands.py has the others, and TOML.
+"""
 
 import ast
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from architecture.documents import ROOT, documents, fenced, spans
+from architecture.documents import ROOT, documents, fenced
 from docs import blocks
-from modulekg_widgets import cli
 
 DOCUMENTS = {path.relative_to(ROOT).as_posix(): path for path in documents()}
 RUN = [
@@ -19,7 +20,7 @@ RUN = [
     if any(block.reason is None for block in blocks.runnable(path.read_text("utf-8")))
 ]
 # what else stands in fences; `{…}` are directives of the site's generator
-LANGUAGES = {"", "bash", "json", "mermaid", "pycon", "python", "text", "toml", "yaml"}
+LANGUAGES = {"", "bash", "mermaid", "pycon", "python", "text", "toml"}
 LOOKS_LIKE_PYTHON = re.compile(r"py|code-cell|code-block|doctest|testcode", re.IGNORECASE)
 
 each_document = pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS)
@@ -47,21 +48,11 @@ def test_code_has_no_gaps(document: Path) -> None:
     assert [gap for block in found if block.language == "python" for gap in gaps(block.code)] == []
 
 
-@each_document
-def test_commands_of_ours_parse(document: Path) -> None:
-    assert list(refused(document.read_text("utf-8"))) == []
-
-
-def refused(text: str) -> Iterator[str]:
-    """The commands `modulekg` in a document that the command line would not take."""
-    lines = [line for block in fenced(text) if block.info == "bash" for line in block.body.splitlines()]
-    for line in [*lines, *spans(text)]:
-        for command in re.findall(r"(?:^|&& )modulekg ([^#&|>…]+)", line):
-            try:
-                cli.parser().parse_args(shlex.split(command))
-            except SystemExit as end:
-                if end.code:  # of `--help` it is 0
-                    yield line
+def test_a_job_of_the_readme_has_three_lines() -> None:
+    """Behind the block that makes what all of them work on."""
+    section = DOCUMENTS["README.md"].read_text("utf-8").partition("\n## Three jobs\n")[2].partition("\n## ")[0]
+    _, *jobs = blocks.runnable(section)
+    assert [len(job.code.splitlines()) for job in jobs] == [3, 3, 3]
 
 
 def without_a_reason(text: str) -> Iterator[str]:
@@ -133,6 +124,16 @@ x + 1
   assert (x, y) == (1, 3), __name__
   ```
 
+```bash
+modulekg export torch.nn:Identity identity.json  # a file
+modulekg diff torch.nn:Identity torch.nn:Identity
+```
+
+```text
+identity.json
+same structure: 1 modules
+```
+
 <!-- not run: it would never end -->
 ```python
 while True:
@@ -155,6 +156,14 @@ def test_blocks_share_names_and_print_what_is_shown(tmp_path: Path) -> None:
         ("1 + 1 is ...", "1 + 1 is 3", "Expected:"),
         ("2\n```\n\n```pycon", "3\n```\n\n```pycon", "Expected:"),
         (">>> x + 1\n2", ">>> x + 1\n3", "Expected:"),
+        ("same structure: 1 modules", "same structure: 2 modules", "Expected:"),
+        (
+            "export torch.nn:Identity",
+            "export torch.nn:NoSuch",
+            "`modulekg export torch.nn:NoSuch identity.json` ends with 2",
+        ),
+        ("diff torch.nn:Identity", "differ torch.nn:Identity", "SystemExit: 2"),
+        ("modulekg diff torch.nn:Identity torch.nn:Identity", "pip install gone", ""),
         ("(1, 3)", "(1, 4)", "AssertionError: __main__"),
         ("while True:\n    pass", "pass", ""),
     ],
@@ -240,12 +249,3 @@ def test_a_directive_does_not_hide_what_is_behind_it() -> None:
 )
 def test_gaps_are_told(code: str, found: list[str]) -> None:
     assert list(gaps(code)) == found
-
-
-def test_commands_that_do_not_parse_are_told() -> None:
-    good = (
-        "```bash\npip install x && modulekg demo  # opens it\nmodulekg show a.pt --tensors\n```\n`modulekg diff a b`\n"
-    )
-    assert list(refused(good)) == []
-    assert list(refused(good.replace("--tensors", "--no-such"))) == ["modulekg show a.pt --no-such"]
-    assert list(refused(good.replace("diff a b", "differ a b"))) == ["modulekg differ a b"]
