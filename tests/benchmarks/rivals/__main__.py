@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from benchmarks.rivals import models, runner
+from benchmarks.rivals.pruning import WAYS
 from benchmarks.rivals.results import Results
 from benchmarks.rivals.tools import TOOLS
 
@@ -19,12 +20,13 @@ def main() -> None:
     parser.add_argument("--parts", nargs="*", default=PARTS, choices=PARTS)
     parser.add_argument("--tools", nargs="*", default=list(TOOLS), choices=list(TOOLS), metavar="TOOL")
     parser.add_argument("--models", nargs="*", default=[*models.PROBES, *models.MODELS], metavar="MODEL")
+    parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=list(WAYS), metavar="WAY", help="of pruning")
     parser.add_argument("--times", type=int, default=3, help="repetitions of each cell")
     asked = parser.parse_args()
     tools = [TOOLS[name] for name in asked.tools]
     results = Results(asked.write)
     asked.folder.mkdir(parents=True, exist_ok=True)
-    runner.write_versions(tools, results)
+    runner.write_names(TOOLS.values(), results)
     if "kernel" in asked.parts:
         runner.run_kernels(tools, asked.models, asked.folder, results, asked.times)
     if "drawn" in asked.parts:
@@ -35,7 +37,7 @@ def main() -> None:
         with sync_playwright() as playwright:
             runner.run_pages(playwright, tools, asked.models, asked.folder, results, asked.times)
     if "pruning" in asked.parts:
-        runner.run_pruning(asked.models, results)
+        runner.run_pruning(asked.ways, asked.models, results, asked.times)
     if "watching" in asked.parts:
         runner.run_watching(results)
 

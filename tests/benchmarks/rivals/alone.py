@@ -32,27 +32,59 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0][:160]}"
 
 
+def too_long() -> dict[str, Any]:
+    return {"error": f"over {LIMIT} s"}
+
+
+def answered(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What `work` gives, its error, or that it took too long: also where only a program that it called was ended."""
+    begin = cpu_seconds()
+    try:
+        answer = work()
+    except BaseException as error:  # noqa: BLE001 - whatever a tool raises is its answer
+        answer = {"error": said(error)}
+    return too_long() if cpu_seconds() - begin >= LIMIT else answer
+
+
+def ending(child: int) -> tuple[int, float] | None:
+    """The status of a process that ended and the seconds of CPU that it used, or None if it did not end in time."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        ended, status, used = os.wait4(child, os.WNOHANG)
+        if ended:
+            return status, used.ru_utime + used.ru_stime
+        time.sleep(0.02)
+    return None
+
+
+def without_answer(ended: tuple[int, float] | None) -> dict[str, Any]:
+    """What is said of a process that gave no answer."""
+    if ended is None:
+        return {"error": f"no answer after {PATIENCE} s on the clock"}
+    status, used = ended
+    if used >= LIMIT:
+        return too_long()
+    code = os.waitstatus_to_exitcode(status)
+    return {"error": f"the process died by {signal.Signals(-code).name}" if code < 0 else f"the process exited {code}"}
+
+
 def alone(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What `work` gives, or its error."""
+    """What `work` gives in a process of its own, or its error."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.setsid()  # graphviz goes with it
-        used = int(cpu_seconds()) + 1
-        resource.setrlimit(resource.RLIMIT_CPU, (used + LIMIT, used + LIMIT))
-        try:
-            answer = work()
-        except BaseException as error:  # noqa: BLE001 - whatever a tool raises is its answer
-            answer = {"error": said(error)}
+        resource.setrlimit(resource.RLIMIT_CPU, (LIMIT + 1, LIMIT + 1))  # a second more, so that it is over for certain
+        answer = answered(work)
         with os.fdopen(writing, "wb") as pipe:
             pickle.dump(answer, pipe)
         os._exit(0)
     os.close(writing)
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end and os.waitpid(child, os.WNOHANG) == (0, 0):
-        time.sleep(0.02)
+    ended = ending(child)
     with suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
+    if ended is None:
+        os.waitpid(child, 0)
     with os.fdopen(reading, "rb") as pipe:
         answer = pipe.read()
-    return pickle.loads(answer) if answer else {"error": f"over {LIMIT} s"}
+    return pickle.loads(answer) if answer else without_answer(ended)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,8 +27,8 @@ class Drawing:
     names: Mapping[str, str]  # of each box, what it does: 'Conv2d', 'aten::add', 'Concat'
     arrows: frozenset[tuple[str, str]]
     shaped: float = 0.0  # share of the arrows on which, or at whose beginning, a shape is told
-    levels: int = 0  # of modules that lie in each other, the model itself not counted; 0 is a flat picture
-    modules: Mapping[str, str] = field(default_factory=dict)  # of each box, the path of its module as it is told
+    levels: int | None = None  # of modules that lie in each other, the model itself not counted; None: it draws none
+    modules: Mapping[str, str] | None = None  # of each box, the path of its module as it is told; None: it tells none
 
     def boxes(self, function: str) -> list[str]:
         """The boxes of a function."""
@@ -46,7 +46,7 @@ def share(flags: Iterable[bool]) -> float:
 
 
 class _Joins(TorchFunctionMode):
-    """Counts the functions that join two tensors or more."""
+    """Counts the functions that join two tensors or more; parameters are no boxes, and no tensors here."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class _Joins(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(function, "__name__", "").strip("_").removeprefix("i")
         given = args[0] if name == "cat" else args[:2]
-        if len([one for one in given if isinstance(one, torch.Tensor)]) >= 2:
+        if len([one for one in given if isinstance(one, torch.Tensor) and not isinstance(one, nn.Parameter)]) >= 2:
             self.found[name] += 1
         return function(*args, **(kwargs or {}))
 
@@ -77,5 +77,5 @@ def verdicts(drawing: Drawing) -> dict[str, Any]:
         "shaped": round(drawing.shaped, 3),
         "levels": drawing.levels,
         # the layer `one` of models.Shared, called twice: boxes that say so
-        "shared": sum(path == "one" for path in drawing.modules.values()),
+        "shared": None if drawing.modules is None else sum(path == "one" for path in drawing.modules.values()),
     }

@@ -16,16 +16,16 @@ from benchmarks.rivals.drawing import Drawing, share
 from benchmarks.rivals.tool import Args, Tool, program
 from browser.lab import free_port
 
-# its page keeps its renderers for its own tests; the camera says where on the canvas a box is
+# its page keeps its renderers for its own tests; they say where on the canvas the icon is that opens a box
 BOXES = """() => {
   const [renderer] = Object.values(window.me_test?.renderers ?? {});
   if (!renderer?.nodesToRender?.length || renderer.showBusySpinner) { return []; }
-  const canvas = renderer.canvas.nativeElement.getBoundingClientRect(), scene = renderer.webglRendererThreejsService;
+  const area = renderer.container.nativeElement.getBoundingClientRect();
   return renderer.nodesToRender.map(({ node }) => {
-    const across = renderer.getNodeX(node) + renderer.getNodeWidth(node) / 2;
-    const down = renderer.getNodeY(node) + renderer.getNodeHeight(node) / 2;
-    const { x, y } = scene.convertScenePosToScreen(across, down);
-    return { x: canvas.left + x, y: canvas.top + y, opens: node.nodeType === 1 && !node.expanded };
+    const opens = node.nodeType === 1 && !node.expanded;
+    if (!opens) { return { id: node.id, x: 0, y: 0, opens }; }
+    const { x, y } = renderer.getNodeExpandIconPositionRelativeToCenter(node.id);
+    return { id: node.id, x: area.left + area.width / 2 + x, y: area.top + area.height / 2 + y, opens };
   });
 }"""
 
@@ -92,5 +92,6 @@ TOOL = Tool(
     served=served,
     drawn=drawn,
     boxes=BOXES,
-    clicks=2,
+    clicks=1,
+    surface="webgl-renderer",
 )

@@ -33,7 +33,7 @@ def make(model: nn.Module, args: Args, file: Path) -> Path:
 
 
 def drawn(file: Path) -> Drawing:
-    """The file's nodes, which Netron draws each as a box; what an export has folded away is in neither."""
+    """The file's nodes, each a box by its operator; what an export has folded away is in neither."""
     import onnx
 
     graph = onnx.load(str(file), load_external_data=False).graph
@@ -47,7 +47,7 @@ def drawn(file: Path) -> Drawing:
         for name in node.input
         if name in makers
     }
-    return Drawing(names, frozenset(arrows), share(arrows.values()), 0)
+    return Drawing(names, frozenset(arrows), share(arrows.values()))
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 from torch import nn
@@ -11,18 +12,17 @@ from torch import nn
 from benchmarks.rivals.drawing import Drawing, share
 from benchmarks.rivals.tool import Args, Tool, folder
 
-# what can be opened is marked in the tree
+# what can be opened is marked in the tree, and has a chevron at this place from the corner of its box
 BOXES = """() => {
   const stage = document.querySelector('.mkg-model-graph[data-mkg-ready=true] .mkg-graph-canvas')?.mkgStage;
   if (!stage?.picture) { return []; }
   const canvas = stage.host.getBoundingClientRect(), { x, y, zoom } = stage.camera.look;
   const rows = document.querySelectorAll('.mkg-tree [role=treeitem][aria-expanded]');
   const opening = new Set([...rows].map(row => row.dataset.mkgPath));
-  return stage.picture.items.map(({ id, isOpen, box: [left, top, width, height] }) => {
-    const at = [canvas.left + x + (left + width / 2) * zoom, canvas.top + y + (top + height / 2) * zoom];
-    const inView = stage.host.contains(document.elementFromPoint(...at));
-    return { x: at[0], y: at[1], opens: !isOpen && opening.has(id) && inView };
-  });
+  return stage.picture.items.map(({ id, isOpen, box: [left, top] }) => ({
+    id, opens: opening.has(id) && !isOpen,
+    x: canvas.left + x + (left + 20) * zoom, y: canvas.top + y + (top + 16) * zoom
+  }));
 }"""
 
 PAGE = re.compile(r'<script type="application/json" id="mkg-page">(.*?)</script>', re.DOTALL)
@@ -41,29 +41,30 @@ def make(model: nn.Module, args: Args, file: Path) -> Path:
 
 
 def drawn(file: Path) -> Drawing:
-    """The payload holds what the page draws with all cards open: modules without children, and functions."""
+    """The payload holds what the page draws in its view of operators: a module that ran one of them is a box."""
     page = PAGE.search(file.read_text("utf-8"))
     payload = json.loads(page[1])["widgets"][0]["state"]["payload"] if page else {}
     nodes, flow = payload["nodes"], payload["flow"]
-    parents = set(nodes["parent"])
     calls, steps = flow["calls"], flow["steps"]
+    callers = set(calls["parent"])
+    operators = Counter(call for call, inputs in zip(steps["call"], steps["inputs"], strict=True) if inputs)
     of_classes = [payload["entities"]["class"][entity] for entity in nodes["entity"]]
     names: dict[str, str] = {}
     modules: dict[str, str] = {}
     boxes: list[str] = []  # of each step
     for step, call in enumerate(steps["call"]):
         node = calls["node"][call]
-        leaf = node not in parents
+        leaf = call not in callers and operators[call] <= 1
         box = f"call {call}" if leaf else f"step {step}"
         function = flow["names"][steps["name"][step]] if steps["name"][step] >= 0 else ""
         names[box] = payload["classes"]["name"][of_classes[node]] if leaf else function
         modules[box] = path_of(node, nodes) if leaf else ""
-        boxes.append(box)
+        boxes.append(box if steps["inputs"][step] or step not in flow["steps"]["view"] else "")  # "" looks at a weight
     arrows: set[tuple[str, str]] = set()
     for step, values in enumerate(steps["inputs"]):
         made = [flow["values"]["step"][value] for value in values]
         arrows |= {(boxes[maker] if maker >= 0 else "input", boxes[step]) for maker in made}
-    arrows = {(begin, end) for begin, end in arrows if begin != end}
+    arrows = {(begin, end) for begin, end in arrows if begin and end and begin != end}
     levels = max(path_of(node, nodes).count(".") + 1 if node else 0 for node in range(len(nodes["name"])))
     shapes = share(bool(re.search(r"\d|scalar", shape)) for _, _, shape in payload["edges"])
     return Drawing(names, frozenset(arrows), shapes, levels, modules)
@@ -86,5 +87,6 @@ TOOL = Tool(
     served=folder,
     drawn=drawn,
     boxes=BOXES,
-    clicks=2,
+    clicks=1,
+    surface=".mkg-graph-canvas",
 )

@@ -24,12 +24,14 @@ PATIENCE = 400  # seconds that the allowed CPU time may take on a busy machine
 LOOK = 2_000  # milliseconds between two looks at that
 GESTURES = 6
 GESTURE_LIMIT = 15_000
+LOOKS = 25  # until nothing moves
 VIEWPORT = {"width": 1400, "height": 900}
-# resolves in the frame after the one in which the condition holds
+# resolves in the frame after the one in which the condition holds; looking takes a fifth of the time at most
 WHEN = """const when = (holds, begin) => new Promise(resolve => {
   const look = () => {
+    const from = performance.now();
     if (holds()) { requestAnimationFrame(() => setTimeout(() => resolve(performance.now() - begin()))); }
-    else { requestAnimationFrame(look); }
+    else { setTimeout(() => requestAnimationFrame(look), 4 * (performance.now() - from)); }
   };
   requestAnimationFrame(look);
 });"""
@@ -38,11 +40,27 @@ KEEP_EVAL = "const kept = window.eval; Object.defineProperty(window, 'eval', { g
 FIRST = """(() => {{ {keep} {when}
   when(() => ({boxes})().length > 0, () => 0).then(taken => {{ window.__painted = taken; }});
 }})()"""
+# where a click would open a box: what lies on top there is the graph, also in elements that have trees of their own
+TARGETS = """surface => {{
+  const under = (root, x, y) => {{
+    const top = root.elementFromPoint(x, y);
+    return top?.shadowRoot && top !== root.host ? under(top.shadowRoot, x, y) ?? top : top;
+  }};
+  const around = element => element.parentElement ?? element.getRootNode().host;
+  const hits = ({{ x, y }}) => {{
+    let element = under(document, x, y);
+    while (element && !element.matches(surface)) {{ element = around(element); }}
+    return Boolean(element);
+  }};
+  const all = ({boxes})();
+  return {{ ids: all.map(({{ id }}) => id), targets: all.filter(box => box.opens && hits(box)) }};
+}}"""
 GESTURE = """before => {{ {when}
+  const known = new Set(before);
   let begin = performance.now();
   window.__opened = undefined;
   document.addEventListener('mouseup', () => {{ begin = performance.now(); }}, {{ capture: true }});
-  when(() => ({boxes})().length > before, () => begin).then(taken => {{ window.__opened = taken; }});
+  when(() => ({boxes})().some(({{ id }}) => !known.has(id)), () => begin).then(taken => {{ window.__opened = taken; }});
 }}"""
 
 
@@ -105,7 +123,7 @@ def opened(
             page.wait_for_timeout(2_000)
             page.screenshot(path=picture)
         if gestures and tool.clicks:
-            found["opening"] = list(openings(page, tool))
+            found["opening"] = list(openings(page, used, tool))
         return found
 
 
@@ -121,30 +139,36 @@ def is_painted(page: Page, used: Used, begin: float) -> bool:
     return False
 
 
-def openings(page: Page, tool: Tool) -> Iterator[float]:
-    """Milliseconds from a click to the frame with more boxes, for one box after the other."""
-    from playwright.sync_api import Error
+def openings(page: Page, used: Used, tool: Tool) -> Iterator[dict[str, Any]]:
+    """One box opened after the other: milliseconds from the click to the frame with a new box, and seconds of CPU."""
+    from playwright.sync_api import TimeoutError as NotYet
 
-    tried: set[tuple[int, int]] = set()
+    tried: set[str] = set()
     for _ in range(GESTURES):
-        boxes = page.evaluate(tool.boxes)
-        within = [(round(box["x"]), round(box["y"])) for box in boxes if box["opens"] and is_within(box)]
-        target = next((point for point in within if point not in tried), None)
+        seen = at_rest(page, tool)
+        target = next((box for box in seen["targets"] if box["id"] not in tried), None)
         if target is None:
             return
-        tried.add(target)
-        page.evaluate(GESTURE.format(when=WHEN, boxes=tool.boxes), len(boxes))
-        page.mouse.move(*target)
-        page.wait_for_timeout(100)  # some act on what the pointer has been over
-        page.mouse.click(*target, click_count=tool.clicks)
+        tried.add(target["id"])
+        page.mouse.move(target["x"], target["y"])
+        page.wait_for_timeout(200)  # some act on what the pointer has been over
+        page.evaluate(GESTURE.format(when=WHEN, boxes=tool.boxes), seen["ids"])
+        begin = used.cpu()
+        page.mouse.click(target["x"], target["y"], click_count=tool.clicks)
         try:
             page.wait_for_function("() => window.__opened", timeout=GESTURE_LIMIT)
-        except Error:
-            yield float(GESTURE_LIMIT)
+        except NotYet:
+            yield {"box": target["id"], "missed": True}
             continue
-        yield page.evaluate("() => window.__opened")
-        page.wait_for_timeout(700)  # it may move for a while
+        yield {"box": target["id"], "cpu": used.cpu() - begin, "clock": page.evaluate("() => window.__opened")}
 
 
-def is_within(box: dict[str, Any]) -> bool:
-    return 0 < box["x"] < VIEWPORT["width"] and 0 < box["y"] < VIEWPORT["height"]
+def at_rest(page: Page, tool: Tool) -> dict[str, Any]:
+    """What can be clicked, once nothing moves any more."""
+    seen: dict[str, Any] = {}
+    for _ in range(LOOKS):
+        before, seen = seen, page.evaluate(TARGETS.format(boxes=tool.boxes), tool.surface)
+        if seen == before:
+            break
+        page.wait_for_timeout(400)
+    return seen

@@ -1,10 +1,16 @@
-"""Half of each model cut off, by ours and by Torch-Pruning: untold, and told which layers make the output."""
+"""Half of each model cut off, by ours, by Torch-Pruning untold and told which layers make the output, and by NNI, told.
+
+NNI asks for older versions of packages that others here need: it is measured in an environment of its own.
+"""
 
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -15,7 +21,7 @@ from benchmarks.rivals.alone import alone, cpu_seconds
 
 RATIO = 0.5
 SMALL = "two blocks"
-# what a user of Torch-Pruning has to look up: the layers whose outputs are the model's
+# what a user of the others has to look up: the layers whose outputs are the model's
 OUTPUTS: dict[str, tuple[str, ...]] = {
     SMALL: ("0.1.down",),
     "resnet18": ("fc",),
@@ -48,11 +54,32 @@ def peer(model: nn.Module, args: tuple[Any, ...], name: str, told: bool) -> None
     ).step()
 
 
+def masked(model: nn.Module, args: tuple[Any, ...], name: str) -> None:
+    from nni.compression.pruning import L1NormPruner  # type: ignore[import-not-found]
+    from nni.compression.speedup import ModelSpeedup  # type: ignore[import-not-found]
+
+    kinds = {"op_types": ["Conv2d", "Linear"], "sparse_ratio": RATIO, "exclude_op_names": list(OUTPUTS[name])}
+    pruner = L1NormPruner(model, [kinds])
+    _, masks = pruner.compress()
+    pruner.unwrap_model()
+    ModelSpeedup(model, args, masks).speedup_model()
+
+
 WAYS: dict[str, Callable[..., Callable[[], object] | None]] = {
     "modulekg-widgets": ours,
     "Torch-Pruning": partial(peer, told=False),
     "Torch-Pruning, told": partial(peer, told=True),
+    "NNI, told": masked,
 }
+PACKAGES = {"modulekg-widgets": "modulekg_widgets", "Torch-Pruning": "torch_pruning", "NNI": "nni"}
+
+
+def is_there(way: str) -> bool:
+    """Whether what a way needs is installed; it is imported then, so that no measurement has to."""
+    name = PACKAGES[way.partition(",")[0]]
+    if find_spec(name):
+        import_module(name)
+    return name in sys.modules
 
 
 def shapes(value: Any) -> Any:

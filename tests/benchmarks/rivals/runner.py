@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection
-from importlib.metadata import version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -34,7 +35,9 @@ def run_kernels(tools: Collection[Tool], names: Collection[str], folder: Path, r
                 if tool.name not in kernels:
                     kernels[tool.name] = Kernel(tool)
                 found = kernels[tool.name].ask(model, place(folder, tool, model))
-                results.add("kernel", tool.name, model, found | {"file": Path(found.get("file", "")).name})
+                if "file" in found:
+                    found["file"] = Path(found["file"]).name
+                results.add("kernel", tool.name, model, found)
                 print(turn, tool.name, model, found, file=sys.stderr, flush=True)
     for kernel in kernels.values():
         kernel.stop()
@@ -75,18 +78,18 @@ def run_pages(
                     print(turn, tool.name, model, found, file=sys.stderr, flush=True)
 
 
-def run_pruning(names: Collection[str], results: Results) -> None:
-    """Cut half of each model off."""
-    import torch_pruning  # noqa: F401 - so that no cell has to
-
+def run_pruning(ways: Collection[str], names: Collection[str], results: Results, times: int) -> None:
+    """Cut half of each model off, in the ways that are installed."""
     from benchmarks.rivals import pruning
 
-    for name in names:
-        for way in pruning.WAYS:
-            if name in pruning.OUTPUTS and name in models.MODELS and results.lacks("pruning", way, name, 1):
-                found = pruning.cut_alone(way, name)
-                results.add("pruning", way, name, found)
-                print(way, name, found, file=sys.stderr, flush=True)
+    here = [way for way in ways if pruning.is_there(way)]
+    for turn in range(1, times + 1):
+        for name in names:
+            for way in here:
+                if name in pruning.OUTPUTS and name in models.MODELS and results.lacks("pruning", way, name, turn):
+                    found = pruning.cut_alone(way, name)
+                    results.add("pruning", way, name, found)
+                    print(turn, way, name, found, file=sys.stderr, flush=True)
 
 
 def run_watching(results: Results) -> None:
@@ -96,6 +99,16 @@ def run_watching(results: Results) -> None:
         results.put("watching", watched(Path(folder)))
 
 
-def write_versions(tools: Collection[Tool], results: Results) -> None:
-    named = {tool.package for tool in tools} | {"torch", "torch-pruning", "wandb"}
-    results.put("versions", {name: version(name) for name in sorted(named)})
+def write_names(tools: Collection[Tool], results: Results) -> None:
+    """What is compared, in the order of the tables, and the versions of what is installed."""
+    from benchmarks.rivals import pruning
+
+    results.put("tools", [{"name": tool.name, "package": tool.package, "call": tool.call} for tool in tools])
+    results.put("models", list(models.MODELS))
+    results.put("ways", list(pruning.WAYS))
+    named = {tool.package for tool in tools} | {"nni", "torch", "torch-pruning", "wandb"}
+    found = results.kept.get("versions", {})
+    for name in named:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    results.put("versions", dict(sorted(found.items())))

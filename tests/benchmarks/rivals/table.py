@@ -14,12 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import p95
-from benchmarks.rivals import models
-from benchmarks.rivals.page import GESTURE_LIMIT
-from benchmarks.rivals.pruning import OUTPUTS, WAYS
-from benchmarks.rivals.tools import LISTED, TOOLS
 
-CUT = [name for name in models.MODELS if name in OUTPUTS]
 PLACE = re.compile(r"<!-- (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 OVER = re.compile(r"over (\d+) s")
 NO_FIGURE = "–"
@@ -49,36 +44,52 @@ def figure(cell: Cell, text: Callable[[Cell], str]) -> str:
     return f"> {over[1]}" if over else "fails"
 
 
+def values(cell: Cell, key: str) -> list[float]:
+    return [one[key] for one in cell if key in one]
+
+
 def median(cell: Cell, key: str) -> float:
-    return statistics.median(one[key] for one in cell)
+    return statistics.median(values(cell, key))
 
 
-def by_model(kept: Kept, part: str, text: Callable[[Cell], str], names: Iterable[str] = models.MODELS) -> str:
+def ranged(found: Sequence[float], factor: float = 1.0) -> str:
+    """The median of repetitions, and between which they lie."""
+    text = number(statistics.median(found) * factor)
+    least, most = number(min(found) * factor), number(max(found) * factor)
+    return text if least == most else f"{text} ({least} … {most})"
+
+
+def names_of(kept: Kept) -> list[str]:
+    """The tools; ours is the first."""
+    return [tool["name"] for tool in kept["tools"]]
+
+
+def by_model(kept: Kept, part: str, text: Callable[[Cell], str]) -> str:
     """A row for each model, a column for each tool."""
-    cells = kept.get(part, {})
-    rows = [[name, *(figure(cells.get(tool, {}).get(name, []), text) for tool in TOOLS)] for name in names]
-    return markdown(["", *TOOLS], rows)
+    cells, listed = kept[part], names_of(kept)
+    rows = [[name, *(figure(cells.get(tool, {}).get(name, []), text) for tool in listed)] for name in kept["models"]]
+    return markdown(["", *listed], rows)
 
 
 def tools(kept: Kept) -> str:
-    rows = [[tool.name, kept["versions"].get(tool.package, NO_FIGURE), f"`{tool.call}`"] for tool in LISTED]
+    versions = kept["versions"]
+    rows = [[tool["name"], versions.get(tool["package"], NO_FIGURE), f"`{tool['call']}`"] for tool in kept["tools"]]
     return markdown(["", "version", "call"], rows)
 
 
 def kernel(kept: Kept) -> str:
-    table = by_model(kept, "kernel", lambda cell: number(median(cell, "seconds")))
+    table = by_model(kept, "kernel", lambda cell: ranged(values(cell, "seconds")))
     every = {tool: [one for cell in cells.values() for one in cell] for tool, cells in kept["kernel"].items()}
-    first = [[one for one in every.get(tool, []) if one.get("first") is not None] for tool in TOOLS]
-    row = ["first call in a process", *(number(median(cell, "first")) if cell else NO_FIGURE for cell in first)]
-    return f"{table}\n| {' | '.join(row)} |{errors(kept, 'kernel')}"
+    first = [ranged(found) if (found := values(every.get(tool, []), "first")) else NO_FIGURE for tool in names_of(kept)]
+    return f"{table}\n| {' | '.join(['first call in a process', *first])} |{errors(kept, 'kernel')}"
 
 
 def errors(kept: Kept, part: str) -> str:
     """What failed in a table, and how."""
     listed = [
         f"{name}, {tool}: *{error}*"
-        for name in models.MODELS
-        for tool in TOOLS
+        for name in kept["models"]
+        for tool in names_of(kept)
         if (error := error_of(kept[part].get(tool, {}).get(name, []))) and not OVER.fullmatch(error)
     ]
     return "\n\n" + " · ".join(listed) if listed else ""
@@ -86,29 +97,81 @@ def errors(kept: Kept, part: str) -> str:
 
 def paint(kept: Kept) -> str:
     def text(cell: Cell) -> str:
-        least = min(one["painted"] for one in cell) / 1000
-        return f"{number(median(cell, 'cpu'))} ({number(least)}) · {median(cell, 'loaded') / 1e6:.1f}"
+        return f"{ranged(values(cell, 'cpu'))} · {median(cell, 'loaded') / 1e6:.1f}"
 
     return by_model(kept, "page", text) + errors(kept, "page")
 
 
+def clock(kept: Kept) -> str:
+    return by_model(kept, "page", lambda cell: ranged(values(cell, "painted"), 1e-3))
+
+
 def opening(kept: Kept) -> str:
-    """How long it takes to open a box, of all models together."""
+    """What it takes to open a box, of all models together."""
     rows = []
-    for tool in LISTED:
-        cells = kept["page"].get(tool.name, {})
-        clicks = [taken for cell in cells.values() for one in cell for taken in one.get("opening", [])]
-        answered = [taken for taken in clicks if taken < GESTURE_LIMIT]
-        if len(answered) > 1:
-            rows.append(
-                [
-                    tool.name,
-                    f"{len(answered)} of {len(clicks)}",
-                    f"{statistics.median(answered):.0f}",
-                    f"{p95(answered):.0f}",
-                ]
+    for tool in names_of(kept):
+        cells = kept["page"].get(tool, {})
+        clicks = [one for cell in cells.values() for found in cell for one in found.get("opening", [])]
+        answered = [one for one in clicks if "missed" not in one]
+        if answered:
+            cpu, on_clock = ([one[key] * 1000 for one in answered] for key in ("cpu", "clock"))
+            figures = [statistics.median(cpu), p95(cpu), statistics.median(on_clock), p95(on_clock)]
+            of_models = sum(any(found.get("opening") for found in cell) for cell in cells.values())
+            counted = f"{len(answered)} of {len(clicks)}"
+            rows.append([tool, f"{of_models}", counted, *(f"{figure:,.0f}" for figure in figures)])
+    head = ["", "models with boxes to open", "clicks that opened one"]
+    table = markdown([*head, "CPU, median", "CPU, p95", "clock, median", "clock, p95"], rows)
+    return table + missed(kept)
+
+
+def missed(kept: Kept) -> str:
+    """Which clicks opened nothing."""
+    listed = [
+        f"{name}, {tool}: `{one['box']}`"
+        for name in kept["models"]
+        for tool in names_of(kept)
+        for found in kept["page"].get(tool, {}).get(name, [])
+        for one in found.get("opening", [])
+        if "missed" in one
+    ]
+    return "\n\nClicks that opened nothing: " + " · ".join(listed) + "." if listed else ""
+
+
+def noise(kept: Kept) -> str:
+    """How far repetitions of one cell lie apart."""
+    said = []
+    for part, key, what in (("kernel", "seconds", "kernel"), ("page", "cpu", "browser")):
+        cells = [values(cell, key) for tool in kept[part].values() for cell in tool.values()]
+        spread = [max(cell) / min(cell) for cell in cells if len(cell) > 1]
+        if spread:
+            said.append(
+                f"in the {what} the largest repetition of a cell is {statistics.median(spread):.1f} times the smallest "
+                f"in the median cell, {p95(spread):.1f} times in one of twenty, {max(spread):.1f} times at most"
             )
-    return markdown(["", "clicks that opened one", "median, ms", "p95, ms"], rows)
+    counts = sorted({len(cell) for tool in kept["page"].values() for cell in tool.values() if not error_of(cell)})
+    text = "; ".join(said)
+    times = " or ".join(map(str, counts))
+    return f"How much is noise: {text}. A cell of the browser has {times} repetitions, the same number in all of a row."
+
+
+def fewer(kept: Kept) -> str:
+    """In how many models each tool takes less than this package."""
+    ours, *others = names_of(kept)
+
+    def count(tool: str, part: str, key: str) -> str:
+        mine, theirs = (kept[part].get(one, {}) for one in (ours, tool))
+        both = [
+            name for name in kept["models"] if values(mine.get(name, []), key) and values(theirs.get(name, []), key)
+        ]
+        return f"{sum(median(theirs[name], key) < median(mine[name], key) for name in both)} of {len(both)}"
+
+    columns = {
+        "kernel": ("kernel", "seconds"),
+        "first paint, CPU": ("page", "cpu"),
+        "first paint, clock": ("page", "painted"),
+    }
+    rows = [[tool, *(count(tool, part, key) for part, key in columns.values())] for tool in others]
+    return markdown(["models in which it takes less than this package", *columns], rows)
 
 
 def drawn(kept: Kept) -> str:
@@ -118,75 +181,77 @@ def drawn(kept: Kept) -> str:
     def one(tool: str, model: str) -> dict[str, Any]:
         return next(iter(found.get(tool, {}).get(model, [])), {})
 
+    def told(value: Any) -> str:
+        return NO_FIGURE if value is None else f"{value}"
+
     def count(label: str, model: str, key: str, true: Any) -> list[str]:
-        return [label, f"{true}", *(f"{one(tool, model).get(key, NO_FIGURE)}" for tool in TOOLS)]
+        return [label, f"{true}", *(told(one(tool, model).get(key)) for tool in names_of(kept))]
 
     def shapes(tool: str) -> str:
         share = one(tool, "U-Net").get("shaped")
         return NO_FIGURE if share is None else f"{share:.0%}"
 
     def opens(model: str) -> list[str]:
-        cells = [kept["kernel"].get(tool, {}).get(model, []) for tool in TOOLS]
+        cells = [kept["kernel"].get(tool, {}).get(model, []) for tool in names_of(kept)]
         return ["no" if error_of(cell) else "yes" if cell else NO_FIGURE for cell in cells]
 
     rows = [
         *(
-            count(f"{model}: {label} with two arrows into it or more", model, key, truth[model][0].get(key, 0))
-            for model, label, key in (
-                ("resnet18", "`+`", "add"),
-                ("resnet152", "`+`", "add"),
-                ("densenet201", "`cat`", "cat"),
-                ("U-Net", "`cat`", "cat"),
-                ("swin_t", "`+`", "add"),
-            )
+            count(f"{model}: `{label}` with arrows from two boxes or more", model, key, true)
+            for key, label in (("add", "+"), ("cat", "cat"))
+            for model in kept["models"]
+            if (true := truth[model][0].get(key, 0))
         ),
         count("`F.relu` that no module stands for", "shared", "relu", 1),
         count("layer called twice: boxes that say its name", "shared", "shared", 2),
         count("resnet18: modules that lie in each other", "resnet18", "levels", truth["resnet18"][0]["levels"]),
-        count("Faster R-CNN: boxes with all of it open", "Faster R-CNN", "boxes", NO_FIGURE),
-        ["arrows that tell a shape, U-Net", "100%", *map(shapes, TOOLS)],
+        ["arrows that tell a shape, U-Net", "100%", *map(shapes, names_of(kept))],
         ["opens a forward that decides by its data", "yes", *opens("deciding")],
         ["draws what ran before a forward failed", "yes", *opens("failing")],
     ]
-    return markdown(["", "model", *TOOLS], rows)
+    return markdown(["", "model", *names_of(kept)], rows)
 
 
 def pruning(kept: Kept) -> str:
     cells = kept["pruning"]
+    cut = [name for name in kept["models"] if any(name in of_way for of_way in cells.values())]
 
     def text(cell: Cell) -> str:
         if error_of(cell):
             return figure(cell, str)
-        (one,) = cell
-        kind = "" if one["same outputs"] else ", **other outputs**"
-        undone = ", undone" if one.get("undone") else ""
-        return f"{one['left']:.0%} left, {number(one['seconds'])} s{undone}{kind}"
+        kind = "" if all(one["same outputs"] for one in cell) else ", **other outputs**"
+        undone = ", undone" if all(one.get("undone") for one in cell) else ""
+        return f"{cell[0]['left']:.0%} left, {ranged(values(cell, 'seconds'))} s{undone}{kind}"
 
-    rows = [[name, *(figure(cells.get(way, {}).get(name, []), text) for way in WAYS)] for name in CUT]
+    rows = [[name, *(figure(cells.get(way, {}).get(name, []), text) for way in kept["ways"])] for name in cut]
     failed = [
         f"{name}, {way}: *{error}*"
-        for name in CUT
-        for way in WAYS
+        for name in cut
+        for way in kept["ways"]
         if (error := error_of(cells.get(way, {}).get(name, []))) and not OVER.fullmatch(error)
     ]
-    return markdown(["", *WAYS], rows) + ("\n\n" + " · ".join(failed) if failed else "")
+    asked = ", ".join(f"{name} {kept['versions'].get(name, NO_FIGURE)}" for name in ("torch-pruning", "nni", "torch"))
+    return markdown(["", *kept["ways"]], rows) + "\n\n" + " · ".join([f"Versions: {asked}", *failed])
 
 
 def watching(kept: Kept) -> str:
     rows = [
         [
             way,
+            f"{one['histograms'] or NO_FIGURE}",
+            "yes" if one["written"] else "no",
             f"{one['ratio']:.2f} ({one['range'][0]:.2f} … {one['range'][1]:.2f})",
             "yes" if one["same losses"] else "**no**",
             "yes" if one["same state"] else "**no**",
         ]
         for way, one in kept["watching"].items()
     ]
-    return markdown(["", "step with it ÷ bare step", "same losses", "same net afterwards"], rows)
+    head = ["", "histograms a step", "writes to a disk", "step with it ÷ bare step"]
+    return markdown([*head, "same losses", "same net afterwards"], rows)
 
 
 TABLES: dict[str, Callable[[Kept], str]] = {
-    made.__name__: made for made in (tools, kernel, paint, opening, drawn, pruning, watching)
+    made.__name__: made for made in (tools, noise, kernel, paint, clock, fewer, opening, drawn, pruning, watching)
 }
 
 

@@ -23,9 +23,9 @@ BOXES = """() => {
       if (element.matches('g.node')) {
         const shape = element.querySelector(':scope > .nodeshape') ?? element;
         const { x, y, width, height } = shape.getBoundingClientRect();
-        const { classList, dataset } = element;
+        const { classList, dataset } = element; // its name is an attribute, or known to d3 alone
         const opens = classList.contains('meta') && !classList.contains('expanded') && shape.querySelector('rect');
-        found.push({ x: x + width / 2, y: y + height / 2, opens: Boolean(opens) });
+        found.push({ id: dataset.name, x: x + width / 2, y: y + height / 2, opens: Boolean(opens) });
       }
     }
   };

@@ -27,7 +27,8 @@ SEEN = "element => element.checkVisibility({ opacityProperty: true, visibilityPr
 ELEMENTS = f"""(selector, opening) => [...document.querySelectorAll(selector)].filter({SEEN}).map(element => {{
   const mark = opening ? element.querySelector(opening) : null;
   const {{ x, y, width, height }} = (mark ?? element).getBoundingClientRect();
-  return {{ x: x + width / 2, y: y + height / 2, opens: mark !== null }};
+  const id = element.__data__?.[0] ?? element.id; // d3 knows it, graphviz writes it
+  return {{ id, x: x + width / 2, y: y + height / 2, opens: mark !== null }};
 }})"""
 
 
@@ -42,8 +43,9 @@ class Tool:
     make: Callable[[nn.Module, Args, Path], Path]  # all that is done in the kernel, until a page could open the file
     served: Served
     drawn: Callable[[Path], Drawing]
-    boxes: str  # JavaScript: the boxes on the page, as [{ x, y, opens }]
+    boxes: str  # JavaScript: the boxes on the page, as [{ id, x, y, opens }], the point where a click opens one
     clicks: int = 0  # that open a box; 0 where a picture stays as it is
+    surface: str = "svg"  # the element that has to be under a click, or around what is
 
 
 def elements(selector: str, opening: str = "") -> str:

@@ -17,6 +17,7 @@ from benchmarks.rivals.drawing import Drawing, share
 from benchmarks.rivals.tool import Args, Tool, elements, folder
 
 ALL_LEVELS = 12
+NAMED = "const show_module_attr_names = true;"
 # a table in its page, on a line of its own
 TABLE = r"^\s*const {} = (\{{.*\}});$"
 
@@ -27,13 +28,13 @@ def prepare() -> object:
     return torchvista
 
 
-def make(model: nn.Module, args: Args, file: Path, depth: int | None = None) -> Path:
+def make(model: nn.Module, args: Args, file: Path, **options: Any) -> Path:
     from torchvista import trace_model
 
     path = file.with_suffix(".html")
     try:
         with redirect_stdout(StringIO()):
-            trace_model(model, args, forced_module_tracing_depth=depth, export_format="html", export_path=str(path))
+            trace_model(model, args, export_format="html", export_path=str(path), **options)
     except Exception:
         if not path.exists():  # it draws what ran before a model stopped, and raises then
             raise
@@ -59,6 +60,8 @@ def drawn(file: Path) -> Drawing:
         arrows=arrows,
         shaped=share(bool(edge.get("dims")) for _, edge in edges),
         levels=levels,
+        # by their classes only, unless it is asked for names
+        modules=table(text, "node_to_attr_name") if NAMED in text else {},
     )
 
 
@@ -81,6 +84,6 @@ TOOL = Tool(
 DEEP = replace(
     TOOL,
     name="torchvista, all levels",
-    call=f"trace_model(model, args, forced_module_tracing_depth={ALL_LEVELS}, …)",
-    make=partial(make, depth=ALL_LEVELS),
+    call=f"trace_model(model, args, forced_module_tracing_depth={ALL_LEVELS}, show_module_attr_names=True, …)",
+    make=partial(make, forced_module_tracing_depth=ALL_LEVELS, show_module_attr_names=True),
 )
