@@ -80,6 +80,36 @@ def test_an_sdist_installs_without_node(source: Path, tmp_path: Path, without_no
         for name in names
         if re.search("modulekg_widgets/(lab|nb)extension", name) or "/tests/" in name or ".stamp" in name
     ]
+    assert front_end_of(wheel, tmp_path / "prefix") == (source / "modulekg_widgets/nbextension/index.js").read_bytes()
+
+
+def front_end_of(wheel: Path, prefix: Path) -> bytes:
+    """What an installed wheel holds against the one of a network (widgets/hosts/colab.py)."""
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--ignore-installed",
+        "--prefix",
+        str(prefix),
+    ]
+    subprocess.run([*pip, str(wheel)], check=True, timeout=300)
+    program = "import sys; from modulekg_widgets.widgets.hosts import colab as c; sys.stdout.buffer.write({})"
+    (site,) = prefix.rglob("site-packages")
+    told = subprocess.run(
+        [sys.executable, "-c", program.format("c.__file__.encode() + b'\\n' + c.installed_front_end()")],
+        env={**os.environ, "PYTHONPATH": str(site)},
+        cwd=prefix,
+        capture_output=True,
+        check=True,
+        timeout=300,
+    ).stdout
+    file, content = told.split(b"\n", 1)
+    assert Path(file.decode()).is_relative_to(site)
+    return content
 
 
 def test_two_folders_at_two_times_give_the_same_wheel(

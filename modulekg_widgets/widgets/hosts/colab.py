@@ -14,7 +14,9 @@ import sys
 import warnings
 from collections.abc import Callable
 from importlib import import_module
+from importlib.metadata import distribution
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
@@ -81,10 +83,21 @@ def _allow(is_trusted: bool) -> bool:
 
 def _check_published() -> None:
     """Raise, unless the network has this version's front end, byte for byte as the package has it."""
-    own = (files("modulekg_widgets") / "nbextension" / "index.js").read_bytes()
+    own = installed_front_end()
     with urlopen(f"{NETWORK}/modulekg-widgets@{__version__}/dist/index.js", timeout=SECONDS) as answer:
         if answer.read(len(own) + 1) != own:
             raise ModuleKGError("the network has another front end than is installed here")
+
+
+def installed_front_end() -> bytes:
+    """The AMD module of all widgets: a wheel puts it where Jupyter looks, a checkout has it in the package."""
+    built = files("modulekg_widgets") / "nbextension" / "index.js"
+    if built.is_file():
+        return built.read_bytes()
+    for file in distribution("modulekg-widgets").files or ():
+        if file.parts[-3:] == ("nbextensions", "modulekg-widgets", "index.js"):
+            return Path(file.locate()).read_bytes()
+    raise ModuleKGError("no front end is installed here")
 
 
 def _manager(metadata: Bundle) -> Bundle:
