@@ -25,7 +25,23 @@ def changed():
 def small(extra=()):
     return nn.Sequential(nn.Linear(4, 4), nn.ReLU(), *extra)
 
+def stored(model, wrapped, name):
+    torch.save({"model": model.state_dict(), "epoch": 20} if wrapped else model.state_dict(), name)
+    return mk.open_file(name)
+
+class Net(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU())
+        self.head = nn.Linear(64, classes)
+
+class Around(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model, self.average = model, nn.Linear(3, 3)
+
 original = torchvision.models.resnet18(weights=None)
+monday, friday = stored(Net(4), False, "monday.pt"), stored(Net(5), True, "friday.pt")
 """
 SHOW = "graph = mk.ModelGraph({left}, compare={right})\ndisplay(graph)"
 STAGES = f"Array.from(document.querySelectorAll('{ROOT} .mkg-graph-canvas'), canvas => canvas.mkgStage)"
@@ -69,6 +85,7 @@ OUT_OF_VIEW = f"""() => {STAGES}.flatMap(({{ camera, picture }}) => {{
 MARKS = f"""() => {STAGES}.map(({{ picture }}) => picture.items.filter(item => item.mark).map(item =>
   [item.mark, item.id, Number(item.badge.slice(1) || 1)]))"""
 ROOT_MARK = f"""() => document.querySelector('{ROOT} [role=treeitem][data-mkg-path=""]').dataset.mkgStatus"""
+ADDED_AS_A_WHOLE = ".mkg-diff-title .mkg-diff-mark[data-mkg-status=added]"
 OPEN_ALL = ".mkg-toolbar .mkg-expand-all"
 
 
@@ -78,7 +95,8 @@ def marks_of(graph: GraphPage) -> Counter[str]:
     found = Counter([graph.evaluate(ROOT_MARK)])
     for mark, _, count in [*left, *(one for one in right if one[0] == "added")]:
         found[mark] += count
-    return found
+    found["added"] += graph.find(ADDED_AS_A_WHOLE).count()
+    return +found
 
 
 @in_shared_page
@@ -99,6 +117,19 @@ def test_both_sides_open_whole_and_aligned_where_they_differ(
         notebook.screenshot(f"comparison-{size[0]}-{'edited' if right == 'changed()' else 'deeper'}")
     finally:
         notebook.page.set_viewport_size(VIEWPORT)
+
+
+@in_shared_page
+def test_the_next_difference_leaves_all_in_view_that_fits(notebook: NotebookPage) -> None:
+    graph = show(notebook, right="torchvision.models.resnet34(weights=None)")
+    for number in range(1, 3):
+        graph.find(".mkg-next-difference").click()
+        notebook.wait_for(f"""() => {STAGES}[1].picture.items.some(item => item.id === 'layer{number}.2')""")
+        notebook.pause(500)
+        assert graph.evaluate(OUT_OF_VIEW) == []
+        first, second = graph.evaluate(PLACES)
+        assert first["conv1"] == pytest.approx(second["conv1"], abs=0.5)
+        notebook.screenshot(f"comparison-step-{number}")
 
 
 @in_shared_page
@@ -175,12 +206,16 @@ def test_small_models_are_seen_whole_from_the_same_beginning(notebook: NotebookP
         ("nn.Sequential(small(), small())", "nn.ModuleList([small(), nn.Sequential(nn.Linear(4, 4), nn.SiLU())])",
          "2 differences: 2 changed"),
         ("small([nn.Sequential(nn.ReLU(), nn.Tanh())])", "small()", "1 difference: 1 removed"),
+        ("Net(4)", "Around(Net(5))", "3 differences: 1 changed, 2 added"),
+        ("Around(Net(5))", "Net(4)", "3 differences: 1 changed, 2 removed"),
+        ("monday", "friday", "3 differences: 1 renamed, 1 changed, 1 added"),
+        ("friday", "Net(4)", "3 differences: 1 renamed, 1 changed, 1 removed"),
     ],
-    ids=["edited", "deeper", "another class around", "gone"],
+    ids=["edited", "deeper", "another class around", "gone", "wrapped", "unwrapped", "files", "a file and a model"],
 )  # fmt: skip
 def test_the_page_counts_as_python_does(notebook: NotebookPage, left: str, right: str, said: str) -> None:
     graph = show(notebook, left, right)
-    lines = notebook.value(f"str(mk.diff({left}, {right})).splitlines()")
+    lines = notebook.value(f"str(mk.diff({left}, {right}).structure).splitlines()")
     place = graph.find(".mkg-diff-place")
     assert lines[-1] == said
     assert place.inner_text() == said
@@ -202,5 +237,10 @@ def test_the_page_counts_as_python_does(notebook: NotebookPage, left: str, right
         found.append(text.rpartition(" ")[2] + " " + text.partition(" · ")[2].rpartition(" ")[0])
     # the same places, in the same order
     paths = [" ".join(line[2:].split()[:2]) for line in lines[:-1]]
-    title = notebook.value(f"type({left}).__name__")
-    assert found == [path.replace("(root)", title) for path in paths]
+    titles = notebook.value("[graph.payload['title'], graph.payload['compare']['model']['title']]")
+    assert found == [path.replace("(root)", titles[path.startswith("added")]) for path in paths]
+    notebook.screenshot(f"comparison-{left[:6].lower()}-{right[:6].lower()}")
+    tensors = notebook.value("graph.payload['compare']['tensors']")
+    assert graph.find(".mkg-diff-tensors").all_inner_texts() == ([f"Tensors: {tensors}"] if tensors else [])
+    if tensors:
+        assert tensors == notebook.value(f"str(mk.diff({left}, {right})).splitlines()")[-1]

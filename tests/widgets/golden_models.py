@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from modulekg_widgets.engine.files.comparison import FileDiff
+from modulekg_widgets.engine.files.sides import side_of
 from modulekg_widgets.engine.identity.diff import HierarchyDiff
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.views.dataflow_payload import add_trace
@@ -135,7 +137,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 
 
 def payloads() -> dict[str, dict[str, Any]]:
-    """The payload of each model, two of forward passes and one of a comparison."""
+    """The payload of each model, two of forward passes and two of comparisons."""
     made = {name: model_payload(hierarchy(build())) for name, build in MODELS.items()}
     left, right = folded(), folded()
     right[3] = nn.Flatten(2)
@@ -143,7 +145,16 @@ def payloads() -> dict[str, dict[str, Any]]:
     made["traced"] = traced(Branches().eval(), torch.zeros(2, 3), {"y": torch.zeros(2, 5)})
     made["stopped"] = traced(Stopping(), torch.zeros(1, 3))
     made["compare"] = model_payload(hierarchy(left), HierarchyDiff(hierarchy(left), hierarchy(right)))
+    found = FileDiff(side_of(left), side_of(wrapped(right)), weights=False)
+    made["compare_wrapped"] = model_payload(found.structure.left, found.structure, tensors=found.summary)
     return made
+
+
+def wrapped(model: nn.Module) -> nn.Module:
+    """The model as the `module` of another, beside one that is new."""
+    around = nn.Module()
+    around.module, around.average = model, nn.Linear(3, 3)
+    return around
 
 
 def without_lines(payload: dict[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.files.model_file import ModelFile, is_file
+from modulekg_widgets.engine.files.module_pairs import module_pairs
 from modulekg_widgets.engine.files.operator_changes import operator_changes
 from modulekg_widgets.engine.files.records import TensorRecord
 from modulekg_widgets.engine.files.renaming import renamed_pairs
@@ -89,8 +90,10 @@ class FileDiff:
 
     @cached_property
     def structure(self) -> HierarchyDiff:
-        """The modules of both as trees, compared by all that is known of both: classes only where both have them."""
-        return _structure(self._left, self._right)
+        """The modules of both as trees, by all that is known of both, paired as their tensors are; classes only where
+        both have them. This is what `mk.ModelGraph(…, compare=…)` shows.
+        """
+        return _structure(self._left, self._right, self.pairs)
 
     def table(self) -> pd.DataFrame:
         """All pairs as a table.
@@ -113,16 +116,18 @@ class FileDiff:
         return table.astype({"difference": float})
 
     def __repr__(self) -> str:
-        return f"<FileDiff: {self._summary()}>"
+        return f"<FileDiff: {self.summary}>"
 
     def __str__(self) -> str:
         found = [*self.differences, *(self.operators or ())]
         lines = [str(each) for each in found[:MOST_LINES]]
         if len(found) > MOST_LINES:
             lines.append(f"… and {len(found) - MOST_LINES:,} more")
-        return "\n".join([*lines, self._summary()])
+        return "\n".join([*lines, self.summary])
 
-    def _summary(self) -> str:
+    @property
+    def summary(self) -> str:
+        """How many tensors differ, and in what they were compared, in one line."""
         parts = ["names", "shapes", "dtypes"] + ["values"] * self._weights
         parts += ["operators"] if self.operators is not None else []
         compared = f"{', '.join(parts[:-1])} and {parts[-1]}"
@@ -167,16 +172,12 @@ def diff(left: nn.Module | ModelFile, right: nn.Module | ModelFile, weights: boo
     return FileDiff(side_of(left), side_of(right), weights)
 
 
-def tree_diff(left: nn.Module | ModelFile, right: nn.Module | ModelFile) -> HierarchyDiff:
-    """The trees of two models, files or not, by all that is known of both; raises `NotAModuleError`."""
-    if not is_file(left) and not is_file(right):
-        return HierarchyDiff(hierarchy(left), hierarchy(right))
-    return _structure(side_of(left), side_of(right))
-
-
-def _structure(left: Side, right: Side) -> HierarchyDiff:
+def _structure(left: Side, right: Side, pairs: Iterable[TensorPair]) -> HierarchyDiff:
     order = right if right.live is not None and left.live is None else left  # a file may have its tensors by name
-    return HierarchyDiff(left.hierarchy(right, order), right.hierarchy(left, order))
+    trees = left.hierarchy(right, order), right.hierarchy(left, order)
+    places = left.places(right), right.places(left)
+    told = ((end and places[at].get(end.name) for at, end in enumerate((pair.left, pair.right))) for pair in pairs)
+    return HierarchyDiff(*trees, partners=module_pairs(*trees, ((one, other) for one, other in told)))
 
 
 def _pairs(left: Side, right: Side, weights: bool) -> Iterator[TensorPair]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from modulekg_widgets.engine.files.owners import named
 from modulekg_widgets.engine.files.records import TensorRecord
 
 MOST_SEGMENTS = 8  # of the end of a name
@@ -22,10 +23,11 @@ SEVERAL = 2  # segments that the ends of names have in common at least, where se
 def renamed_pairs(ours: Sequence[TensorRecord], theirs: Sequence[TensorRecord]) -> dict[str, str]:
     """The names of the right by those of the left, for tensors that neither has under the other's name.
 
-    First those are paired whose names are the same behind one prefix, as in a checkpoint with a model in it. Then those
-    whose names end alike for longest; where several of each side do, in their order, if there are as many of both. What
-    has not even its last segment in common is paired where no other has its shape and dtype. What is left then may
-    differ in its dtype, and at last in its shape.
+    First those are paired whose names are the same behind one prefix, as in a checkpoint with a model in it: the prefix
+    that makes most pairs of one shape. Then those whose names end alike for longest; where several of each side do, in
+    their order, if there are as many of both. What has not even its last segment in common is paired where no other has
+    its shape and dtype. What stands beside a pair in both modules is one, too. What is left then may differ in its
+    dtype, and at last in its shape.
     """
     left, right = {each.name: each for each in ours}, {each.name: each for each in theirs}
     found = dict(_behind_a_prefix(left, right)) or {one: other for other, one in _behind_a_prefix(right, left)}
@@ -36,7 +38,27 @@ def renamed_pairs(ours: Sequence[TensorRecord], theirs: Sequence[TensorRecord]) 
             for name, other in _pairs(_by_end(left, sort, length), _by_end(right, sort, length), length):
                 found[name] = other
                 del left[name], right[other]
+        for name, other in _beside(found, left, right):
+            found[name] = other
+            del left[name], right[other]
     return found
+
+
+def _beside(found: Mapping[str, str], left: Records, right: Records) -> list[tuple[str, str]]:
+    """The further tensors of modules of which one was found, as a bias beside its weight."""
+    modules: dict[str, Counter[str]] = defaultdict(Counter)
+    for name, other in found.items():
+        if named(name)[1] == named(other)[1]:
+            modules[named(name)[0]][named(other)[0]] += 1
+    pairs: dict[str, str] = {}
+    for name in left:
+        module, own = named(name)
+        for there, _ in modules[module].most_common() if module in modules else ():
+            other = f"{there}.{own}" if there else own
+            if other in right and other not in pairs:
+                pairs[other] = name
+                break
+    return [(name, other) for other, name in pairs.items()]
 
 
 def _behind_a_prefix(longer: Records, shorter: Records) -> list[tuple[str, str]]:
@@ -45,7 +67,8 @@ def _behind_a_prefix(longer: Records, shorter: Records) -> list[tuple[str, str]]
     if not counts:
         return []
     prefix = max(counts, key=counts.__getitem__)
-    return [(name, name[len(prefix) :]) for name in longer if prefix in _prefixes(name, longer[name], shorter)]
+    inside = [name for name in longer if name.startswith(prefix)]  # of another size, too: a name tells as much here
+    return [(name, name[len(prefix) :]) for name in inside if name[len(prefix) :] in shorter]
 
 
 def _prefixes(name: str, record: TensorRecord, shorter: Mapping[str, TensorRecord]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from modulekg_widgets.engine.errors import ModuleKGError
 from modulekg_widgets.engine.files.model_file import ModelFile, is_file
 from modulekg_widgets.engine.files.owners import Owned, named, owners, without_counters
 from modulekg_widgets.engine.files.records import FileContents, ModulePart, TensorRecord
-from modulekg_widgets.engine.files.skeleton import NAMELESS, skeleton
+from modulekg_widgets.engine.files.skeleton import skeleton
 from modulekg_widgets.engine.identity.classes import class_names
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
 from modulekg_widgets.engine.identity.tensors import (
@@ -23,7 +23,7 @@ from modulekg_widgets.engine.identity.tensors import (
     shape_of,
     without_subclass_code,
 )
-from modulekg_widgets.engine.identity.walk import nominal_class, walk
+from modulekg_widgets.engine.identity.walk import class_name, nominal_class, walk
 from modulekg_widgets.engine.torch_runtime.private import VOLATILE_BUFFERS
 
 Entry = TypeVar("Entry")
@@ -37,6 +37,7 @@ class Side:
     write and others do not, and constants of its code.
     """
 
+    title: str
     contents: FileContents
     tensors: Mapping[str, TensorRecord]
     tied: Mapping[str, Sequence[str]]
@@ -76,9 +77,13 @@ class Side:
             modules=_ordered(parts, [part.path for part in parts], [part.path for part in order.contents.modules]),
             graph=None,
         )
-        return Hierarchy(
-            skeleton(contents, NAMELESS, _ordered(owned, [each[2].name for each in owned], [*order.tensors]))
-        )
+        in_order = _ordered(owned, [each[2].name for each in owned], [*order.tensors])
+        # the root may be a module inside of the other
+        return Hierarchy(skeleton(contents, self.title, in_order, counts_as=""))
+
+    def places(self, other: Side) -> dict[str, str]:
+        """The paths of the modules in `hierarchy`, by the names of the tensors that they have."""
+        return {record.name: path for path, _, record in self._owned(other) if self._counts(record.name, other)}
 
     def _counts(self, name: str, other: Side) -> bool:
         return name in other.tensors or other.lacks(name, self)
@@ -119,7 +124,7 @@ def side_of(model: nn.Module | ModelFile) -> Side:
         tensors = {each.name: each for each in model.contents.tensors}
         places = {name: _place(each) for name, each in tensors.items()}
         constants = frozenset(name for name, each in tensors.items() if each.role == "constant")
-        return Side(model.contents, tensors, _tied(places), file=model, optional=constants)
+        return Side(model.title, model.contents, tensors, _tied(places), file=model, optional=constants)
     return _of_model(model)  # type: ignore[arg-type] - the walk refuses what is none
 
 
@@ -143,7 +148,7 @@ def _of_model(model: nn.Module) -> Side:
     )
     contents = FileContents("torch", tuple(records.values()), modules=parts)
     tied = _tied({name: id(tensor) for name, tensor in live.items()})
-    return Side(contents, records, tied, live=live, optional=frozenset(unsaved))
+    return Side(class_name(modules.modules[0]), contents, records, tied, live=live, optional=frozenset(unsaved))
 
 
 def _place(record: TensorRecord) -> object:

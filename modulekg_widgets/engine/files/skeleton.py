@@ -55,16 +55,19 @@ class ModulePlace:
     children: dict[str, ModulePlace] = field(default_factory=dict)
 
 
-def skeleton(contents: FileContents, title: str, owned: Iterable[Owned] | None = None) -> nn.Module:
+def skeleton(
+    contents: FileContents, title: str, owned: Iterable[Owned] | None = None, counts_as: str = NAMELESS
+) -> nn.Module:
     """The modules of a file; `title` is the name of the root's class, where the file does not tell it.
 
-    `owned` are its tensors by their modules, where they are not those of `owners`.
+    `owned` are its tensors by their modules, where they are not those of `owners`. As a structure the root of such a
+    file is `counts_as`, whatever the title; if that is "", what any other module with its tensors would be.
     Raises `ModelFileError` for more modules, or a larger tensor, than any model has.
     """
     root = _places(contents, owners(contents) if owned is None else owned)
     _in_natural_order(root)
     made = _Maker(contents.tensors)
-    top = made.module(root, title)
+    top = made.module(root, title, counts_as)
     waiting = [(root, top)]
     while waiting:
         place, module = waiting.pop()
@@ -131,14 +134,14 @@ class _Maker:
         self._again = {place for place in map(_bytes_at, records) if place in met or met.add(place)}
         self._tied: dict[tuple, nn.Parameter] = {}
 
-    def module(self, place: ModulePlace, title: str | None = None) -> nn.Module:
+    def module(self, place: ModulePlace, title: str | None = None, counts_as: str = NAMELESS) -> nn.Module:
         part = place.part
         name = part.class_name if part is not None else ""
         if name and (name in self._names or len(self._names) < MOST_CLASSES):
             self._names.add(name)
             made = _new(class_of(name))
         elif title is not None:
-            made = _new(untold_class(title, counts=False))
+            made = _new(untold_class(title, counts_as or kind_of(place.own)))
         else:
             made = _new(untold_class(kind_of(place.own)))
         settings = dict(part.settings) if part is not None else {}
@@ -198,11 +201,11 @@ def class_of(name: str) -> type[nn.Module]:
 
 
 @lru_cache(maxsize=4_096)
-def untold_class(name: str, counts: bool = True) -> type[nn.Module]:
-    """A class for modules of which none is told, called by a kind in words; or by a title, which does not count."""
+def untold_class(name: str, counts_as: str = "") -> type[nn.Module]:
+    """A class for modules of which none is told, called by a kind in words; or by a title that counts as something."""
     made = _made(name, UntoldModule, "")
-    if not counts:  # the name of a file says nothing of the structure
-        made.__qualname__ = NAMELESS
+    if counts_as:  # the name of a file says nothing of the structure
+        made.__qualname__ = counts_as
     return made
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
 from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.identity.classes import class_names
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
+from modulekg_widgets.engine.identity.siblings import align, are_numbered, in_order, wrapped
 from modulekg_widgets.engine.identity.walk import nominal_class
 
 SAME, RENAMED, MOVED, CHANGED, REMOVED, ADDED = "same", "renamed", "moved", "changed", "removed", "added"
-_LONGEST_ALIGNED = 2_000  # siblings; beyond it the alignment (quadratic) falls back to names
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +25,33 @@ class Pair:
 
 
 class HierarchyDiff:
-    """The correspondence of two hierarchies; every module of either stands in exactly one pair."""
+    """The correspondence of two hierarchies; every module of either stands in exactly one pair.
 
-    def __init__(self, left: Hierarchy, right: Hierarchy) -> None:
+    Parameters
+    ----------
+    left, right : Hierarchy
+        The modules of both.
+    partners : mapping of int to int, optional
+        What corresponds, by index, where something else tells it, as the tensors of files do; else structures tell.
+    """
+
+    def __init__(self, left: Hierarchy, right: Hierarchy, partners: Mapping[int, int] | None = None) -> None:
         self.left, self.right = left, right
-        self.pairs: list[Pair] = _with_moved(left, right, list(_pairs(left, right)))
+        found = list(_pairs(left, right) if partners is None else _by_partners(left, right, partners))
+        found = _in_order_of_left(left, right, found)
+        self.pairs: list[Pair] = _with_moved(left, right, found) if partners is None else found
         self.left_status, self.right_status = [SAME] * len(left), [SAME] * len(right)
         for pair in self.pairs:
             if pair.left is not None:
                 self.left_status[pair.left] = pair.status
             if pair.right is not None:
                 self.right_status[pair.right] = pair.status
+        self._wrappers = _wrappers(left, self.left_status), _wrappers(right, self.right_status)
+
+    @property
+    def structure(self) -> HierarchyDiff:
+        """Itself: what `mk.ModelGraph(…, compare=…)` shows, as that of a `FileDiff`."""
+        return self
 
     @property
     def identical(self) -> bool:
@@ -74,19 +89,19 @@ class HierarchyDiff:
             return False
         if pair.status == CHANGED:
             return self._changed_itself(pair.left or 0, pair.right or 0)
-        # the top of a subtree tells of all that is in it
+        # the top of a subtree tells of all that is in it, but a wrapper only of itself
         if pair.left is not None:
-            parent, status = self.left.walk.parents[pair.left], self.left_status
+            parent, status, wrappers = self.left.walk.parents[pair.left], self.left_status, self._wrappers[0]
         else:
-            parent, status = self.right.walk.parents[pair.right or 0], self.right_status
-        return parent < 0 or status[parent] != pair.status
+            parent, status, wrappers = self.right.walk.parents[pair.right or 0], self.right_status, self._wrappers[1]
+        return parent < 0 or status[parent] != pair.status or parent in wrappers
 
     def _changed_itself(self, left: int, right: int) -> bool:
         """Whether the difference does not lie in the children alone."""
         below = [self.left_status[i] for i in self.left.children(left)]
         below += [self.right_status[j] for j in self.right.children(right)]
-        ends = [side[i].module for side, i in ((self.left, left), (self.right, right))]
-        return not any(status != SAME for status in below) or nominal_class(ends[0]) is not nominal_class(ends[1])
+        classes = [class_names(nominal_class(side[i].module)) for side, i in ((self.left, left), (self.right, right))]
+        return not any(status != SAME for status in below) or classes[0] != classes[1]
 
     def _line(self, pair: Pair) -> str:
         mark = {RENAMED: "~", MOVED: "~", CHANGED: "!", REMOVED: "-", ADDED: "+"}[pair.status]
@@ -100,97 +115,87 @@ def _end(side: Hierarchy, index: int) -> str:
 
 
 def _pairs(left: Hierarchy, right: Hierarchy) -> Iterator[Pair]:
-    waiting: list[tuple[int | None, int | None, bool]] = [(0, 0, False)]
+    """The modules of both by their structure, from the roots down."""
+    top, other_top = _inside_wrappers(left, 0, right, 0)
+    yield from (Pair(i, None, REMOVED) for i in range(len(left)) if i not in _inside(left, top))
+    yield from (Pair(None, j, ADDED) for j in range(len(right)) if j not in _inside(right, other_top))
+    waiting: list[tuple[int, int, bool]] = [(top, other_top, top == other_top)]
     while waiting:
         a, b, in_place = waiting.pop()
-        if a is None:
-            yield Pair(None, b, ADDED)
-            waiting.extend((None, c, True) for c in reversed(right.children(b)))  # type: ignore[arg-type]
-        elif b is None:
+        same = left.identities.digests[a] == right.identities.digests[b]
+        named = 0 in (a, b) or left.walk.names[a] == right.walk.names[b]  # the roots have no names
+        yield Pair(a, b, CHANGED if not same else RENAMED if not named else SAME if in_place else MOVED)
+        inner, other = _inside_wrappers(left, a, right, b)
+        yield from (Pair(i, None, REMOVED) for i in _only_around(left, a, inner))
+        yield from (Pair(None, j, ADDED) for j in _only_around(right, b, other))
+        ours, theirs = left.children(inner), right.children(other)
+        aligned = align(left, right, ours, theirs)
+        both = [(i, j) for i, j in aligned if i is not None and j is not None]
+        kept = set(theirs) if are_numbered(left, ours) else in_order([j for _, j in both])
+        waiting.extend((i, j, j in kept) for i, j in both)
+        yield from (Pair(k, None, REMOVED) for i, j in aligned if i is not None and j is None for k in _inside(left, i))
+        yield from (Pair(None, k, ADDED) for i, j in aligned if j is not None and i is None for k in _inside(right, j))
+
+
+def _inside_wrappers(left: Hierarchy, a: int, right: Hierarchy, b: int) -> tuple[int, int]:
+    """The two, or where what corresponds to the inside of one stands deeper in the other."""
+    if left.identities.digests[a] == right.identities.digests[b]:
+        return a, b
+    other = wrapped(left, a, right, b)
+    return (a, other) if other != b else (wrapped(right, b, left, a), b)
+
+
+def _only_around(side: Hierarchy, index: int, inner: int) -> Iterator[int]:
+    """The wrappers from below a module down to `inner`, and all that is in them beside it."""
+    while inner != index:
+        yield inner
+        parent = side.walk.parents[inner]
+        yield from (k for child in side.children(parent) if child != inner for k in _inside(side, child))
+        inner = parent
+
+
+def _inside(side: Hierarchy, index: int) -> range:
+    return range(index, side.walk.ends[index])
+
+
+def _by_partners(left: Hierarchy, right: Hierarchy, partners: Mapping[int, int]) -> Iterator[Pair]:
+    """The modules of both as they have been paired; a place is a path then, and another one another name."""
+    for a in range(len(left)):
+        if a not in partners:
             yield Pair(a, None, REMOVED)
-            waiting.extend((c, None, True) for c in reversed(left.children(a)))
-        else:
-            same = left.identities.digests[a] == right.identities.digests[b]
-            # the two roots have no names
-            named = left.walk.names[a] == right.walk.names[b]
-            yield Pair(a, b, CHANGED if not same else RENAMED if not named else SAME if in_place or a == 0 else MOVED)
-            ours, theirs = left.children(a), right.children(b)
-            aligned = _align(left, right, ours, theirs)
-            kept = (
-                set(theirs)
-                if _numbered(left, ours)
-                else _in_order([j for i, j in aligned if i is not None and j is not None])
-            )
-            waiting.extend((i, j, j in kept) for i, j in reversed(aligned))
+            continue
+        b = partners[a]
+        same = left.identities.digests[a] == right.identities.digests[b]
+        renamed = left.walk.path(a) != right.walk.path(b)
+        yield Pair(a, b, CHANGED if not same else RENAMED if renamed else SAME)
+    taken = set(partners.values())
+    yield from (Pair(None, b, ADDED) for b in range(len(right)) if b not in taken)
 
 
-def _in_order(values: list[int]) -> set[int]:
-    """A longest increasing subsequence: the siblings that need not move for the others to come into order."""
-    tops: list[int] = []  # the smallest end of an increasing subsequence of each length
-    before: dict[int, int | None] = {}
-    for value in values:
-        position = bisect_left(tops, value)
-        before[value] = tops[position - 1] if position else None
-        tops[position : position + 1] = [value]
-    kept: set[int] = set()
-    last = tops[-1] if tops else None
-    while last is not None:
-        kept.add(last)
-        last = before[last]
-    return kept
+def _in_order_of_left(left: Hierarchy, right: Hierarchy, pairs: list[Pair]) -> list[Pair]:
+    """In the order of the left tree; what the right alone has comes behind all that the container around it holds."""
+    partners = {pair.right: pair.left for pair in pairs if pair.right is not None and pair.left is not None}
+
+    def place(pair: Pair) -> tuple[int, int]:
+        if pair.left is not None:
+            return (pair.left, -1)
+        around = pair.right or 0
+        while around >= 0 and around not in partners:
+            around = right.walk.parents[around]
+        return (left.walk.ends[partners.get(around, 0)] - 1, pair.right or 0)
+
+    return sorted(pairs, key=place)
 
 
-def _align(
-    left: Hierarchy, right: Hierarchy, ours: Sequence[int], theirs: Sequence[int]
-) -> list[tuple[int | None, int | None]]:
-    """Pair two lists of siblings: what is the same, by name or in order; then by name and class."""
-    digests, others = left.identities.digests, right.identities.digests
-    if [digests[i] for i in ours] == [others[j] for j in theirs]:
-        return list(zip(ours, theirs, strict=True))
-    matched: dict[int, int] = {}
-
-    def match_by(key: Callable[[Hierarchy, int], object]) -> None:
-        taken = set(matched.values())
-        free: dict[object, deque[int]] = {}
-        for j in theirs:
-            if j not in taken:
-                free.setdefault(key(right, j), deque()).append(j)
-        for i in ours:
-            if i not in matched and free.get(key(left, i)):
-                matched[i] = free[key(left, i)].popleft()
-
-    def match_in_order() -> None:
-        taken = set(matched.values())
-        rest, other_rest = [i for i in ours if i not in matched], [j for j in theirs if j not in taken]
-        if len(rest) + len(other_rest) <= _LONGEST_ALIGNED:
-            keys = [digests[i] for i in rest], [others[j] for j in other_rest]
-            for start, other, size in SequenceMatcher(None, *keys, autojunk=False).get_matching_blocks():
-                matched.update(zip(rest[start : start + size], other_rest[other : other + size], strict=True))
-
-    if _numbered(left, ours) and _numbered(right, theirs):
-        match_in_order()  # an insertion renames all that follows
-    match_by(lambda side, i: (_name(side, i), side.identities.digests[i]))
-    match_in_order()
-    match_by(lambda side, i: side.identities.digests[i])
-    match_by(lambda side, i: (_name(side, i), _class(side, i)))
-    match_by(_name)
-    match_by(_class)
-    taken = set(matched.values())
-    aligned: list[tuple[int | None, int | None]] = [(i, matched.get(i)) for i in ours]
-    return aligned + [(None, j) for j in theirs if j not in taken]
-
-
-def _numbered(side: Hierarchy, siblings: Sequence[int]) -> bool:
-    """Whether the names are but positions, as in `nn.Sequential`."""
-    return all(side.walk.names[index] == str(position) for position, index in enumerate(siblings))
-
-
-def _name(side: Hierarchy, index: int) -> object:
-    return side.walk.names[index]
-
-
-def _class(side: Hierarchy, index: int) -> object:
-    return nominal_class(side.walk.modules[index])
+def _wrappers(side: Hierarchy, status: Sequence[str]) -> set[int]:
+    """What came or went around modules that neither came nor went."""
+    around: set[int] = set()
+    for index, one in enumerate(status):
+        parent = side.walk.parents[index] if one not in (REMOVED, ADDED) else -1
+        while parent >= 0 and parent not in around:
+            around.add(parent)
+            parent = side.walk.parents[parent]
+    return {index for index in around if status[index] in (REMOVED, ADDED)}
 
 
 def _with_moved(left: Hierarchy, right: Hierarchy, pairs: list[Pair]) -> list[Pair]:

@@ -64,11 +64,15 @@ class Distinct:
 
 
 def model_payload(
-    hierarchy: Hierarchy, difference: HierarchyDiff | None = None, status: Sequence[str] | None = None
+    hierarchy: Hierarchy,
+    difference: HierarchyDiff | None = None,
+    status: Sequence[str] | None = None,
+    tensors: str | None = None,
 ) -> dict[str, Any]:
     """The payload of one hierarchy; with a `difference` also of the model that it is compared with.
 
-    `status` has an entry per module; runs are folded only where it is the same.
+    `tensors` says in how many tensors the two differ, where these were compared. `status` has an entry per module; runs
+    are folded only where it is the same.
     """
     if difference is not None:
         status = difference.left_status
@@ -96,7 +100,7 @@ def model_payload(
             "flow": None,
             "axes": None,
             "file": None,
-            "compare": None if difference is None else _comparison(difference),
+            "compare": None if difference is None else _comparison(difference, tensors),
         }
     )
 
@@ -195,11 +199,12 @@ def _marks(hierarchy: Hierarchy) -> dict[str, list[str]]:
     return marks
 
 
-def _comparison(difference: HierarchyDiff) -> dict[str, Any]:
+def _comparison(difference: HierarchyDiff, tensors: str | None) -> dict[str, Any]:
     pairs = [[p.left, p.right] for p in difference.pairs if p.left is not None and p.right is not None]
     return {
         "model": model_payload(difference.right, status=difference.right_status),
         "left": difference.left_status,
         "right": difference.right_status,
         "pairs": pairs,
+        "tensors": tensors,
     }

@@ -60,7 +60,7 @@ MODEL = Schema("model", 2, _parts(
         tensors=_parts("node", "name", "attributes", "tied"),
     ),
     axes=_parts("name", "label", "size", "role", "frozen", "reasons", "dims", "written"),
-    compare=_parts("model", "left", "right", "pairs"),
+    compare=_parts("model", "left", "right", "pairs", "tensors"),
     # of a model that was read from a file
     file=_parts(
         "name", "format", "metadata", "classes", "warnings", "dtypes", "operators",

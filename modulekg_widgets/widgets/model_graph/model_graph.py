@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from traitlets import Bool, Dict, List, Unicode, validate
 
 from modulekg_widgets.engine.errors import UnknownAxisError, UnknownNameError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.files.comparison import tree_diff
+from modulekg_widgets.engine.files.comparison import FileDiff, diff
 from modulekg_widgets.engine.files.model_file import is_file
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.views.opening import first_opening
@@ -132,9 +132,10 @@ class ModelGraph(ModuleKGWidget):
 
     def _read(self, model: Any, args: Any, kwargs: Any, compare: Any = None) -> dict[str, Any]:
         """The payload of a model, whose paths are from now on those that exist."""
-        difference = None if compare is None else tree_diff(model, compare)
+        found = None if compare is None else diff(model, compare)
+        difference = None if found is None else found.structure
         modules = hierarchy(model) if difference is None else difference.left
-        payload = model_payload(modules, difference)
+        payload = model_payload(modules, difference, tensors=found.summary if isinstance(found, FileDiff) else None)
         if is_file(model) and difference is None:
             from modulekg_widgets.engine.views.file_payload import add_file
 

@@ -4,7 +4,7 @@ import { firstOpening, MOST } from "./first_opening";
 import { LayoutClient } from "../layout/client";
 import type { LayoutResult, Size } from "../layout/types";
 import type { Measure } from "../shared/canvas";
-import type { Compared, Mark } from "../shared/differences";
+import { type Compared, type Mark, wrappersOf } from "../shared/differences";
 import type { Hierarchy } from "../shared/hierarchy";
 import { sceneOf } from "./scene_source";
 import { Store } from "../shared/store";
@@ -18,6 +18,7 @@ export function openingOfBoth(
   measure: Measure
 ): string[] {
   const layouts = new LayoutClient();
+  const wrappers = wrappersOf(left);
   const layoutOf = (h: Hierarchy, expanded: readonly string[]): LayoutResult | undefined => {
     const scene = sceneOf("hierarchy", h, new Store({ expanded }), measure, new Map(), true);
     const size: Size = [Math.max(1, room.width - 2 * MARGIN), Math.max(1, room.height - 2 * MARGIN)];
@@ -29,12 +30,12 @@ export function openingOfBoth(
     0,
     [],
     opening => {
-      const both = [layoutOf(left.h, opening.expanded), layoutOf(right.h, partnersOf(left, right, opening.expanded))];
+      const both = [layoutOf(left.h, opening.expanded), layoutOf(right.h, openOf(left, right, opening.expanded))];
       const [one, other] = both;
       return one && other && { ...one, bounds: boundsOf([one.bounds, other.bounds]) };
     },
     layout => fitsLegibly(layout.bounds, room, AT_ONCE), // small names are better than differences out of sight
-    node => marks[node] === "changed inside" || marks[node] === "changed"
+    node => marks[node] === "changed inside" || marks[node] === "changed" || wrappers.has(node)
   );
   layouts.dispose();
   return expanded;
@@ -47,4 +48,13 @@ export function partnersOf(from: Compared, to: Compared, paths: readonly string[
     const partner = node === undefined ? undefined : from.partners.get(node);
     return partner === undefined ? [] : [to.h.path(partner)];
   });
+}
+
+/** What is open in the other model with these: what corresponds to them, and what it alone has around that. */
+export function openOf(from: Compared, to: Compared, paths: readonly string[]): string[] {
+  const open = new Set(["", ...partnersOf(from, to, ["", ...paths])]);
+  const wrappers = [...wrappersOf(to)].filter(node => node > 0).sort((a, b) => a - b); // the outer ones first
+  for (const node of wrappers) if (open.has(to.h.path(to.h.parent(node)))) open.add(to.h.path(node));
+  open.delete("");
+  return [...open];
 }

@@ -13,9 +13,10 @@ import {
 } from "../shared/differences";
 import { button, Disposers, el, listen, nameSpan } from "../shared/dom";
 import { counted, shortColumn } from "../shared/format";
+import type { Status } from "../shared/payload";
 import { INSIDE_GLYPH, STATUS_STYLE } from "../shared/theme";
 import type { Box } from "../shared/viewport";
-import { openingOfBoth, partnersOf } from "./diff_opening";
+import { openingOfBoth, openOf, partnersOf } from "./diff_opening";
 import { GraphView } from "./graph_view";
 import { LinkedCameras } from "./linked_cameras";
 import type { Hierarchy } from "../shared/hierarchy";
@@ -50,10 +51,10 @@ export class DiffView {
   ) {
     host.classList.add("mkg-diff");
     const [left, right] = models;
-    const panes = [this.pane(left.h), this.pane(right.h)];
+    this.marks = marksOf(...models);
+    const panes = [this.pane(left.h, this.marks[0][0]), this.pane(right.h, this.marks[1][0])];
     const panesBox = el("div", "mkg-diff-panes");
     panesBox.append(...panes.map(({ frame }) => frame));
-    this.marks = marksOf(...models);
     this.differences = findDifferences(...models);
     this.next.disabled = this.differences.length === 0;
     this.message.textContent = summary(this.differences); // what stands above takes its room before the canvases do
@@ -84,13 +85,15 @@ export class DiffView {
     this.host.replaceChildren();
   }
 
-  private pane(h: Hierarchy): { frame: HTMLElement; canvas: HTMLElement } {
+  /** `mark`: of the whole model, which has no card. */
+  private pane(h: Hierarchy, mark: Mark | null): { frame: HTMLElement; canvas: HTMLElement } {
     const frame = el("section", "mkg-diff-pane");
     const canvas = el("div", "mkg-canvas-wrap"); // with its size at once
     const title = el("h4", "mkg-diff-title");
     const params = h.column("params")?.[0];
     const size = params == null ? "" : ` · ${shortColumn("params", params)} parameters`;
     // two versions of one class have the same title
+    if (mark !== null && mark !== "changed inside") title.append(markOf(mark), ` `);
     title.append(nameSpan("", h.payload.title), el("span", "mkg-dim", ` ${counted(h.size, "module")}${size}`));
     frame.append(title, canvas);
     return { frame, canvas };
@@ -101,7 +104,7 @@ export class DiffView {
       status: model.status,
       marks: this.marks[at],
       onReady: () => this.ready(),
-      onChanged: isLayout => (isLayout && this.isFirst ? this.lineUp() : this.cameras?.follow(this.current)),
+      onChanged: isLayout => this.changed(isLayout),
       lookFirst: () => {
         this.openToFit();
         this.lineUp();
@@ -126,19 +129,28 @@ export class DiffView {
     store.set("expanded", opening);
   }
 
-  /** Nobody has opened, sought or moved anything yet. */
+  private changed(isLayout: boolean): void {
+    if (isLayout && (this.isFirst || this.step >= 0) && this.isUnmoved) this.lineUp();
+    else this.cameras?.follow(this.current);
+  }
+
+  /** Nobody has opened or sought anything yet. */
   private get isFirst(): boolean {
-    const { store, sides } = this;
-    const isUntouched = store.get("openToFit") && store.get("selected") === null && this.step < 0;
-    return isUntouched && !this.isLiningUp && (sides?.every(({ graph }) => !graph.camera.isTouched) ?? false);
+    return this.store.get("openToFit") && this.store.get("selected") === null && this.step < 0;
+  }
+
+  private get isUnmoved(): boolean {
+    return !this.isLiningUp && (this.sides?.every(({ graph }) => !graph.camera.isTouched) ?? false);
   }
 
   /** Both at the same zoom, from their beginnings or at what is selected; once both have their places. */
   private lineUp(): void {
     if (!this.cameras?.isReady) return;
-    const selected = this.sides[0].h.find(this.store.get("selected") ?? "") ?? 0;
+    const at = this.step < 0 ? 0 : this.current;
+    const { h, store } = this.sides[at];
+    const selected = h.find(store.get("selected") ?? "") ?? 0;
     this.isLiningUp = true;
-    this.cameras.lineUp(0, this.boxOf(this.sides[0], selected));
+    this.cameras.lineUp(at, this.boxOf(this.sides[at], selected));
     this.isLiningUp = false;
   }
 
@@ -172,13 +184,13 @@ export class DiffView {
     const [before, now] = [new Set(from.expanded), from.store.get("expanded")];
     from.expanded = now;
     if (this.linking) return;
-    const partners = (paths: readonly string[]) => partnersOf(from, to, paths);
-    const opened = partners(now.filter(path => !before.delete(path)));
-    const closed = new Set(partners([...before]));
+    const opened = now.filter(path => !before.delete(path));
+    const closed = new Set(partnersOf(from, to, [...before]));
+    const news = opened.length > 0 ? openOf(from, to, opened) : [];
     this.linking = true;
     to.store.set(
       "expanded",
-      [...new Set([...to.store.get("expanded"), ...opened])].filter(path => !closed.has(path))
+      [...new Set([...to.store.get("expanded"), ...news])].filter(path => !closed.has(path))
     );
     this.linking = false;
   }
@@ -215,17 +227,17 @@ export class DiffView {
     const counts = countsOf(this.differences);
     for (const status of STATUSES) {
       const count = counts.get(status) ?? 0;
-      const { glyph, color, label } = STATUS_STYLE[status];
-      const entry = legendEntry(status, glyph, `${label} ${count}`);
-      (entry.firstChild as HTMLElement).style.backgroundColor = color;
+      const entry = legendEntry(status, markOf(status), `${STATUS_STYLE[status].label} ${count}`);
       entry.classList.toggle("mkg-is-none", count === 0);
       line.append(entry);
     }
     if (this.marks.some(marks => marks.includes("changed inside"))) {
-      line.append(legendEntry("inside", INSIDE_GLYPH, "changed inside")); // not counted: its places are
+      line.append(legendEntry("inside", el("span", "mkg-diff-mark", INSIDE_GLYPH), "changed inside")); // not counted: its places are
     }
     this.disposers.add(listen(this.next, "click", () => this.nextDifference()));
     line.append(this.next, this.message);
+    const tensors = this.models[0].h.payload.compare?.tensors;
+    if (tensors) line.append(el("span", "mkg-diff-tensors", `Tensors: ${tensors}`)); // as `mk.diff` counts them
     return line;
   }
 
@@ -249,16 +261,26 @@ export class DiffView {
   }
 }
 
-function legendEntry(kind: string, glyph: string, text: string): HTMLElement {
+function legendEntry(kind: string, mark: HTMLElement, text: string): HTMLElement {
   const entry = el("span", "mkg-diff-entry");
   entry.dataset.mkgStatus = kind;
-  entry.append(el("span", "mkg-diff-mark", glyph), el("span", "", text));
+  entry.append(mark, el("span", "", text));
   return entry;
+}
+
+/** The sign of what became of a module, as it stands on cards. */
+function markOf(status: Status): HTMLElement {
+  const { glyph, color, label } = STATUS_STYLE[status];
+  const mark = el("span", "mkg-diff-mark", glyph);
+  mark.dataset.mkgStatus = status;
+  mark.style.backgroundColor = color;
+  mark.title = label;
+  return mark;
 }
 
 /** The right side opens what corresponds to what is open on the left. */
 function mirrored([left, right]: readonly [Compared, Compared], store: Store): Partial<ReturnType<typeof snapshot>> {
-  return { ...snapshot(store), expanded: partnersOf(left, right, store.get("expanded")) };
+  return { ...snapshot(store), expanded: openOf(left, right, store.get("expanded")) };
 }
 
 function snapshot(store: Store) {

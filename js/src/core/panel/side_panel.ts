@@ -30,16 +30,17 @@ const TOOLTIPS: ReadonlyMap<string, string> = new Map([
   ["time", "Measured in a forward pass on the model's device, over all calls, with everything that is called inside"],
   ["time_after", "The same as the plan would cut the model"]
 ]);
+const IN_PLACE = ", at the same place";
 const STATUS: Readonly<Record<Status, string>> = {
-  same: "the same, at the same place",
+  same: `the same${IN_PLACE}`,
   renamed: "the same under another name",
   moved: "the same at another place",
-  changed: "at the same place, but built differently",
+  changed: `built differently${IN_PLACE}`,
   removed: "not there",
   added: "only there"
 };
 
-const INSIDE = "at the same place, and changed inside";
+const INSIDE = `changed inside${IN_PLACE}`;
 
 export class SidePanel {
   private readonly disposers = new Disposers();
@@ -195,10 +196,11 @@ export class SidePanel {
   private addComparison(facts: Facts, node: number): void {
     const { compare } = this.h.payload;
     if (!compare) return;
-    const status = compare.left[node];
-    facts.text("In the other model", this.marks?.[node] === "changed inside" ? INSIDE : STATUS[status]);
     const there = this.counterparts?.path(node);
-    if (there !== undefined && there !== this.h.path(node)) facts.text("Its path there", there, "mkg-code");
+    const isElsewhere = there !== undefined && there !== this.h.path(node); // such as behind a prefix
+    const said = this.marks?.[node] === "changed inside" ? INSIDE : STATUS[compare.left[node]];
+    facts.text("In the other model", isElsewhere ? said.replace(IN_PLACE, "") : said);
+    if (isElsewhere) facts.text("Its path there", there || "the model itself", "mkg-code");
   }
 
   private addNumber(facts: Facts, node: number, column: string, label: string): void {

@@ -31,6 +31,20 @@ describe("the differences of two models", () => {
     });
   });
 
+  it("are those of what a prefix stands around, and the prefix itself", () => {
+    expect(listed(golden("compare_wrapped"))).toEqual({
+      lines: [
+        ...["0", "1.0", "1.1", "1.2", "1.3", "1.4"].map(path => `renamed ${path}`),
+        "added module.1.5",
+        "renamed 2",
+        "renamed 4",
+        "added ",
+        "added average"
+      ],
+      summary: "11 differences: 8 renamed, 3 added"
+    });
+  });
+
   it("are marked where they are counted, and what is around them otherwise", () => {
     const h = new Hierarchy(compared(resnet([1, 2, 1, 2]), resnet([1, 3, 1, 1])));
     const models = comparedOf(h);
@@ -45,7 +59,7 @@ describe("the differences of two models", () => {
     ]);
   });
 
-  it.each([compared(resnet([1, 2, 1, 2]), resnet([1, 3, 1, 1])), golden("compare")])(
+  it.each([compared(resnet([1, 2, 1, 2]), resnet([1, 3, 1, 1])), golden("compare"), golden("compare_wrapped")])(
     "are as many as the marks",
     both => {
       const models = comparedOf(new Hierarchy(both));

@@ -27,14 +27,29 @@ export const STATUSES: readonly Status[] = ["renamed", "moved", "changed", "remo
 export function findDifferences(left: Compared, right: Compared): Difference[] {
   const places = (side: 0 | 1, keep: (status: Status) => boolean) => {
     const [own, other] = side === 0 ? [left, right] : [right, left];
+    const wrappers = wrappersOf(own);
     return own.status.flatMap((status, node) =>
-      keep(status) && isItself(own, other, node) ? [{ side, node, status, at: placeOf(side, node, right, left) }] : []
+      keep(status) && isItself(own, other, node, wrappers)
+        ? [{ side, node, status, at: placeOf(side, node, right, left) }]
+        : []
     );
   };
   const found = [...places(0, status => status !== "same"), ...places(1, status => status === "added")];
   return found
     .sort((a, b) => a.at - b.at || a.side - b.side || a.node - b.node)
     .map(({ side, node, status }) => ({ side, node, status }));
+}
+
+/** What one model alone has around modules that both have, such as what a prefix in the names of tensors stands for. */
+export function wrappersOf({ h, partners }: Compared): Set<number> {
+  const found = new Set<number>();
+  for (const node of partners.keys()) {
+    for (let around = h.parent(node); around >= 0 && !partners.has(around) && !found.has(around);) {
+      found.add(around);
+      around = h.parent(around);
+    }
+  }
+  return found;
 }
 
 const known = new WeakMap<Hierarchy, readonly [Compared, Compared]>();
@@ -85,9 +100,10 @@ export function countsOf(differences: readonly Difference[]): Map<Status, number
 }
 
 /** Not merely changed by something inside it, nor there, gone or moved together with what is around it. */
-function isItself(side: Compared, other: Compared, node: number): boolean {
+function isItself(side: Compared, other: Compared, node: number, wrappers: ReadonlySet<number>): boolean {
   const { h, status, partners } = side;
-  if (status[node] !== "changed") return node === 0 || status[h.parent(node)] !== status[node];
+  const parent = h.parent(node);
+  if (status[node] !== "changed") return node === 0 || status[parent] !== status[node] || wrappers.has(parent);
   const partner = partners.get(node);
   if (partner === undefined) return !differsInside(side, node);
   // what was added inside stands on the other side only
@@ -102,8 +118,9 @@ function differsInside({ h, status }: Compared, node: number): boolean {
 /** A place among the nodes of the left model. */
 function placeOf(side: 0 | 1, node: number, right: Compared, left: Compared): number {
   if (side === 0) return node;
-  const around = right.partners.get(right.h.parent(node)) ?? 0;
-  return lastInside(left.h, around);
+  let around = right.h.parent(node);
+  while (around >= 0 && !right.partners.has(around)) around = right.h.parent(around);
+  return lastInside(left.h, right.partners.get(around) ?? 0);
 }
 
 /** Nodes are listed depth first. */

@@ -107,7 +107,8 @@ const ComparisonSchema = parts({
   model: v.custom<object>(model => isObject(model) && model.compare === null), // of two models, never of more
   left: list(oneOf("same", "renamed", "moved", "changed", "removed")),
   right: list(oneOf("same", "renamed", "moved", "changed", "added")),
-  pairs: list(tuple(isCount, isCount))
+  pairs: list(tuple(isCount, isCount)),
+  tensors: v.optional(v.nullable(text)) // how many of them differ; none of live models
 });
 
 type OneModel = v.InferOutput<typeof OneModelSchema>;
