@@ -7,6 +7,7 @@ import { isObject } from "./core/shared/schema";
 import { KINDS } from "./standalone/kinds";
 import { startLive } from "./standalone/live_frame";
 import { Page } from "./standalone/page";
+import { followAddress } from "./standalone/theme";
 
 const UNREADABLE = "This page is damaged: write it again with mk.save_html.";
 
@@ -20,6 +21,7 @@ function start(): void {
     return startLive(host, KINDS);
   }
   document.body.classList.add("mkg-saved");
+  followAddress();
   if (!page) return explain(host);
   if (isAlone(page)) document.body.classList.add("mkg-standalone");
   new Page(page, KINDS).mount(host).catch(error => {

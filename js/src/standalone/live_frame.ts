@@ -1,11 +1,11 @@
 // The inside of the frame in which js/src/marimo.ts shows widgets: it hears and tells nothing but the page around it.
 
-import "../../style/lab.css";
 import "../../style/live_frame.css";
 import { isObject } from "../core/shared/schema";
 import { type LiveEntry, LivePage, type Way } from "./live";
 import { viewsOf } from "./live_buffers";
 import type { Kinds } from "./models";
+import { showTheme } from "./theme";
 
 /** Waits for the widgets, which the page around sends, and shows them in `host`. */
 export function startLive(host: HTMLElement, kinds: Kinds): void {
@@ -22,7 +22,7 @@ export function startLive(host: HTMLElement, kinds: Kinds): void {
   window.addEventListener("message", event => {
     const data: unknown = event.data;
     if (event.source !== window.parent || !isObject(data)) return;
-    if (data.kind === "theme") showTheme(data.isDark === true, Number(data.height));
+    if (data.kind === "theme") look(data.isDark === true, Number(data.height));
     else if (data.kind === "heard") page?.hear(data.content, viewsOf(data.buffers));
     else if (data.kind === "start" && !page) {
       page = new LivePage(String(data.root), data.states as LiveEntry[], kinds, way);
@@ -34,8 +34,7 @@ export function startLive(host: HTMLElement, kinds: Kinds): void {
 }
 
 /** As the page around looks; its height stands for the screen's, for the frame is as high as what is in it. */
-function showTheme(isDark: boolean, height: number): void {
-  document.body.classList.toggle("mkg-theme-dark", isDark);
-  document.body.classList.toggle("mkg-theme-light", !isDark);
+function look(isDark: boolean, height: number): void {
+  showTheme(isDark ? "dark" : "light");
   document.body.style.setProperty("--mkg-screen", `${height}px`);
 }

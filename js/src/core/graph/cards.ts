@@ -6,6 +6,7 @@ import { hyperLine } from "../shared/hyper";
 import type { Hierarchy } from "../shared/hierarchy";
 
 export interface CardText {
+  name?: string; // slot, where there is one: what a small card says
   title: string; // class; the slot where a file tells no class
   subtitle: string; // slot; then what kind of module it is
   detail: string; // a few hyper-parameters, or what is inside
@@ -14,9 +15,11 @@ export interface CardText {
 export const CARD = { minWidth: 116, maxWidth: 236, padding: 14, short: 46, tall: 62, chevron: 18 };
 export function cardText(h: Hierarchy, node: number): CardText {
   if (h.isKind(node)) return kindText(h, node);
+  const name = node === 0 ? "" : oneLine(h.name(node) || '""');
   return {
+    name,
     title: oneLine(h.className(node)),
-    subtitle: node === 0 ? "" : oneLine(h.name(node) || '""'),
+    subtitle: name,
     detail: oneLine(h.isContainer(node) ? inside(h, node) : hyperLine(h.hyper(node)))
   };
 }
@@ -25,8 +28,10 @@ export function cardText(h: Hierarchy, node: number): CardText {
 function kindText(h: Hierarchy, node: number): CardText {
   const own = h.tensors(node);
   const [, , shape] = own.find(([name]) => name === "weight") ?? (own.length === 1 ? own[0] : []);
+  const name = oneLine(h.name(node) || '""');
   return {
-    title: oneLine(h.name(node) || '""'),
+    name,
+    title: name,
     subtitle: oneLine(h.word(node)),
     detail: oneLine(h.isContainer(node) ? inside(h, node) : (shape?.join("×") ?? ""))
   };

@@ -56,6 +56,7 @@ function mostUsed(all: readonly Structure[], limit: number): Structure[] {
 function card(h: Hierarchy, { first, count }: Structure, measure: Measure): SceneNode {
   const text = {
     ...cardText(h, first),
+    name: "", // it has many
     title: oneLine(h.className(first)),
     subtitle: h.entityName(first).slice(0, 120)
   };

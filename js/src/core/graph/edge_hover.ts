@@ -4,7 +4,7 @@ import { el, nameSpan } from "../shared/dom";
 import { shortBytes } from "../shared/format";
 import type { Hierarchy } from "../shared/hierarchy";
 import type { Theme } from "../shared/theme";
-import { Tip, type TipRow } from "../shared/tip";
+import type { Tip, TipRow } from "../shared/tip";
 import type { Box, Point, Viewport } from "../shared/viewport";
 import type { GraphDecor } from "./decor";
 import { EdgeGrid } from "./edge_grid";
@@ -28,7 +28,6 @@ interface Spot {
 }
 
 export class EdgeHover {
-  private readonly tip: Tip;
   private readonly values: EdgeValues;
   private placed?: Placed;
   private grid?: EdgeGrid; // of what is placed, once it is asked for
@@ -37,12 +36,11 @@ export class EdgeHover {
   private frame = 0;
 
   constructor(
-    wrap: HTMLElement,
+    private readonly tip: Tip,
     h: Hierarchy,
     private readonly decor: GraphDecor,
     private readonly changed: () => void
   ) {
-    this.tip = new Tip(wrap);
     this.values = new EdgeValues(h);
   }
 
@@ -52,17 +50,22 @@ export class EdgeHover {
     return spot && placed ? spot.routes.map(({ edge }) => [idIn(placed, edge.source), idIn(placed, edge.target)]) : [];
   }
 
-  show(placed: Placed): void {
-    if (placed === this.placed) return;
+  /** Whether that is another picture. */
+  show(placed: Placed): boolean {
+    if (placed === this.placed) return false;
     this.placed = placed;
     this.grid = this.byValue = undefined;
     this.leave();
+    return true;
   }
 
-  /** The pointer is at a place in the picture, which is (x, y) in the box around the canvas, or gone. */
-  point(at: Point | null, x: number, y: number, zoom: number): void {
+  /** The pointer is at a place in the picture, which is (x, y) in the box around the canvas, or gone; whether an edge is there. */
+  point(at: Point | null, x: number, y: number, zoom: number): boolean {
     const line = at && this.isFree(at) ? this.lineAt(at, REACH / zoom) : null;
-    if (line === null) return this.leave();
+    if (line === null) {
+      if (this.spot) this.leave();
+      return false;
+    }
     if (line !== this.spot?.line) {
       this.spot = this.spotOf(line);
       this.changed();
@@ -70,6 +73,7 @@ export class EdgeHover {
     // several moves of a pointer come between two frames
     cancelAnimationFrame(this.frame);
     this.frame = requestAnimationFrame(() => this.tell(x, y));
+    return true;
   }
 
   leave(): void {

@@ -6,11 +6,12 @@ import { glyphSize, stepText, stretchText, unitText } from "./flow_cards";
 import { FlowItems, type Item } from "./flow_items";
 import { flowEdges, HIDDEN, OUTSIDE } from "./flow_links";
 import { type FlowLevel, type Units, unitsOf } from "./flow_units";
+import { foldBadge } from "../shared/badges";
 import { counted } from "../shared/format";
 import type { Fold, Hierarchy } from "../shared/hierarchy";
 import type { Measure } from "../shared/canvas";
 import { hardLimit, openNodes, WINDOW } from "../shared/reveal";
-import { foldBadge, headerWidth, idOf, linkCard, moduleCard, pillCard } from "./scene_cards";
+import { headerWidth, idOf, linkCard, moduleCard, pillCard } from "./scene_cards";
 import { intoGroups } from "./scene_groups";
 import type { Store } from "../shared/store";
 import type { LayoutGroup } from "../layout/types";
@@ -209,7 +210,7 @@ class FlowSceneBuilder {
       text.detail = counted(this.units.operators(place), "operator");
     }
     const slot = this.h.isKind(node) ? text.title : text.subtitle;
-    const shown = only === undefined ? text : { ...stepText(this.flow, only), subtitle: slot };
+    const shown = only === undefined ? text : { ...stepText(this.flow, only), name: text.name, subtitle: slot };
     const badge = fold ? foldBadge(fold) : unit.calls.length > 1 ? `${unit.calls.length} calls` : "";
     const id = unit.ordinal > 0 || this.carded.has(node) ? `\u0000call:${place}:${h.path(node)}` : idOf(h, node);
     const opens = this.items.isContainer(unit) && h.isContainer(node);

@@ -9,7 +9,7 @@ import { Painter } from "./paint";
 import { exportPng } from "./paint_png";
 import { readTheme, type Theme, watchTheme } from "../shared/theme";
 import { boxIn, centralCard, toggledPath } from "./anchors";
-import { EdgeHover } from "./edge_hover";
+import { GraphHover } from "./hover";
 import { Navigator } from "./navigation";
 import { doubleTapped, type TapActions, tapped } from "./taps";
 import type { Camera } from "../shared/camera";
@@ -54,7 +54,7 @@ export class GraphView {
   private readonly decor: GraphDecor;
   private readonly scenery: Scenery;
   readonly navigator: Navigator;
-  private readonly hover: EdgeHover;
+  private readonly hover: GraphHover;
   private theme: Theme;
   private placed?: Placed;
   private anchor: string | null = null; // id whose card stays where it is on the screen
@@ -80,7 +80,7 @@ export class GraphView {
     this.stage = this.makeStage();
     this.offer = new Offer(wrap, h, store);
     this.navigator = new Navigator(this.stage, this.decor, h, store, () => this.placed?.bounds ?? boundsOf([]));
-    this.hover = new EdgeHover(wrap, h, this.decor, () => this.stage.schedule());
+    this.hover = new GraphHover(wrap, h, store, this.decor, () => this.stage.schedule());
     this.listen();
     this.followSelection();
     this.stage.measure();
@@ -186,7 +186,7 @@ export class GraphView {
         resized: (before, seen) => this.resized(before, seen),
         picture: () => ({
           ...this.decor.picture(this.theme, this.measure, this.stage.camera.look.zoom),
-          lit: this.hover.lit
+          ...this.hover.spots
         })
       },
       this.options.dock
@@ -316,9 +316,7 @@ export class GraphView {
 
   /** Colors, selection and hits of what is already laid out. */
   private applyDecor(): void {
-    if (!this.placed) {
-      return;
-    }
+    if (!this.placed) return;
     this.decor.update(this.placed, this.theme);
     this.hover.show(this.placed);
     this.painter.setPicture(this.decor.items(), this.decor.edges());
@@ -342,6 +340,7 @@ export class GraphView {
   private resized(before: Extent | null, seen: Box | null): void {
     const { camera } = this.stage;
     if (this.placed && !camera.isTouched && Math.abs(camera.extent.width - (before?.width ?? 1)) > 1) {
+      if (this.scenery.fill(this.wrap)) this.invalidate(); // rows for this room
       this.openToFit();
       this.lookFirst(this.placed);
     }
@@ -373,6 +372,7 @@ export class GraphView {
   }
 
   private takeFocus(): void {
+    this.hover.leave();
     this.tapping = true;
     this.host.focus({ preventScroll: true });
     this.tapping = false;

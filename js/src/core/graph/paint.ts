@@ -9,6 +9,7 @@ import { type Line, linesOf } from "./paint_lines";
 import { isReadable, namedFrames, nameLine, zoomedLines } from "./zoomed_lines";
 import { CHEVRON, type EdgePaint, HEADER, type PaintItem, TITLE } from "./paint_items";
 import { LABEL_SIZE } from "./scene_groups";
+import type { SceneNode } from "./scene_types";
 
 export const SMALLEST_TEXT = 6.5; // CSS pixels: smaller text is noise and costs time
 const DIM = 0.4; // of what was not searched for
@@ -123,8 +124,7 @@ export class Painter {
     const { context } = this;
     const { node, box, selected } = item;
     const [x, y, width, height] = box;
-    const link = node.target !== undefined;
-    const radius = node.kind === "pseudo" && !link ? height / 2 : node.kind === "operator" ? ROUND : RADIUS;
+    const radius = radiusOf(node, height);
     const stroke = strokeOf(item, theme);
     if (selected) {
       const glow = mix(theme.canvas, theme.accent, 0.28);
@@ -141,7 +141,7 @@ export class Painter {
         mix(theme.canvas, stroke, 0.6)
       );
     }
-    context.setLineDash(link ? [4, 3] : []);
+    context.setLineDash(node.target === undefined ? [] : [4, 3]);
     this.shape(x, y, width, height, radius, fill, stroke, lineWidth(item));
     context.setLineDash([]);
   }
@@ -237,6 +237,11 @@ export class Painter {
     context.strokeStyle = color;
     context.stroke();
   }
+}
+
+/** Of a card's corners. */
+export function radiusOf({ kind, target }: SceneNode, height: number): number {
+  return kind === "pseudo" && target === undefined ? height / 2 : kind === "operator" ? ROUND : RADIUS;
 }
 
 /** Ground and ink of the small signs. */

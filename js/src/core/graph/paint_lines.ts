@@ -2,8 +2,9 @@
 
 import { CARD } from "./cards";
 import { changeLines, GLYPH, LINE } from "./flow_cards";
-import { FONT, fitted, fontOf, type Measure } from "../shared/canvas";
+import { FONT, fitted, fittedName, fontOf, type Measure } from "../shared/canvas";
 import { HEADER, type PaintItem, TITLE } from "./paint_items";
+import type { SceneNode } from "./scene_types";
 
 export interface Line {
   text: string;
@@ -68,8 +69,8 @@ function cardLines(item: PaintItem, measure: Measure): Line[] {
   const rows = [node.subtitle, node.detail].filter(text => text !== "");
   const top = rows.length === 0 ? box[3] / 2 : TITLE;
   return [
-    line(node.title, LEFT + chevron, top, FONT.title, true, true, titleRoom, measure),
-    ...rows.map((text, i) => line(text, LEFT, 33 + 15 * i, FONT.text, false, false, room, measure))
+    line(node, node.title, LEFT + chevron, top, FONT.title, true, true, titleRoom, measure),
+    ...rows.map((text, i) => line(node, text, LEFT, 33 + 15 * i, FONT.text, false, false, room, measure))
   ];
 }
 
@@ -81,7 +82,7 @@ function headerLines(item: PaintItem, measure: Measure): Line[] {
   let x = 30;
   const add = (text: string, size: number, bold: boolean, strong: boolean) => {
     if (text !== "" && right - x > 24) {
-      const next = line(text, x, HEADER, size, bold, strong, right - x, measure);
+      const next = line(node, text, x, HEADER, size, bold, strong, right - x, measure);
       lines.push(next);
       x += measure(next.text, size, bold) + 8;
     }
@@ -98,6 +99,7 @@ function badgesWidth({ node, flag }: PaintItem, measure: Measure): number {
 }
 
 function line(
+  { name }: SceneNode,
   text: string,
   x: number,
   y: number,
@@ -107,8 +109,9 @@ function line(
   room: number,
   measure: Measure
 ): Line {
+  const cut = text === name ? fittedName : fitted;
   return {
-    text: fitted(text, room, size, bold, measure),
+    text: cut(text, room, size, bold, measure),
     x,
     y,
     font: fontOf(size, bold),

@@ -2,7 +2,8 @@
 
 import { cardSize, cardText } from "./cards";
 import { FONT, oneLine, type Measure } from "../shared/canvas";
-import type { Fold, Hierarchy, Link } from "../shared/hierarchy";
+import { foldBadge } from "../shared/badges";
+import type { Hierarchy, Link } from "../shared/hierarchy";
 import type { Size } from "../layout/types";
 import type { SceneNode } from "./scene_types";
 import type { Store } from "../shared/store";
@@ -14,10 +15,6 @@ const PILL: Size = [76, 34];
 export function idOf(h: Hierarchy, node: number): string {
   const path = h.path(node);
   return path !== "" && h.find(path) === node ? path : `\u0000node:${node}:${path}`;
-}
-
-export function foldBadge(fold: Fold): string {
-  return fold.kind === "exact" ? `×${fold.count}` : `≈ ×${fold.count}`;
 }
 
 /** A closed module, or a folded run of modules. */
@@ -42,9 +39,11 @@ export function moduleCard(h: Hierarchy, store: Store, measure: Measure, node: n
 export function linkCard(h: Hierarchy, measure: Measure, container: number, link: Link, parent: number): SceneNode {
   const { slot, target, kind } = link;
   const where = h.path(target) || "the root";
+  const name = oneLine(slot);
   const text = {
+    name,
     title: oneLine(h.className(target)),
-    subtitle: oneLine(slot),
+    subtitle: name,
     detail: oneLine(`${kind === "cycle" ? "back to" : "shared with"} ${where}`)
   };
   const size = cardSize(text, "", false, measure);

@@ -17,6 +17,7 @@ export interface SceneNode {
   opens?: boolean; // whether there is an inside to open, where the hierarchy does not tell
   parent: number; // place in `nodes` of the frame around it; -1 on the canvas
   kind: NodeKind;
+  name?: string; // of the slot
   title: string;
   subtitle: string;
   detail: string;

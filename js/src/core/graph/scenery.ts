@@ -37,14 +37,16 @@ export class Scenery {
     private readonly isCompared: boolean
   ) {}
 
-  /** Takes the size of the canvas, as far as layouts go. */
-  fill({ clientWidth, clientHeight }: HTMLElement): void {
+  /** Takes the size of the canvas, as far as layouts go; whether there is room for another one. */
+  fill({ clientWidth, clientHeight }: HTMLElement): boolean {
     const [width, height] = [clientWidth || 960, clientHeight || 600];
-    const isOther = (now: number, before: number) => Math.abs(now - before) > OTHER * now;
-    if (isOther(width, this.extent.width) || isOther(height, this.extent.height)) {
+    const differs = (now: number, before: number) => Math.abs(now - before) > OTHER * now;
+    const isOther = differs(width, this.extent.width) || differs(height, this.extent.height);
+    if (isOther) {
       this.extent = { width, height };
       this.forget();
     }
+    return isOther;
   }
 
   scene(): Scene {

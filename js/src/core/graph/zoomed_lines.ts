@@ -1,6 +1,7 @@
-// What stands on cards and frames when they are small on the screen: names alone, larger for it, and at last those of frames only.
+// What stands on cards and frames when they are small on the screen: names, larger for it, with the class where there is
+// room for all of it, and at last those of frames only.
 
-import { fitted, fontOf, FONT, type Measure } from "../shared/canvas";
+import { fitted, fittedName, fontOf, FONT, type Measure } from "../shared/canvas";
 import { HEADER, type PaintItem } from "./paint_items";
 import type { Line } from "./paint_lines";
 
@@ -9,6 +10,10 @@ const STEP = 2; // sizes grow in steps, so that widths need not be measured at e
 const HIGHEST = { card: 0.5, small: 0.8, header: 30 }; // of a card's height; units of a header's 42
 const SMALL_CARD = 40;
 const LEFT = 8;
+const RIGHT = 4; // of small cards
+const BESIDE_MARK = 13; // text begins right of the mark of its family
+const LETTER = 1.25; // height of a line for its size
+const SMALLER = 0.9; // letters of a class, for those of the name above it
 const NARROW = 2; // of the small cards of operators, whose sign fills them
 const NAMELESS = 0.29; // zoom below which cards have no names
 const SMALL_FRAME = 420; // CSS pixels: in a smaller one its name says more than those inside
@@ -22,15 +27,45 @@ export function isReadable(zoom: number): boolean {
 /** The name of a card or of a frame's header, as large as it has to be; nothing where there is no room for that. */
 export function zoomedLines(item: PaintItem, zoom: number, measure: Measure): Line[] {
   const { node, box } = item;
-  const isFrame = node.kind === "group";
   const size = Math.ceil(READABLE / zoom / STEP) * STEP;
-  if (size > (isFrame ? HIGHEST.header : (box[3] < SMALL_CARD ? HIGHEST.small : HIGHEST.card) * box[3])) {
-    return [];
+  if (node.kind === "group") {
+    if (size > HIGHEST.header) return [];
+    return [line(named(item, box[2] - 2 * LEFT, size, measure), LEFT, HEADER, size, false)];
   }
-  const room = box[2] - 2 * (isFrame || box[3] >= SMALL_CARD ? LEFT : NARROW);
-  const text = fitted(nameOf(item), room, size, true, measure);
-  const [x, y] = isFrame ? [LEFT, HEADER] : [box[2] / 2, box[3] / 2];
-  return [{ text, x, y, font: fontOf(size, true), size, bold: true, strong: true, centred: !isFrame }];
+  if (size > (box[3] < SMALL_CARD ? HIGHEST.small : HIGHEST.card) * box[3]) return [];
+  const isPill = node.kind === "pseudo" && node.target === undefined;
+  if (isPill || node.isGlyph) return [signLine(item, size, measure)];
+  const left = BESIDE_MARK;
+  const room = box[2] - left - RIGHT;
+  const [x, y] = [left + room / 2, box[3] / 2];
+  const name = line(named(item, room, size, measure), x, y, size, true);
+  const kind = classLine(item, size, room, measure);
+  if (!kind) return [name];
+  const apart = (LETTER * size) / 2;
+  return [
+    { ...name, y: y - apart },
+    { ...kind, x, y: y + apart }
+  ];
+}
+
+/** Of an operator, or of an end: the sign, or as much of the word as there is room for. */
+function signLine({ node, box }: PaintItem, size: number, measure: Measure): Line {
+  const room = box[2] - 2 * (box[3] >= SMALL_CARD ? LEFT : NARROW);
+  const isBold = node.kind !== "pseudo";
+  const text = fitted(node.title, room, size, isBold, measure);
+  return { ...line(text, box[2] / 2, box[3] / 2, size, true), font: fontOf(size, isBold), bold: isBold };
+}
+
+/** The class, which goes below a name, unless it says the same or has no room. */
+function classLine({ node, box }: PaintItem, nameSize: number, room: number, measure: Measure): Line | undefined {
+  const size = Math.ceil(SMALLER * nameSize);
+  const isHigh = LETTER * (nameSize + size) <= box[3] - 2;
+  if (!node.name || node.name === node.title || !isHigh || measure(node.title, size, false) > room) return undefined;
+  return { ...line(node.title, 0, 0, size, true), font: fontOf(size, false), bold: false, strong: false };
+}
+
+function line(text: string, x: number, y: number, size: number, centred: boolean): Line {
+  return { text, x, y, font: fontOf(size, true), size, bold: true, strong: true, centred };
 }
 
 /** The frames that are named over their inside: the outermost whose inside cannot be read and that are small themselves. */
@@ -53,20 +88,12 @@ export function namedFrames<Frame extends { item: PaintItem }>(frames: readonly 
 export function nameLine(item: PaintItem, zoom: number, measure: Measure): Line {
   const size = Math.ceil(NAME / zoom / STEP) * STEP;
   const { box } = item;
-  const text = fitted(nameOf(item), box[2] - LEFT, size, true, measure);
-  return {
-    text,
-    x: box[2] / 2,
-    y: box[3] / 2,
-    font: fontOf(size, true),
-    size,
-    bold: true,
-    strong: true,
-    centred: true
-  };
+  return line(named(item, box[2] - LEFT, size, measure), box[2] / 2, box[3] / 2, size, true);
 }
 
-/** "layer3 ×6" of a frame, "Linear" of a card. */
-function nameOf({ node }: PaintItem): string {
-  return [(node.kind === "group" && node.subtitle) || node.title, node.badge].filter(text => text !== "").join(" ");
+/** "layer3 ×6", of what has no name of its own its class. */
+function named({ node }: PaintItem, room: number, size: number, measure: Measure): string {
+  const { name, title, subtitle, kind, badge } = node;
+  const text = name || (kind === "group" && subtitle) || title;
+  return fittedName(text, room, size, true, measure, badge && ` ${badge}`);
 }

@@ -1,5 +1,7 @@
 // What drawing on canvases needs: a context, the pixels of the screen, and text of a known width.
 
+import { nameEnd } from "./format";
+
 export const FONT = {
   family: 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif',
   title: 13,
@@ -53,19 +55,34 @@ export function oneLine(text: string): string {
   return start.length > LONGEST ? `${start.slice(0, LONGEST)}…` : start;
 }
 
-/** Cut to `width` with an ellipsis. */
-export function fitted(text: string, width: number, size: number, bold: boolean, measure: Measure): string {
+/** Cut to `width` with an ellipsis before `end`, which stays. */
+export function fitted(text: string, width: number, size: number, bold: boolean, measure: Measure, end = ""): string {
   if (measure(text, size, bold) <= width) {
     return text;
   }
-  let [low, high] = [0, text.length];
+  let [low, high] = [0, text.length - end.length];
   while (low < high) {
     const middle = (low + high + 1) >> 1;
-    if (measure(`${text.slice(0, middle)}…`, size, bold) <= width) {
+    if (measure(`${text.slice(0, middle)}…${end}`, size, bold) <= width) {
       low = middle;
     } else {
       high = middle - 1;
     }
   }
-  return `${text.slice(0, low)}…`;
+  return `${text.slice(0, low)}…${end}`;
+}
+
+/** The name of a module cut so that it is told from its siblings; `end` stands behind it where there is room for both. */
+export function fittedName(
+  name: string,
+  width: number,
+  size: number,
+  bold: boolean,
+  measure: Measure,
+  end = ""
+): string {
+  const hasRoom = (kept: string) => measure(`${name.slice(0, 1)}…${kept}`, size, bold) <= width;
+  const last = nameEnd(name);
+  const kept = [last + end, last].find(hasRoom) ?? "";
+  return fitted(kept.endsWith(end) ? name + end : name, width, size, bold, measure, kept);
 }

@@ -54,6 +54,15 @@ export function exactNumber(value: Value): string {
 }
 
 /** "1 module", "12 modules". */
+const END = 4; // letters
+const SHORT = 6; // letters of a name that is cut at its end
+
+/** What stays of a name that is cut: siblings differ there, as denseblock1 and denseblock2. "" of a short one. */
+export function nameEnd(name: string): string {
+  const letters = Array.from(name);
+  return letters.length > SHORT ? letters.slice(-END).join("") : "";
+}
+
 export function counted(count: number, noun: string, many = `${noun}s`): string {
   return `${exactNumber(count)} ${count === 1 ? noun : many}`;
 }

@@ -46,6 +46,7 @@ export interface StagePicture {
   readonly items: readonly StageItem[];
   readonly lines: readonly StageLine[];
   readonly lit?: readonly (readonly [string, string])[]; // lines that stand out, by the ids of their ends
+  readonly over?: string | null; // the card under the pointer, which stands out
 }
 
 export interface StageScene {

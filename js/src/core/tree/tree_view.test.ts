@@ -57,7 +57,7 @@ describe("rows", () => {
   it("stand for their folds, or for each member", async () => {
     const store = storeOf({ expanded: ["layer1"] });
     mount(smallNet(), store);
-    expect(row("layer1.0").textContent).toBe("0Block×4");
+    expect(row("layer1.0").textContent).toBe("0×4Block");
     expect(row("layer1.0").getAttribute("aria-label")).toBe("0, Block, 4 identical");
     store.set("shown", new Map([[4, 10]]));
     await settle();
@@ -73,6 +73,7 @@ describe("rows", () => {
     mount(h, storeOf({ expanded: ["layer1"] }));
     expect(row("layer1.0").getAttribute("aria-label")).toBe("0, Block, 4 similar, width 1…4");
     expect(row("layer1.0").textContent).toContain("≈ ×4");
+    expect(row("layer1.0").title).toContain("≈ ×4 stands for 4 modules of similar structure: width 1…4");
     expect(row("conv1").getAttribute("aria-label")).toBe("conv1, Conv2d, opaque: lock");
   });
 
@@ -80,6 +81,7 @@ describe("rows", () => {
     mount(smallNet({ blocks: { "1": "residual <i>block</i>" } }), storeOf({}));
     expect(row("conv1").getAttribute("aria-label")).toBe("conv1, Conv2d, residual <i>block</i>");
     expect(row("conv1").querySelector(".mkg-row-block")?.textContent).toBe("−");
+    expect(row("conv1").title).toBe("conv1\npack.Conv2d\n− residual <i>block</i>");
     expect(row("layer1").querySelector(".mkg-row-block")).toBeNull();
   });
 

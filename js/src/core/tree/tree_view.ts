@@ -2,16 +2,18 @@
 
 import "../../../style/tree.css";
 import { axesOf } from "../shared/axes";
+import { meanings } from "../shared/badges";
 import { colorOf } from "../shared/color";
 import { dataflowOf } from "../shared/dataflow";
 import { type Mark, ownMarks } from "../shared/differences";
-import { Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
+import { Disposers, el, listen, setAttribute } from "../shared/dom";
 import type { Hierarchy } from "../shared/hierarchy";
 import { reveal, toggle } from "../shared/reveal";
-import { highlight, search } from "../shared/search";
+import { search } from "../shared/search";
 import type { Store } from "../shared/store";
 import { VirtualList } from "../shared/virtual_list";
 import { amountOf, type RowSize, rowSize, sizeBar } from "./size_bar";
+import { rowLabel } from "./row_label";
 import { TreeKeys } from "./tree_keys";
 import { accessibleName, below, hiddenMatches, TreeRow, treeRows } from "./rows";
 
@@ -21,7 +23,7 @@ const OVERSCAN = 12;
 const ASSUMED = 20; // rows in view of a tree without a size
 const INDENT = 14;
 const DEEPEST_INDENT = 20; // deeper levels would leave no room for the name, however wide the tree is
-const LONGEST_TITLE = 400;
+const LONGEST_TITLE = 600;
 
 export class TreeView {
   readonly tree = el("div", "mkg-tree");
@@ -213,8 +215,14 @@ export class TreeView {
     const path = this.h.path(node);
     element.setAttribute("role", "treeitem");
     element.setAttribute("data-mkg-path", path);
-    element.title = [path, this.h.qualifiedName(node)].filter(Boolean).join("\n").slice(0, LONGEST_TITLE);
     return element;
+  }
+
+  /** What a row has no room for. */
+  private title({ node, fold }: TreeRow): string {
+    const { h } = this;
+    const lines = [h.path(node), h.qualifiedName(node), ...meanings(h, node, fold)];
+    return lines.filter(Boolean).join("\n").slice(0, LONGEST_TITLE);
   }
 
   /** Redraw what is in the row, unless nothing of it changed. */
@@ -245,6 +253,7 @@ export class TreeView {
         (onAxis ? ", on the chosen axis" : "")
     );
     setAttribute(element, "data-mkg-status", status ?? null);
+    setAttribute(element, "title", this.title(row));
     element.classList.toggle("mkg-is-match", matched);
     element.classList.toggle("mkg-is-on-axis", onAxis);
     element.classList.toggle("mkg-holds-axis", holds);
@@ -280,12 +289,7 @@ export class TreeView {
       chip.style.backgroundColor = color;
       parts.push(chip);
     }
-    parts.push(marked("mkg-row-name", row.node === 0 ? h.payload.title : h.name(row.node), needles));
-    const word = row.node === 0 ? "" : h.word(row.node);
-    if (word) parts.push(marked("mkg-row-class", word, needles));
-    if (row.fold) parts.push(el("span", "mkg-row-count", `${row.fold.kind === "exact" ? "" : "≈ "}×${row.fold.count}`));
-    if (h.marks(row.node).length) parts.push(el("span", "mkg-row-mark", "!"));
-    if (h.blocks(row.node).length) parts.push(el("span", "mkg-row-block", "−"));
+    parts.push(rowLabel(h, row, needles));
     if (hidden) parts.push(el("span", "mkg-row-hits", String(hidden)));
     if (size) parts.push(sizeBar(h, row, size, isBarColored ? color : null));
     return parts;
@@ -313,14 +317,4 @@ export class TreeView {
 
 function onTwisty(event: MouseEvent): boolean {
   return event.target instanceof Element && event.target.classList.contains("mkg-twisty");
-}
-
-/** Text with the matches in it set apart, as separate text nodes. */
-function marked(className: string, text: string, needles: readonly string[]): HTMLElement {
-  const span = nameSpan(className, "");
-  highlight(text, needles).forEach((part, index) => {
-    if (index % 2) span.append(el("mark", "mkg-hit", part));
-    else if (part) span.append(part);
-  });
-  return span;
 }

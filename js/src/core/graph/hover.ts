@@ -1,0 +1,104 @@
+// What is under the pointer: an edge with its path, or a card, whose border stands out and which says more when the
+// pointer rests on it.
+
+import { meanings } from "../shared/badges";
+import { nameSpan } from "../shared/dom";
+import type { Hierarchy } from "../shared/hierarchy";
+import type { Store } from "../shared/store";
+import type { StagePicture } from "../shared/stage";
+import type { Theme } from "../shared/theme";
+import { Tip } from "../shared/tip";
+import type { Point, Viewport } from "../shared/viewport";
+import type { GraphDecor } from "./decor";
+import { EdgeHover } from "./edge_hover";
+import { radiusOf } from "./paint";
+import { HEADER, type PaintItem } from "./paint_items";
+import type { Placed } from "./routes";
+
+const REST = 350; // milliseconds
+const MOST_LINES = 6;
+const LONGEST = 160; // characters of a line
+
+export class GraphHover {
+  private readonly tip: Tip;
+  private readonly edges: EdgeHover;
+  private item: PaintItem | null = null;
+  private resting: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(
+    wrap: HTMLElement,
+    private readonly h: Hierarchy,
+    private readonly store: Store,
+    private readonly decor: GraphDecor,
+    private readonly changed: () => void
+  ) {
+    this.tip = new Tip(wrap);
+    this.edges = new EdgeHover(this.tip, h, decor, changed);
+  }
+
+  /** What stands out: lines, by the ids of their ends, or a card. */
+  get spots(): Pick<StagePicture, "lit" | "over"> {
+    return { lit: this.edges.lit, over: this.item?.node.id ?? null };
+  }
+
+  show(placed: Placed): void {
+    if (this.edges.show(placed)) this.leave();
+  }
+
+  /** The pointer is at a place in the picture, which is (x, y) in the box around the canvas, or gone. */
+  point(at: Point | null, x: number, y: number, zoom: number): void {
+    const isOnEdge = this.edges.point(at, x, y, zoom);
+    const item = at && !isOnEdge ? this.cardAt(at) : null;
+    if (item?.node.id !== this.item?.node.id) {
+      if (!isOnEdge) this.tip.hide();
+      this.item = item;
+      this.changed();
+    }
+    clearTimeout(this.resting);
+    if (item && !this.tip.isShown) this.resting = setTimeout(() => this.tell(item, x, y), REST);
+  }
+
+  leave(): void {
+    clearTimeout(this.resting);
+    this.edges.leave();
+    if (!this.item) return;
+    this.item = null;
+    this.changed();
+  }
+
+  /** Over the finished picture, in its coordinates. */
+  paint(context: CanvasRenderingContext2D, view: Viewport, theme: Theme): void {
+    this.edges.paint(context, view, theme);
+    if (!this.item) return;
+    const { box, node } = this.item;
+    const [x, y, width, height] = box;
+    context.beginPath();
+    context.roundRect(x, y, width, height, radiusOf(node, height));
+    context.strokeStyle = theme.accent;
+    context.lineWidth = Math.max(2, 1.5 / view.zoom);
+    context.stroke();
+  }
+
+  /** Of an open frame the header alone: what lies in it is no part of it. */
+  private cardAt(at: Point): PaintItem | null {
+    const item = this.decor.itemOf(this.decor.hit(at) ?? "");
+    const isInside = item?.node.kind === "group" && at[1] > item.box[1] + 2 * HEADER;
+    return item && !isInside ? item : null;
+  }
+
+  private tell({ node }: PaintItem, x: number, y: number): void {
+    const { h } = this;
+    if (node.kind === "pseudo" && node.target === undefined) return;
+    const of = node.index >= 0 ? node.index : (node.target ?? node.owner ?? 0);
+    const lines =
+      node.index < 0 ? [node.detail] : [h.qualifiedName(of), node.detail, ...meanings(h, of, this.fold(of))];
+    const told = node.index < 0 ? [node.title, ...lines, h.path(of) && `in ${h.path(of)}`] : [h.path(of), ...lines];
+    const [head = node.title, ...notes] = told.filter(line => line !== "").map(line => line.slice(0, LONGEST));
+    this.tip.show(x, y, nameSpan("", head), [], notes.slice(0, MOST_LINES));
+  }
+
+  private fold(node: number) {
+    const fold = this.h.fold(node);
+    return fold && !this.store.get("unfolded").has(fold.first) ? fold : undefined;
+  }
+}

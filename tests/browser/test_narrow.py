@@ -1,0 +1,137 @@
+"""Where there is little room: names can be read, a wider window is used, and what is pointed at says the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import nn
+
+import modulekg_widgets as mk
+from browser import graph as graphs
+from browser.graph import ITEMS, ROOT, STAGE, GraphPage
+from browser.saved import SavedPage, saved_page
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+SITE = {"width": 896, "height": 620}  # the frame of the documentation's site
+SMALL = {"width": 800, "height": 560}
+WIDE = {"width": 1280, "height": 620}
+
+# what can be read of a row: its name as it is cut, and the signs and the class that are in its line
+SEEN = f"""() => [...document.querySelectorAll('{ROOT} [role=treeitem]')].map(row => {{
+  const label = row.querySelector('.mkg-row-label');
+  const line = label.getBoundingClientRect();
+  const isSeen = part => {{
+    const {{ left, right, top, bottom }} = part.getBoundingClientRect();
+    return right - left > 1 && right <= line.right + 1 && top >= line.top - 1 && bottom <= line.bottom + 1;
+  }};
+  const isWhole = part => part.scrollWidth <= part.clientWidth;
+  const [start, end] = [label.querySelector('.mkg-row-start'), label.querySelector('.mkg-row-end')];
+  const name = isWhole(start) ? label.querySelector('.mkg-row-name').textContent : '…' + (end?.textContent ?? '');
+  return {{
+    path: row.dataset.mkgPath,
+    name: isSeen(start) && (!end || isSeen(end)) ? name : '',
+    signs: [...label.querySelectorAll('.mkg-row-count, .mkg-row-block')].filter(isSeen).map(sign => sign.textContent),
+    class: [...label.querySelectorAll('.mkg-row-class')].filter(isSeen).length,
+  }};
+}})"""
+
+TITLES = f"() => {ITEMS}.map(item => item.texts[0]?.text ?? '')"
+ZOOM = f"() => {STAGE}.camera.look.zoom"
+TIP = f"{ROOT} .mkg-metric-tip"
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.denselayer_convolution = nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.denselayer_convolution(x)
+
+
+class Net(nn.Module):
+    """Names of which the ends differ, containers of one class, and a fold of residual blocks deep in the tree."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for number in range(1, 5):
+            stage = nn.Sequential(nn.Sequential(*[Block() for _ in range(12)]), nn.BatchNorm2d(8))
+            self.add_module(f"batchnormalization{number}", nn.BatchNorm2d(8))
+            self.add_module(f"layer{number}", stage)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for part in self.children():
+            x = part(x)
+        return x
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    widget = mk.ModelGraph(Net(), torch.zeros(1, 8, 4, 4), expanded=["layer3", "layer3.0"], color_by="params")
+    return mk.save_html(widget, tmp_path_factory.mktemp("narrow") / "net.html")
+
+
+@pytest.fixture
+def page(browser: Browser, saved: Path, request: pytest.FixtureRequest) -> Iterator[SavedPage]:
+    with saved_page(browser, saved, viewport=getattr(request, "param", SITE)) as page:
+        page.wait_for(graphs.READY)
+        yield page
+
+
+def test_the_tree_gives_names_their_room_first(page: SavedPage) -> None:
+    rows = {row["path"]: row for row in page.page.evaluate(SEEN)}
+    assert all(row["name"] for row in rows.values()), rows
+    assert rows["layer3.0.0"]["name"] == "0"
+    assert rows["layer3.0.0"]["signs"] == ["×12", "−"]
+    siblings = [row["name"] for path, row in rows.items() if "." not in path]
+    assert len(set(siblings)) == len(siblings)  # each is told from the others
+    assert rows["batchnormalization1"]["class"] == 0  # which has given way
+    title = page.page.locator('[data-mkg-path="layer3.0.0"]').get_attribute("title")
+    assert "×12 stands for 12 modules" in title
+    assert "− " in title
+
+
+@pytest.mark.parametrize("page", [SMALL], indirect=True, ids=["small"])
+def test_small_cards_say_their_names(page: SavedPage) -> None:
+    page.wait_for(f"() => ({ZOOM})() < 0.69")
+    titles = page.page.evaluate(TITLES)
+    assert {"layer1", "layer2", "layer4"} <= set(titles)
+    assert "Sequential" not in titles
+
+
+@pytest.mark.parametrize("page", [WIDE], indirect=True, ids=["wide"])
+def test_a_wider_window_is_used_until_somebody_has_moved_the_picture(page: SavedPage) -> None:
+    places = f"() => JSON.stringify({ITEMS}.map(item => item.box))"
+    other = f"before => JSON.stringify({ITEMS}.map(item => item.box)) !== before"
+    fresh = page.page.evaluate(places)
+    page.page.set_viewport_size(SMALL)
+    page.wait_for(other, fresh)
+    small = page.page.evaluate(places)
+    page.page.set_viewport_size(WIDE)
+    page.wait_for(other, small)
+    assert page.page.evaluate(places) == fresh
+    page.page.locator(f"{ROOT} .mkg-graph-canvas").hover()
+    page.page.mouse.wheel(0, -100)
+    page.page.set_viewport_size(SMALL)
+    page.page.wait_for_timeout(300)
+    assert page.page.evaluate(places) == fresh
+
+
+def test_a_card_under_the_pointer_stands_out_and_says_the_rest(page: SavedPage) -> None:
+    graph = GraphPage(page)  # type: ignore[arg-type]
+    plain = graph.find(".mkg-graph-picture").evaluate("canvas => canvas.toDataURL()")
+    page.page.mouse.move(*graph.point("layer3.0.0"))
+    page.wait_for(f"() => {STAGE}.picture.over === 'layer3.0.0'")
+    tip = page.page.locator(TIP)
+    tip.wait_for()
+    for text in ("layer3.0.0", "Block", "×12 stands for 12 modules", "− "):
+        assert text in tip.inner_text()
+    assert graph.find(".mkg-graph-picture").evaluate("canvas => canvas.toDataURL()") != plain
+    page.page.mouse.move(2, 2)
+    tip.wait_for(state="hidden")
