@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import re
@@ -13,6 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 LIMIT = 60  # seconds of CPU time
+GRACE = 30  # more, for who takes no notice
 COLORS = re.compile(r"\x1b\[\d*m")
 FOLDERS = re.compile(r"/\S*/")
 PATIENCE = 400  # seconds that these may take on a busy machine
@@ -62,23 +64,27 @@ def without_answer(ended: tuple[int, float] | None) -> dict[str, Any]:
     if ended is None:
         return {"error": f"no answer after {PATIENCE} s on the clock"}
     status, used = ended
-    if used >= LIMIT:
-        return too_long()
     code = os.waitstatus_to_exitcode(status)
+    if code == -signal.SIGXCPU or used >= LIMIT:
+        return too_long()
     return {"error": f"the process died by {signal.Signals(-code).name}" if code < 0 else f"the process exited {code}"}
 
 
 def alone(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What `work` gives in a process of its own, or its error."""
     reading, writing = os.pipe()
+    # else a collection in the new process, at any time, would search and copy all that was there before
+    gc.collect()
+    gc.freeze()
     child = os.fork()
     if child == 0:
         os.setsid()  # graphviz goes with it
-        resource.setrlimit(resource.RLIMIT_CPU, (LIMIT + 1, LIMIT + 1))  # a second more, so that it is over for certain
+        resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + GRACE))  # SIGXCPU at the first, which says why
         answer = answered(work)
         with os.fdopen(writing, "wb") as pipe:
             pickle.dump(answer, pipe)
         os._exit(0)
+    gc.unfreeze()
     os.close(writing)
     ended = ending(child)
     with suppress(ProcessLookupError):

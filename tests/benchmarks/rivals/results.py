@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 
 class Results:
-    """Lists of repetitions, by part, tool and model."""
+    """Lists of repetitions, by part, tool and model. Several runs may fill one file at the same time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -23,9 +26,20 @@ class Results:
         return len(cell) < times and not any("error" in one for one in cell)
 
     def add(self, part: str, tool: str, model: str, found: dict[str, Any]) -> None:
-        self.cell(part, tool, model).append(found)
-        self.put(part, self.kept[part])
+        with self._written():
+            self.cell(part, tool, model).append(found)
 
     def put(self, part: str, found: Any) -> None:
-        self.kept[part] = found
-        self.path.write_text(json.dumps(self.kept, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        with self._written():
+            self.kept[part] = found
+
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        """What is changed here is changed in what the file has by now."""
+        with self.path.open("a+", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            self.kept = json.loads(file.read() or "{}")
+            yield
+            file.truncate(0)
+            file.write(json.dumps(self.kept, indent=1, ensure_ascii=False) + "\n")

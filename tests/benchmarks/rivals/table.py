@@ -148,10 +148,9 @@ def noise(kept: Kept) -> str:
                 f"in the {what} the largest repetition of a cell is {statistics.median(spread):.1f} times the smallest "
                 f"in the median cell, {p95(spread):.1f} times in one of twenty, {max(spread):.1f} times at most"
             )
-    counts = sorted({len(cell) for tool in kept["page"].values() for cell in tool.values() if not error_of(cell)})
-    text = "; ".join(said)
-    times = " or ".join(map(str, counts))
-    return f"How much is noise: {text}. A cell of the browser has {times} repetitions, the same number in all of a row."
+    counts = {len(cell) for part in ("kernel", "page") for tool in kept[part].values() for cell in tool.values()}
+    times = f"{min(counts)} to {max(counts)}"
+    return f"How much is noise: {'; '.join(said)}. A cell has {times} repetitions, the same number in all of a row."
 
 
 def fewer(kept: Kept) -> str:
@@ -255,8 +254,25 @@ TABLES: dict[str, Callable[[Kept], str]] = {
 }
 
 
+def equal(kept: Kept) -> Kept:
+    """As many repetitions of each cell as the others of its row have: a run that was stopped favors none."""
+    found = dict(kept)
+    for part in ("kernel", "page", "pruning"):
+        cells = [(model, cell) for of in kept[part].values() for model, cell in of.items()]
+        least: dict[str, int] = {}
+        for model, cell in cells:
+            if cell and not error_of(cell):
+                least[model] = min(len(cell), least.get(model, len(cell)))
+        found[part] = {
+            tool: {model: cell if error_of(cell) else cell[: least.get(model)] for model, cell in of.items()}
+            for tool, of in kept[part].items()
+        }
+    return found
+
+
 def written(document: str, kept: Kept) -> str:
     """The document with its tables as of these results."""
+    kept = equal(kept)
     return PLACE.sub(lambda place: f"<!-- {place[1]} -->\n{TABLES[place[1]](kept)}\n<!-- end -->", document)
 
 
