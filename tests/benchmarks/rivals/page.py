@@ -115,7 +115,8 @@ def opened(
         begin = used.cpu()
         page.goto(url, wait_until="commit", timeout=PATIENCE * 1000)
         if not is_painted(page, used, begin):
-            return {"error": f"over {LIMIT} s"}
+            waited = used.cpu() - begin < LIMIT
+            return {"error": f"no first paint after {PATIENCE} s on the clock" if waited else f"over {LIMIT} s"}
         found = {"cpu": used.cpu() - begin, "painted": page.evaluate("() => window.__painted")}
         page.wait_for_timeout(500)
         found |= {"loaded": sum(loaded), "megabytes": used.megabytes()}
