@@ -3,7 +3,8 @@
 - `live` holds code that ends with `mk.save_html(widget, "name.html")`, `name` being that of the document. The code is
   run in a process of its own, the saved page is shown in a frame, and the code below it as it was run.
 - `frame` shows the saved page of another document.
-- `gallery` names documents; each becomes a card with the picture of its widget, its title and its first paragraph.
+- `gallery` names documents; each becomes a card with a picture of its widget, its title and its first paragraph. The
+  pictures are drawn by a browser, which building the site does not need: `tests/docs/gallery_pictures.py` writes them.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from sphinx.writers.html5 import HTML5Translator
 
 PACKAGE = Path(__file__).resolve().parents[2] / "modulekg_widgets"
 FOLDER = "live"  # of the saved pages, in the built site
+PICTURES = "_static/gallery"
+THEMES = ("light", "dark")
 WORKERS = 2
 HEIGHT = 620
 
@@ -130,13 +133,19 @@ def fill_cards(app: Sphinx, document: nodes.document, docname: str) -> None:
 
 
 def card(app: Sphinx, here: str, target: str) -> nodes.list_item:
-    """A picture, a title that leads to the document, and its first paragraph."""
-    picture = relative_uri(app.builder.get_target_uri(here), f"{FOLDER}/{target.rpartition('/')[2]}.svg")
-    image = nodes.raw("", f'<img src="{picture}" alt="" loading="lazy">', format="html")
+    """A picture for each theme, a title that leads to the document, and its first paragraph."""
+    images = [picture(app, here, f"{target.rpartition('/')[2]}_{theme}.webp", theme) for theme in THEMES]
     title = app.env.titles[target].astext()
     link = nodes.reference("", title, refuri=app.builder.get_relative_uri(here, target), internal=True)
     first = next(app.env.get_doctree(target).findall(nodes.paragraph))
-    return nodes.list_item("", image, nodes.paragraph("", "", link), nodes.paragraph("", first.astext()))
+    return nodes.list_item("", *images, nodes.paragraph("", "", link), nodes.paragraph("", first.astext()))
+
+
+def picture(app: Sphinx, here: str, file: str, theme: str) -> nodes.raw:
+    if not (Path(app.srcdir) / PICTURES / file).is_file():
+        raise ExtensionError(f"there is no {PICTURES}/{file}: draw it with tests/docs/gallery_pictures.py")
+    source = relative_uri(app.builder.get_target_uri(here), f"{PICTURES}/{file}")
+    return nodes.raw("", f'<img class="only-{theme}" src="{source}" alt="" loading="lazy">', format="html")
 
 
 # ---------------------------------------------------- the pages that are saved
@@ -165,30 +174,20 @@ def _is_due(app: Sphinx, page: LivePage, folder: Path) -> bool:
 
 
 def saved(page: LivePage, folder: Path) -> str:
-    """Run the code; its page and a picture of its widget come into the folder. What went wrong, or an empty text."""
+    """Run the code; its page comes into the folder. What went wrong, or an empty text."""
     os.environ["OMP_NUM_THREADS"] = "1"
     import warnings
 
     warnings.filterwarnings("ignore")
-    names: dict[str, Any] = {"__name__": "__main__"}
     try:
         with tempfile.TemporaryDirectory() as scratch:
             os.chdir(scratch)  # the process does nothing else
-            exec(compile(page.code, page.document, "exec"), names)
+            exec(compile(page.code, page.document, "exec"), {"__name__": "__main__"})
             written = Path(f"{page.name}.html").read_bytes()
-        (folder / f"{page.name}.svg").write_text(picture(names), "utf-8")
         (folder / f"{page.name}.html").write_bytes(written)
     except Exception as error:  # noqa: BLE001 - whatever the code raises is told with the place of the code
         return f"{type(error).__name__}: {error}"
     return ""
-
-
-def picture(names: dict[str, Any]) -> str:
-    """The picture that a notebook would keep of the last widget among these names."""
-    from ipywidgets import DOMWidget
-
-    widget = [value for value in names.values() if isinstance(value, DOMWidget)][-1]
-    return str(widget._repr_mimebundle_()["image/svg+xml"])
 
 
 # ------------------------------------------------------------------- Sphinx

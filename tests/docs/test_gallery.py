@@ -5,11 +5,15 @@ from __future__ import annotations
 import http.server
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from browser import graph as graphs
 from browser.graph import GraphPage
@@ -24,6 +28,8 @@ Opened = Callable[..., AbstractContextManager["BrowserPage"]]
 
 ENTRIES = sorted(path.stem for path in (ROOT / "docs" / "gallery").glob("*.md") if path.stem != "index")
 FEWEST_MODELS = 10
+LIGHT = 128  # of most of a picture
+APART = 2  # brightness by which pictures differ on average: two decoders do by little
 GRAPH, PANEL = graphs.ROOT, "document.querySelector('.mkg-side-panel').dataset.mkgPath"
 GROUND = f"() => getComputedStyle(document.querySelector('{graphs.ROOT}')).backgroundColor"
 
@@ -48,7 +54,7 @@ def test_an_entry_is_whole(site: Site, name: str) -> None:
     """A card that leads to it, a frame with a title that keys reach, and the code that made it."""
     cards = site.pages["gallery/index.html"].soup.select(".live-cards > li")
     card = next(card for card in cards if card.a["href"] == f"{name}.html")
-    assert (site.folder / "gallery" / str(card.img["src"])).resolve().is_file()
+    assert [image["class"] for image in card.find_all("img")] == [["only-light"], ["only-dark"]]
     page = site.pages[f"gallery/{name}.html"].soup
     title, first = page.article.h1.find(string=True), page.article.p.get_text()
     assert [one.get_text() for one in card.find_all("p")] == [title, first]
@@ -119,13 +125,34 @@ def served(site: Site) -> Iterator[str]:
         server.shutdown()
 
 
-def test_a_frame_follows_the_switch_of_the_site(site: Site, browser: Browser) -> None:
-    with served(site) as address:
+@pytest.mark.parametrize("is_served", [False, True], ids=["from the disk", "served"])
+def test_a_frame_follows_the_switch_of_the_site(site: Site, browser: Browser, is_served: bool) -> None:
+    with served(site) if is_served else nullcontext(site.folder.as_uri()) as address:
         page = browser.new_page(color_scheme="light")
         page.goto(f"{address}/gallery/resnet152.html")
+        steps = page.evaluate("() => history.length")
         page.frame_locator(".live iframe").locator(f"{GRAPH} [role=treeitem]").first.wait_for()
         frame = page.frames[1]
         assert frame.evaluate(GROUND) == "rgb(255, 255, 255)"
         page.evaluate("() => { document.documentElement.dataset.theme = 'dark'; }")
         frame.wait_for_function(f"() => ({GROUND})() === 'rgb(27, 31, 36)'")
+        assert page.evaluate("() => history.length") == steps
         page.close()
+
+
+def test_cards_have_pictures_that_differ(site: Site) -> None:
+    """Of each entry one in the colors of each theme, none of them like that of another."""
+    images = {path.stem: np.asarray(Image.open(path).convert("L"), float) for path in picture_files(site)}
+    assert set(images) == {f"{name}_{theme}" for name in ENTRIES for theme in ("light", "dark")}
+    for name, image in images.items():
+        assert image.shape == (300, 480)
+        assert (np.median(image) > LIGHT) == name.endswith("_light"), name
+    for theme in ("light", "dark"):
+        for one, other in combinations(ENTRIES, 2):
+            apart = np.abs(images[f"{one}_{theme}"] - images[f"{other}_{theme}"]).mean()
+            assert apart > APART, f"{one} and {other} look alike"
+
+
+def picture_files(site: Site) -> list[Path]:
+    cards = site.pages["gallery/index.html"].soup.select(".live-cards img")
+    return [(site.folder / "gallery" / str(image["src"])).resolve() for image in cards]
