@@ -46,7 +46,7 @@ def share(flags: Iterable[bool]) -> float:
 
 
 class _Joins(TorchFunctionMode):
-    """Counts the functions that join two tensors or more; parameters are no boxes, and no tensors here."""
+    """Counts the functions that join two different tensors or more; parameters have no boxes, and are none here."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,13 +55,14 @@ class _Joins(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(function, "__name__", "").strip("_").removeprefix("i")
         given = args[0] if name == "cat" else args[:2]
-        if len([one for one in given if isinstance(one, torch.Tensor) and not isinstance(one, nn.Parameter)]) >= 2:
+        joined = {id(one) for one in given if isinstance(one, torch.Tensor) and not isinstance(one, nn.Parameter)}
+        if len(joined) >= 2:
             self.found[name] += 1
         return function(*args, **(kwargs or {}))
 
 
 def joins(model: nn.Module, args: tuple[Any, ...]) -> Counter[str]:
-    """What a forward pass really does: how often it adds two tensors or concatenates some."""
+    """What a forward pass really does: how often it adds two different tensors or concatenates some."""
     with torch.no_grad(), _Joins() as mode:
         model(*args)
     return mode.found

@@ -22,7 +22,7 @@ BOXES = """() => {
   if (!renderer?.nodesToRender?.length || renderer.showBusySpinner) { return []; }
   const area = renderer.container.nativeElement.getBoundingClientRect();
   return renderer.nodesToRender.map(({ node }) => {
-    const opens = node.nodeType === 1 && !node.expanded;
+    const opens = node.nodeType === 1 && !node.expanded && !node.id.startsWith("inputs"); // which are the weights
     if (!opens) { return { id: node.id, x: 0, y: 0, opens }; }
     const { x, y } = renderer.getNodeExpandIconPositionRelativeToCenter(node.id);
     return { id: node.id, x: area.left + area.width / 2 + x, y: area.top + area.height / 2 + y, opens };

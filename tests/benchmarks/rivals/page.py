@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PATIENCE = 400  # seconds that the allowed CPU time may take on a busy machine
 LOOK = 2_000  # milliseconds between two looks at that
 GESTURES = 6
-GESTURE_LIMIT = 15_000
+GESTURE_PATIENCE = 90  # seconds on the clock
 LOOKS = 25  # until nothing moves
 VIEWPORT = {"width": 1400, "height": 900}
 # resolves in the frame after the one in which the condition holds; looking takes a fifth of the time at most
@@ -114,7 +114,7 @@ def opened(
         page.add_init_script(FIRST.format(keep=KEEP_EVAL, when=WHEN, boxes=tool.boxes))
         begin = used.cpu()
         page.goto(url, wait_until="commit", timeout=PATIENCE * 1000)
-        if not is_painted(page, used, begin):
+        if not is_there(page, "__painted", used, begin, PATIENCE):
             waited = used.cpu() - begin < LIMIT
             return {"error": f"no first paint after {PATIENCE} s on the clock" if waited else f"over {LIMIT} s"}
         found = {"cpu": used.cpu() - begin, "painted": page.evaluate("() => window.__painted")}
@@ -128,22 +128,20 @@ def opened(
         return found
 
 
-def is_painted(page: Page, used: Used, begin: float) -> bool:
-    """Waits for a first paint, as long as the browser may work for it."""
+def is_there(page: Page, name: str, used: Used, begin: float, patience: float) -> bool:
+    """Waits for what the page notes under a name, as long as the browser may work for it."""
     from playwright.sync_api import TimeoutError as NotYet
 
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + patience
     while time.monotonic() < end and used.cpu() - begin < LIMIT:
         with suppress(NotYet):
-            page.wait_for_function("() => window.__painted", timeout=LOOK)
+            page.wait_for_function(f"() => window.{name}", timeout=LOOK)
             return True
     return False
 
 
 def openings(page: Page, used: Used, tool: Tool) -> Iterator[dict[str, Any]]:
     """One box opened after the other: milliseconds from the click to the frame with a new box, and seconds of CPU."""
-    from playwright.sync_api import TimeoutError as NotYet
-
     tried: set[str] = set()
     for _ in range(GESTURES):
         seen = at_rest(page, tool)
@@ -156,12 +154,10 @@ def openings(page: Page, used: Used, tool: Tool) -> Iterator[dict[str, Any]]:
         page.evaluate(GESTURE.format(when=WHEN, boxes=tool.boxes), seen["ids"])
         begin = used.cpu()
         page.mouse.click(target["x"], target["y"], click_count=tool.clicks)
-        try:
-            page.wait_for_function("() => window.__opened", timeout=GESTURE_LIMIT)
-        except NotYet:
+        if is_there(page, "__opened", used, begin, GESTURE_PATIENCE):
+            yield {"box": target["id"], "cpu": used.cpu() - begin, "clock": page.evaluate("() => window.__opened")}
+        else:
             yield {"box": target["id"], "missed": True}
-            continue
-        yield {"box": target["id"], "cpu": used.cpu() - begin, "clock": page.evaluate("() => window.__opened")}
 
 
 def at_rest(page: Page, tool: Tool) -> dict[str, Any]:
