@@ -170,6 +170,36 @@ drift = (expected - model[0].weight).abs().max().item()
 """
 
 
+@in_shared_page
+def test_what_is_not_finite_is_seen_at_once(notebook: NotebookPage) -> None:
+    broken = """
+class Scale(nn.Module):
+    def forward(self, x):
+        return x / x.std(1, keepdim=True)
+
+x = torch.randn(32, 8)
+x[12] = 7.0
+model = nn.Sequential(nn.Identity(), Scale(), nn.Sequential(nn.Linear(8, 32), nn.ReLU()), nn.Linear(32, 3))
+"""
+    player = PlayerPage.show(notebook, SETUP + broken)
+    player.wait_for_maps(0, sample=12)
+    assert player.find(".mkg-forward-sample").input_value() == "12"
+    assert notebook.value("player.sample") == 12
+    marked = {
+        row.get_attribute("data-mkg-path"): row.locator(".mkg-row-mark").all_inner_texts()
+        for row in player.find("[role=option]").all()
+    }
+    counts = {"": 3, "0": 0, "1": 8, "2": 32, "2.0": 32, "2.1": 32, "3": 3}
+    assert marked == {path: [f"{count} not finite"] if count else [] for path, count in counts.items()}
+    assert player.find(".mkg-forward-status").inner_text() == (
+        "1 is the first to give values that are not finite: 8 of them"
+    )
+    notebook.screenshot("forward-not-finite")
+    notebook.execute("player.selected = '1'")
+    player.wait_for_maps(2, sample=12)
+    notebook.screenshot("forward-not-finite-origin")
+
+
 def test_a_training_goes_on_while_the_page_plays(notebook: NotebookPage) -> None:
     """What the page has is drawn; the model does not run beside the cell, where it would undo what was learned."""
     few = "import modulekg_widgets.engine.playback.player as playback\nplayback.CACHE = 1000\n"

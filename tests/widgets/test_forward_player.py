@@ -346,3 +346,17 @@ def test_the_main_thread_without_a_kernel() -> None:
 def test_the_steps_are_there_for_python(player: ForwardPlayer) -> None:
     assert [step.path for step in player.steps] == ["", "conv", "relu", "relu"]
     assert [layout.sizes for layout in player.steps[0].outputs] == [(2, 2, 2, 2), (2, 2, 2, 2)]
+
+
+def test_it_opens_at_the_first_item_that_is_not_finite() -> None:
+    x = torch.zeros(4, 3)
+    x[2, 1] = float("nan")
+    player = mk.ForwardPlayer(nn.Sequential(nn.Identity(), nn.Linear(3, 2)), x)
+    assert (player.sample, player.pictures["sample"]) == (2, 2)
+    assert [line for line in player._static_picture().splitlines() if "not finite" in line][1].count("0  Identity") == 1
+    player.run(torch.zeros(4, 3))
+    assert (player.sample, player.pictures["sample"]) == (0, 0)  # nobody had asked for item 2
+    player.sample = 1
+    player.run(x)
+    assert (player.sample, player.pictures["sample"]) == (1, 1)  # this one somebody has
+    assert mk.ForwardPlayer(nn.Identity(), x, sample=0).sample == 0

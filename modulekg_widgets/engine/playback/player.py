@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -31,12 +31,13 @@ class Playback:
     Outputs stay in host memory as far as they go into 64 MiB; for others the pass runs again, with the random states
     of the first time. Where forward raises, `steps` ends there, `failed` is the innermost step that raised and `error`
     says what. Keeps the model, and a copy of the inputs, until `close()`. `sketches` are small pictures of item
-    `sample` of each output, by the number of its value.
+    `sample` of each output, by the number of its value; where none is asked for, that is the first item of the batch in
+    which something is not finite, else item 0.
     Raises `NotAModuleError`, `BrokenModuleError`, `UninitializedModuleError` and `TraceError`.
     """
 
     def __init__(
-        self, model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None, sample: int = 0
+        self, model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None, sample: int | None = None
     ) -> None:
         places = walk(model)
         root = unwrapped(model)
@@ -49,7 +50,10 @@ class Playback:
         self._random, self._pythons = process_states(), PythonGenerators()
         self._lock = threading.RLock()
         self._held: dict[int, HeldOutput] = {}
-        recorder = self._run(0, sample, every=True)
+        recorder = self._run(0, sample or 0, every=True)
+        if sample is None and (broken := _broken_item(recorder.steps)):
+            recorder = self._run(0, broken, every=True)  # for its pictures
+        sample = recorder.sample
         self.steps: tuple[ForwardStep, ...] = tuple(recorder.steps)
         self.dropped = recorder.dropped  # calls beyond the most that are listed
         self.error: str | None = recorder.error and recorder.error + list_hint(given[0])
@@ -158,6 +162,16 @@ def _same(one: ForwardStep, other: ForwardStep) -> bool:
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+
+
+def _broken_item(steps: Sequence[ForwardStep]) -> int | None:
+    """The first item that is not finite in what was given first of all that is not, of outputs with as many items as
+    the model's has.
+    """
+    items = {step.index: item_count(step.output.sizes, step.batch_dim) for step in steps if step.output is not None}
+    broken = [step for step in steps if step.first_not_finite is not None and items[step.index] == items.get(0)]
+    first = min(broken, key=lambda step: step.value or 0, default=None)
+    return None if first is None else first.first_not_finite
 
 
 def _check(places: Walk, given: list[tuple[str, torch.Tensor]]) -> None:

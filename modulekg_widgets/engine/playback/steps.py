@@ -20,6 +20,7 @@ from modulekg_widgets.engine.playback.summaries import (
     Statistics,
     TensorLayout,
     Top,
+    first_not_finite,
     has_data,
     item,
     item_count,
@@ -55,6 +56,7 @@ class ForwardStep:
     value: int | None = None  # number of the value that it gave first
     statistics: Statistics | None = None  # of the first tensor of the output
     top: Top | None = None  # of the first item of that
+    first_not_finite: int | None = None  # item with a NaN or an infinity
     batch_dim: int = 0
     is_result: bool = False  # gives what the model returns, a row of classes
     error: str | None = None  # what it raised
@@ -97,7 +99,8 @@ class CallRecorder:
         self._unsketched = MOST_SKETCHED
         self._places = places
         self._index_of = {id(module): index for index, module in enumerate(places.modules)}
-        self._first, self._sample, self._free, self._every = first, sample, budget, every
+        self.sample = sample
+        self._first, self._free, self._every = first, budget, every
         self._open: list[ForwardStep | None] = []  # None: a call that is no step
         self._values: dict[int, tuple[weakref.ref[torch.Tensor], int, int]] = {}
         self._shared: dict[int, HeldOutput] = {}  # by the number of the value
@@ -187,6 +190,8 @@ class CallRecorder:
             return
         if self._every or step.index == self._first:
             step.statistics = statistics(tensor)
+            if step.statistics.non_finite:
+                step.first_not_finite = first_not_finite(tensor, step.batch_dim)
             if item_count(step.outputs[0].sizes, step.batch_dim):
                 step.top = top(item(tensor, 0, step.batch_dim))
         if self._every:
@@ -204,7 +209,7 @@ class CallRecorder:
         return self._count
 
     def _sketch(self, step: ForwardStep, tensor: torch.Tensor) -> None:
-        number = min(self._sample, item_count(step.outputs[0].sizes, step.batch_dim) - 1)
+        number = min(self.sample, item_count(step.outputs[0].sizes, step.batch_dim) - 1)
         if number < 0 or step.value is None or step.value in self.sketches or self._unsketched < 0:
             return
         found = maps_of(item(tensor, number, step.batch_dim), 0, SKETCH)
@@ -224,7 +229,7 @@ class CallRecorder:
             self._free -= size
             self.held[step.index] = self._shared[step.value] = HeldOutput(tensor, step.batch_dim)
         elif step.index == self._first:
-            self.held[step.index] = HeldOutput(tensor, step.batch_dim, self._sample)
+            self.held[step.index] = HeldOutput(tensor, step.batch_dim, self.sample)
 
 
 @contextmanager

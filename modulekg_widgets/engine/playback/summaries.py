@@ -112,6 +112,15 @@ def item(tensor: Tensor, number: int, batch_dim: int) -> Tensor:
     return tensor.select(batch_dim, number) if tensor.dim() > max(1, batch_dim) else tensor
 
 
+def first_not_finite(tensor: Tensor, batch_dim: int) -> int | None:
+    """The first item of the batch with a NaN or an infinity, of a tensor that has data; None where there is none."""
+    broken = ~torch.isfinite(plain(tensor))
+    if tensor.dim() <= max(1, batch_dim):
+        return 0 if bool(broken.any()) else None
+    found = broken.movedim(batch_dim, 0).flatten(1).any(1).nonzero()
+    return int(found[0]) if len(found) else None
+
+
 def top(single: Tensor, are_classes: bool = False) -> Top:
     """The largest outputs of one item that has data; NaNs are left out."""
     elements = plain(single)

@@ -66,7 +66,8 @@ class ForwardPlayer(ModuleKGWidget):
     hide_shapes : bool
         Whether shapes are asked instead of shown; `quiz` counts the guesses as {"asked": …, "right": …}.
     sample : int
-        The item of the batch that is drawn.
+        The item of the batch that is drawn. Unless it is passed, that is the first one in which a value is not finite,
+        where there is one.
     page : int
         Which of its channels, 64 each.
 
@@ -115,7 +116,7 @@ class ForwardPlayer(ModuleKGWidget):
         playing: bool = False,
         speed: float = 2.0,
         hide_shapes: bool = False,
-        sample: int = 0,
+        sample: int | None = None,
         page: int = 0,
         layout: Any = None,
         **unknown: Any,
@@ -125,7 +126,8 @@ class ForwardPlayer(ModuleKGWidget):
         self._wanted: dict[str, Any] | None = None
         self._asking = threading.Lock()
         self._runs = 1
-        self._take(Playback(model, args, kwargs, _sample_of(sample)))
+        self._take(Playback(model, args, kwargs, None if sample is None else _sample_of(sample)))
+        self._found_sample = None if sample is not None else self._played.sample  # nobody has asked for it
         if selected is not None and step == 0:
             step = self._played.first(selected) or 0
         super().__init__(
@@ -136,7 +138,7 @@ class ForwardPlayer(ModuleKGWidget):
             playing=playing,
             speed=speed,
             hide_shapes=hide_shapes,
-            sample=sample,
+            sample=self._played.sample if sample is None else sample,
             page=page,
             **({} if layout is None else {"layout": layout}),
         )
@@ -182,12 +184,15 @@ class ForwardPlayer(ModuleKGWidget):
             raise WidgetValueError("this player is closed: make a new one")
         before = self._played
         given = (args, kwargs) if args or kwargs else before.given
-        played = Playback(self._model, *given, self.sample)
+        is_found = self.sample == self._found_sample
+        played = Playback(self._model, *given, None if is_found else self.sample)
+        self._found_sample = played.sample if is_found else None
         before.close()
         self._take(played)
         self._runs += 1
         is_alike = [step.path for step in played.steps] == [step.path for step in before.steps]
         with self.hold_sync():
+            self.sample = played.sample
             self.pictures = pictures_payload(played, self._runs, self.step if is_alike else 0)
             self.payload = forward_payload(played, self._runs)
             self.quiz = NO_GUESSES

@@ -6,6 +6,8 @@ import { type Figures, type Forward, shapesText, type Step, type TensorShape, to
 import type { FoundOut, Quiz } from "./quiz";
 import type { ForwardStore } from "./state";
 
+const NOT_FINITE = "not finite";
+
 export class Details {
   private readonly disposers = new Disposers();
   private readonly facts = el("dl", "mkg-facts");
@@ -145,11 +147,11 @@ export class Details {
       ["mean", short(mean)],
       ["std", short(std)],
       ["zeros", `${shortNumber(Math.round(1000 * toNum(zeros)) / 10)} %`],
-      ...(nonFinite === 0 ? [] : [["not finite", exactNumber(nonFinite)] as [string, string]]),
+      ...(nonFinite === 0 ? [] : [[NOT_FINITE, exactNumber(nonFinite)] as [string, string]]),
       ...(isOpen ? [["elements", exactNumber(count)] as [string, string]] : [])
     ];
     for (const [term, text] of rows) {
-      const pair = el("div");
+      const pair = el("div", term === NOT_FINITE ? "mkg-forward-not-finite" : "");
       pair.append(el("dt", "", term), el("dd", "", text));
       this.figures.append(pair);
     }
@@ -172,17 +174,20 @@ function shapeSpans(shapes: readonly TensorShape[] | null, note = ""): HTMLEleme
   });
 }
 
-/** The largest outputs as lines with a bar each. */
+/** The largest outputs as lines with a bar each: of their percentages, else from zero to each value. */
 export function topList(top: Top): HTMLElement {
   const [kind, entries] = top;
   const list = el("ol", "mkg-forward-top");
   const values = entries.map(([, value]) => toNum(value));
-  const largest = Math.max(...values.map(Math.abs), Number.MIN_VALUE);
+  const spans = entries.some(([, , share]) => share !== null)
+    ? entries.map(([, , share]): Span => [0, toNum(share ?? 0)])
+    : fromZero(values);
   entries.forEach(([index, value, share], at) => {
     const line = el("li");
     const bar = el("span", "mkg-forward-bar");
-    const width = Number.isFinite(values[at]) ? Math.abs(values[at]) / largest : 1;
-    bar.style.width = `${Math.round(100 * (Number.isFinite(width) ? width : 1))}%`;
+    const [start, width] = spans[at].map(part => `${Math.round(1000 * part) / 10}%`);
+    bar.style.width = width;
+    bar.style.marginInlineStart = start;
     const percent = share === null ? "" : ` · ${shortNumber(Math.round(1000 * toNum(share)) / 10)} %`;
     const rail = el("span", "mkg-forward-rail");
     rail.append(bar);
@@ -191,6 +196,20 @@ export function topList(top: Top): HTMLElement {
     list.append(line);
   });
   return list;
+}
+
+type Span = [start: number, width: number]; // as parts of the whole
+
+/** Where the bars of values lie that have one zero; an infinite one goes to the end. */
+function fromZero(values: readonly number[]): Span[] {
+  const finite = values.filter(Number.isFinite);
+  const [low, high] = [Math.min(0, ...finite), Math.max(0, ...finite)];
+  const size = high - low || 1;
+  const place = (value: number) => Math.min(1, Math.max(0, (value - low) / size));
+  return values.map(value => {
+    const ends = [place(0), value === Infinity ? 1 : place(value)];
+    return [Math.min(...ends), Math.abs(ends[1] - ends[0])];
+  });
 }
 
 export function placeText(kind: Top[0], index: readonly number[]): string {

@@ -169,6 +169,22 @@ export class Forward {
     return this.firsts.get(path);
   }
 
+  /** How many values of a step's output are NaN or infinite. */
+  notFinite(index: number): number {
+    const figures = this.columns.statistics[index];
+    return figures === null ? 0 : toNum(figures[5]);
+  }
+
+  /** The step whose output is the first that is not finite: the innermost one of those that gave it. */
+  get firstNotFinite(): number | undefined {
+    let found: number | undefined;
+    for (let at = 0; at < this.size; at++) {
+      if (this.notFinite(at) === 0) continue;
+      if (found === undefined || (this.columns.value[at] ?? 0) <= (this.columns.value[found] ?? 0)) found = at;
+    }
+    return found;
+  }
+
   /** The module's path below the step around it. */
   name(index: number): string {
     const path = this.path(index) ?? "";

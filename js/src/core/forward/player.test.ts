@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { buffersOf, golden, longPayload, picturesOf, storeWith } from "../../testing/forward";
+import { topList } from "./details";
 import { MapsFeed } from "./maps_feed";
 import { createForwardPlayer, type ForwardPlayer } from "./player";
 import { FoundOut } from "./quiz";
@@ -77,6 +78,63 @@ describe("the list of steps", () => {
     expect(host.querySelector("img")).toBeNull();
     expect(find(".mkg-forward-status").textContent).toContain("raised ValueError");
     expect(texts(".mkg-forward-end")).toEqual(["it stopped here"]);
+  });
+});
+
+/** A pass of three modules; `figures` are what is not finite of each, `top` the largest outputs of the last one. */
+function passOf(notFinite: readonly number[], top: unknown = null): unknown {
+  const raw = structuredClone(golden("residual").payload) as { steps: Record<string, unknown[]> };
+  raw.steps.statistics = notFinite.map(count => [0, 1, 0.5, 0.5, 0, count, 16]);
+  raw.steps.top = notFinite.map(() => top);
+  return raw;
+}
+
+describe("what is not finite", () => {
+  it("is marked in words at each step that gives it, and said of the first", () => {
+    show(passOf([3, 0, 1200, 0]));
+    expect(texts(".mkg-forward-row .mkg-row-mark")).toEqual(["3 not finite", "1.20 k not finite"]);
+    const rows = [...host.querySelectorAll(".mkg-forward-row")];
+    expect(rows.map(row => row.classList.contains("mkg-is-broken"))).toEqual([true, false, true, false]);
+    expect(rows[2].getAttribute("aria-label")).toContain("1,200 of the values that it gives are not finite");
+    expect(rows[1].getAttribute("aria-label")).not.toContain("not finite");
+    expect(find(".mkg-forward-status").textContent).toBe(
+      "relu is the first to give values that are not finite: 1,200 of them"
+    );
+    expect(find(".mkg-forward-not-finite dd").textContent).toBe("3");
+  });
+
+  it("is said of the innermost module that gave it", () => {
+    show(passOf([1, 0, 0, 1])); // the model gives what its last module does
+    expect(find(".mkg-forward-status").textContent).toContain("relu is the first");
+  });
+
+  it("is not mentioned where all is finite", () => {
+    show(passOf([0, 0, 0, 0]));
+    expect(texts(".mkg-forward-row .mkg-row-mark")).toEqual([]);
+    expect(find(".mkg-forward-status").hidden).toBe(true);
+    expect(host.querySelector(".mkg-forward-not-finite")).toBeNull();
+  });
+});
+
+describe("the bars of the largest outputs", () => {
+  const bars = (entries: readonly (readonly [number | string, number | null])[]) => {
+    const kind = entries[0][1] === null ? "element" : "class";
+    const list = topList([kind, entries.map(([value, share], at) => [[at], value, share])]);
+    return Array.from(list.querySelectorAll<HTMLElement>(".mkg-forward-bar"), ({ style }) => [
+      style.marginInlineStart,
+      style.width
+    ]);
+  };
+
+  it("are as long as the percentages", () => {
+    expect(bars([[-0.0878, 0.516], [-0.152, 0.484]])).toEqual([["0%", "51.6%"], ["0%", "48.4%"]]); // prettier-ignore
+  });
+
+  it("go from one zero to the values else", () => {
+    expect(bars([[4, null], [1, null]])).toEqual([["0%", "100%"], ["0%", "25%"]]); // prettier-ignore
+    expect(bars([[3, null], [-1, null]])).toEqual([["25%", "75%"], ["0%", "25%"]]); // prettier-ignore
+    expect(bars([[-1, null], [-4, null]])).toEqual([["75%", "25%"], ["0%", "100%"]]); // prettier-ignore
+    expect(bars([["Infinity", null], [1, null], [0, null]])).toEqual([["0%", "100%"], ["0%", "100%"], ["0%", "0%"]]); // prettier-ignore
   });
 });
 

@@ -3,6 +3,7 @@
 import "../../../style/forward_player.css";
 import "../../../style/forward_details.css";
 import { Disposers, el, keepKeys, listen } from "../shared/dom";
+import { exactNumber } from "../shared/format";
 import { PayloadError } from "../shared/schema";
 import { DISCONNECTED } from "../shared/status";
 import { Clock, togglePlaying } from "./clock";
@@ -26,6 +27,7 @@ export interface Shared {
   mayTick(): boolean;
 }
 
+const LONGEST_NAME = 120;
 const NO_DATA = "There is nothing to show yet: run the cell.";
 let created = 0;
 
@@ -113,15 +115,16 @@ class Player implements ForwardPlayer {
 
   private followKernel(): void {
     const connected = this.store.get("connected");
-    const { error, dropped } = this.forward;
+    const { error, dropped, firstNotFinite } = this.forward;
     const notes = [
       ...(connected ? [] : [DISCONNECTED]),
       ...(error === null ? [] : [`The forward pass raised ${error}`]),
+      ...(firstNotFinite === undefined ? [] : [notFiniteText(this.forward, firstNotFinite)]),
       ...(dropped ? [`${dropped} further calls are not listed.`] : [])
     ];
     this.status.textContent = notes.join(" · ");
     this.line.hidden = notes.length === 0;
-    this.line.classList.toggle("mkg-is-warning", !connected || error !== null);
+    this.line.classList.toggle("mkg-is-warning", !connected || error !== null || firstNotFinite !== undefined);
     this.host.classList.toggle("mkg-is-disconnected", !connected);
   }
 
@@ -147,6 +150,11 @@ class Player implements ForwardPlayer {
     event.preventDefault();
     event.stopPropagation();
   }
+}
+
+function notFiniteText(forward: Forward, first: number): string {
+  const name = (forward.path(first) || "The model").slice(0, LONGEST_NAME);
+  return `${name} is the first to give values that are not finite: ${exactNumber(forward.notFinite(first))} of them`;
 }
 
 /** Whether the key belongs to the control or the scrolled part that has the focus. */

@@ -1,6 +1,7 @@
 // The steps as an indented list: what flows in stands on the line into each step. Only the rows in sight are in the page.
 
 import { Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
+import { exactNumber, shortNumber } from "../shared/format";
 import { familyColor } from "../shared/theme";
 import { VirtualList } from "../shared/virtual_list";
 import { type Forward, shapesText, type Step } from "./payload";
@@ -112,10 +113,13 @@ export class StepList {
       nameSpan("mkg-row-class", step.className)
     );
     if (step.error !== null) head.append(el("span", "mkg-row-mark", "!"));
+    const notFinite = this.forward.notFinite(step.index);
+    if (notFinite > 0) head.append(el("span", "mkg-row-mark", `${shortNumber(notFinite)} not finite`));
     const takes = edge === HIDDEN ? "its input is hidden" : `takes ${edge}`;
     const broke = step.error === null ? "" : ", it raised an error";
-    setAttribute(element, "aria-label", `${name}, ${step.className}, ${takes}${broke}`);
-    element.classList.toggle("mkg-is-broken", step.error !== null);
+    const values = notFinite === 0 ? "" : `, ${exactNumber(notFinite)} of the values that it gives are not finite`;
+    setAttribute(element, "aria-label", `${name}, ${step.className}, ${takes}${values}${broke}`);
+    element.classList.toggle("mkg-is-broken", step.error !== null || notFinite > 0);
     element.title = [name, step.className].join("\n").slice(0, LONGEST_TITLE);
     element.replaceChildren(line, head);
   }

@@ -38,7 +38,10 @@ def _row(step: ForwardStep, y: float, is_current: bool, hide_shapes: bool) -> It
         yield f'<rect x="6" y="{y}" width="{WIDTH - 12}" height="{ROW}" rx="4" fill="{PAGE.current}"/>'
     x = MARGIN + INDENT * min(step.depth, DEEPEST)
     name = f"{step.path or '(model)'}  {step.class_name}"
-    yield f'<text x="{x}" y="{y + 14}" fill="{PAGE.error if step.error else PAGE.text}">{clean(name)}</text>'
+    broken = step.statistics.non_finite if step.statistics else 0
+    fill = PAGE.error if step.error or broken else PAGE.text
+    said = f"{name} · {broken:,} not finite" if broken else name
+    yield f'<text x="{x}" y="{y + 14}" fill="{fill}">{clean(said)}</text>'
     shape = "stopped here" if step.error else "?" if hide_shapes else shape_text(step.outputs)
     yield f'<text x="{WIDTH - MARGIN}" y="{y + 14}" text-anchor="end" fill="{PAGE.muted}">{clean(shape)}</text>'
 
