@@ -157,6 +157,11 @@ def shown(text: str, limit: int = 80) -> str:
     return line.encode("unicode_escape").decode("ascii") if not line.isprintable() else line
 
 
+def counted(count: int, one: str, many: str) -> str:
+    """ "1 axis", "12 axes": a count with its noun."""
+    return f"{count:,} {one if count == 1 else many}"
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint that names the closest of `known`, or lists them all when none is close."""
     options = sorted(known)

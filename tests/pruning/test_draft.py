@@ -186,3 +186,15 @@ def test_scores_are_of_all_axes_in_turn(draft: Draft) -> None:
 def test_a_ratio_may_take_from_those_axes_that_a_plan_takes_from(draft: Draft) -> None:
     plan = mk.plan(draft.graph, ratio=0.5)
     assert {draft.axes[number].name for number in draft.by_ratio} == {cut.name for cut in plan.axes}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said", "counted"),
+    [([HIDDEN], "1 axis loses indices, ", "1 axis"), ([HIDDEN, WIDE], "2 axes lose indices, ", "2 axes")],
+)
+def test_one_axis_is_not_said_to_be_several(draft: Draft, chosen: list[str], said: str, counted: str) -> None:
+    wanted = {name: [0, 1] for name in chosen}
+    draft.set(wanted)
+    assert draft.summary.startswith(said)
+    plan = mk.plan(mk.trace(net(), torch.zeros(2, 4)), per_axis=wanted)
+    assert plan.summary.endswith(f", {counted}")

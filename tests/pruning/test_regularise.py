@@ -63,7 +63,7 @@ def test_the_value_by_hand() -> None:
     assert penalty().item() == pytest.approx(expected)
     assert group_lasso(graph.axes, weight=0.1).item() == pytest.approx(expected)
     torch.testing.assert_close(penalty.norms(), {"first.out": torch.tensor([5.0, 0.0, 5.0])})
-    assert repr(penalty) == "<GroupLasso: 1 axes, weight 0.1>"
+    assert repr(penalty) == "<GroupLasso: 1 axis, weight 0.1>"
     penalty().backward()
     # w/‖w‖ times √7·0.1, and 0 where all is zero
     torch.testing.assert_close(

@@ -16,7 +16,7 @@ from modulekg_widgets.engine.axes.chosen_indices import LeastCount
 from modulekg_widgets.engine.axes.expression import positions, written
 from modulekg_widgets.engine.axes.inference import NO_LISTS, Inference, ListsOfDimensions, holds_values
 from modulekg_widgets.engine.axes.names import axis_names, short_name
-from modulekg_widgets.engine.errors import UnknownAxisError, nearest, shown
+from modulekg_widgets.engine.errors import UnknownAxisError, counted, nearest, shown
 from modulekg_widgets.engine.operators.recorded import Unknown
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 
@@ -313,8 +313,9 @@ class Axes:
         return free / total if total else 1.0
 
     def __repr__(self) -> str:
-        unknown = f", {len(self.unknown)} unknown operators" if self.unknown else ""
-        return f"<Axes: {len(self)} axes, {len(self.free)} free, {self.free_share:.1%} of the parameters{unknown}>"
+        unknown = counted(len(self.unknown), "unknown operator", "unknown operators") if self.unknown else ""
+        free = f"{len(self.free)} free, {self.free_share:.1%} of the parameters"
+        return f"<Axes: {', '.join(filter(None, (counted(len(self), 'axis', 'axes'), free, unknown)))}>"
 
     def _repr_html_(self) -> str:
         """The free axes as a table, escaped."""

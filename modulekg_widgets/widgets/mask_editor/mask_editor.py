@@ -110,7 +110,7 @@ class MaskEditor(EditorMeasuring):
     >>> editor = mk.MaskEditor(model, torch.zeros(1, 4))
     >>> editor.plan = mk.plan(editor.graph, per_axis={"0.out": [1, 5]})
     >>> editor
-    <MaskEditor of Sequential: 1 axes lose indices, parameters 58 → 44>
+    <MaskEditor of Sequential: 1 axis loses indices, parameters 58 → 44>
     >>> editor.cut()
     >>> model[0]
     Linear(in_features=4, out_features=6, bias=True)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from modulekg_widgets.engine.axes.axis import Axes, Axis
-from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.errors import CutError, counted, shown
 from modulekg_widgets.engine.pruning.importance.calibration import parameters_with_data
 from modulekg_widgets.engine.pruning.importance.index_sums import IndexSums
 from modulekg_widgets.engine.tracing.dataflow import DataNode
@@ -54,7 +54,7 @@ class GroupLasso:
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     >>> penalty = mk.pruning.GroupLasso(mk.trace(model, torch.randn(1, 4)))
     >>> penalty
-    <GroupLasso: 1 axes, weight 0.0001>
+    <GroupLasso: 1 axis, weight 0.0001>
     >>> (model(torch.randn(1, 4)).sum() + penalty()).backward()
     """
 
@@ -121,7 +121,7 @@ class GroupLasso:
             self._roots = self._roots.float().to(device) if device.type == "mps" else self._roots.to(device)
 
     def __repr__(self) -> str:
-        return f"<GroupLasso: {len(self.axes)} axes, weight {self.weight:g}>"
+        return f"<GroupLasso: {counted(len(self.axes), 'axis', 'axes')}, weight {self.weight:g}>"
 
 
 def group_lasso(graph: Any, axes: Iterable[Axis | str] | None = None, weight: float = 1e-4) -> Tensor:

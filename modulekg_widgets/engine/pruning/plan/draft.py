@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownPathError, counted, nearest, shown
 from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.operators.traits import CHANNELS, traits_of
 from modulekg_widgets.engine.pruning.importance.scoring import score
@@ -160,8 +160,9 @@ class Draft:
     def summary(self) -> str:
         """How many axes lose indices, how many blocks go, and what is left of the parameters, without a dry run."""
         before, after = self.sizes()
-        blocks = f"{len(self.removed)} blocks go, " if self.removed else ""
-        return f"{len(self.dropped)} axes lose indices, {blocks}parameters {before.params:,} → {after.params:,}"
+        blocks = f"{counted(len(self.removed), 'block goes', 'blocks go')}, " if self.removed else ""
+        axes = counted(len(self.dropped), "axis loses", "axes lose")
+        return f"{axes} indices, {blocks}parameters {before.params:,} → {after.params:,}"
 
     @cached_property
     def weights(self) -> Mapping[Term, int]:

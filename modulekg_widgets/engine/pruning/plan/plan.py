@@ -123,7 +123,7 @@ def plan(
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     >>> plan = mk.plan(mk.trace(model, torch.randn(1, 4)), ratio=0.5)
     >>> print(plan)
-    parameters 58 → 30 (51.7%), FLOPs 104 → 52 (50.0%), 1 axes
+    parameters 58 → 30 (51.7%), FLOPs 104 → 52 (50.0%), 1 axis
     <BLANKLINE>
       0.out      8 → 4      0.weight[0], 0.bias[0], 2.weight[1]
     >>> receipt = plan.cut(model)

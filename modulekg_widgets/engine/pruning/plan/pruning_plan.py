@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.errors import counted, shown
 from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.plan.attempt import Change
 from modulekg_widgets.engine.pruning.plan.plan_writing import save_plan, text_of
@@ -285,12 +285,16 @@ class PruningPlan:
         width = max([len(name) for name, _ in rows], default=4)
         lines = [self.summary, ""]
         lines += [f"  without {shown(path)}" for path in self.blocks[:ROWS]]
-        lines += [f"  … and {len(self.blocks) - ROWS} more blocks"] if len(self.blocks) > ROWS else []
+        lines += (
+            [f"  … and {counted(len(self.blocks) - ROWS, 'more block', 'more blocks')}"]
+            if len(self.blocks) > ROWS
+            else []
+        )
         lines += [
             f"  {name:<{width}} {axis.size:>6} → {axis.left:<6} {shown(_few(axis.members), 300)}" for name, axis in rows
         ]
         if len(self.axes) > ROWS:
-            lines.append(f"  … and {len(self.axes) - ROWS} more axes")
+            lines.append(f"  … and {counted(len(self.axes) - ROWS, 'more axis', 'more axes')}")
         if self.changes:
             lines += [
                 "",
@@ -304,9 +308,9 @@ class PruningPlan:
     @property
     def summary(self) -> str:
         """One line: parameters, FLOPs and measured milliseconds before and after."""
-        blocks = f", {len(self.blocks)} blocks" if self.blocks else ""
+        blocks = f", {counted(len(self.blocks), 'block', 'blocks')}" if self.blocks else ""
         sizes = f"parameters {_change(*self.params)}, FLOPs {_change(*self.flops)}"
-        return f"{sizes}{_latency(self.latency)}, {len(self.axes)} axes{blocks}"
+        return f"{sizes}{_latency(self.latency)}, {counted(len(self.axes), 'axis', 'axes')}{blocks}"
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -314,7 +318,9 @@ class PruningPlan:
             f"<td>{html.escape(_few(axis.members))}</td></tr>"
             for axis in self.axes[:ROWS]
         )
-        more = f"<p>… and {len(self.axes) - ROWS} more axes</p>" if len(self.axes) > ROWS else ""
+        more = (
+            f"<p>… and {counted(len(self.axes) - ROWS, 'more axis', 'more axes')}</p>" if len(self.axes) > ROWS else ""
+        )
         head = "<tr><th>axis</th><th>before</th><th>after</th><th>members</th></tr>"
         changes = "".join(f"<li>{html.escape(str(change))}</li>" for change in self.changes[:ROWS])
         listed = f"<p>corrections that the dry run asked for</p><ul>{changes}</ul>" if changes else ""

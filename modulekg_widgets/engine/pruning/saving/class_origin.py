@@ -219,7 +219,8 @@ def _agreed(path: str, trusted: Trusted) -> Any:
         return found
     if isinstance(found, FunctionType):
         raise ModelFolderError(f"the folder names the function {shown(path)}: pass classes=[{shown(name)}] to agree")
+    passed = f"; of what was passed {nearest(path, trusted.names)}" if trusted.names else ""
     raise ModelFolderError(
         f"the folder names {shown(path)}, which is no module class that has been imported: import it first, or pass "
-        f"classes=[…], if you know it; nothing is imported because a folder says so. {nearest(path, trusted.names)}"
+        f"classes=[…], if you know it; nothing is imported because a folder says so{passed}"
     )
