@@ -17,7 +17,7 @@ LIMIT = 60  # seconds of CPU time
 GRACE = 2  # times as much until it is ended: by a rougher count, and programs that it calls by counts of their own
 COLORS = re.compile(r"\x1b\[\d*m")
 FOLDERS = re.compile(r"/\S*/")
-PATIENCE = 400  # seconds that these may take on a busy machine
+PATIENCE = 900  # seconds that these may take on a busy machine
 
 
 def cpu_seconds() -> float:

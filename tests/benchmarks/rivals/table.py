@@ -85,13 +85,14 @@ def kernel(kept: Kept) -> str:
 
 
 def errors(kept: Kept, part: str) -> str:
-    """What failed in a table, and how."""
-    listed = [
-        f"{name}, {tool}: *{error}*"
-        for name in kept["models"]
-        for tool in names_of(kept)
-        if (error := error_of(kept[part].get(tool, {}).get(name, []))) and not OVER.fullmatch(error)
-    ]
+    """What failed in a table, and how; one who says the same of several models says it once."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name in kept["models"]:
+        for tool in kept["ways"] if part == "pruning" else names_of(kept):
+            error = error_of(kept[part].get(tool, {}).get(name, []))
+            if error and not OVER.fullmatch(error):
+                found.setdefault((tool, error), []).append(name)
+    listed = [f"{tool} on {'; '.join(of)}: *{error}*" for (tool, error), of in found.items()]
     return "\n\n" + " · ".join(listed) if listed else ""
 
 
@@ -114,7 +115,7 @@ def opening(kept: Kept) -> str:
         clicks = [one for cell in cells.values() for found in cell for one in found.get("opening", [])]
         answered = [one for one in clicks if "missed" not in one]
         if answered:
-            cpu, on_clock = ([one[key] * 1000 for one in answered] for key in ("cpu", "clock"))
+            cpu, on_clock = [one["cpu"] * 1000 for one in answered], [one["clock"] for one in answered]
             figures = [statistics.median(cpu), p95(cpu), statistics.median(on_clock), p95(on_clock)]
             of_models = sum(any(found.get("opening") for found in cell) for cell in cells.values())
             counted = f"{len(answered)} of {len(clicks)}"
@@ -149,8 +150,8 @@ def noise(kept: Kept) -> str:
                 f"in the median cell, {p95(spread):.1f} times in one of twenty, {max(spread):.1f} times at most"
             )
     counts = {len(cell) for part in ("kernel", "page") for tool in kept[part].values() for cell in tool.values()}
-    times = f"{min(counts)} to {max(counts)}"
-    return f"How much is noise: {'; '.join(said)}. A cell has {times} repetitions, the same number in all of a row."
+    times = " to ".join(f"{count}" for count in sorted({min(counts), max(counts)}))
+    return f"How much is noise: {'; '.join(said)}. Repetitions of a cell: {times}, the same number in all of a row."
 
 
 def fewer(kept: Kept) -> str:
@@ -223,14 +224,8 @@ def pruning(kept: Kept) -> str:
         return f"{cell[0]['left']:.0%} left, {ranged(values(cell, 'seconds'))} s{undone}{kind}"
 
     rows = [[name, *(figure(cells.get(way, {}).get(name, []), text) for way in kept["ways"])] for name in cut]
-    failed = [
-        f"{name}, {way}: *{error}*"
-        for name in cut
-        for way in kept["ways"]
-        if (error := error_of(cells.get(way, {}).get(name, []))) and not OVER.fullmatch(error)
-    ]
     asked = ", ".join(f"{name} {kept['versions'].get(name, NO_FIGURE)}" for name in ("torch-pruning", "nni", "torch"))
-    return markdown(["", *kept["ways"]], rows) + "\n\n" + " · ".join([f"Versions: {asked}", *failed])
+    return f"{markdown(['', *kept['ways']], rows)}\n\nVersions: {asked}.{errors(kept, 'pruning')}"
 
 
 def watching(kept: Kept) -> str:
