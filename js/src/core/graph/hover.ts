@@ -94,7 +94,7 @@ export class GraphHover {
       node.index < 0 ? [node.detail] : [h.qualifiedName(of), node.detail, ...meanings(h, of, this.fold(of))];
     const told = node.index < 0 ? [node.title, ...lines, h.path(of) && `in ${h.path(of)}`] : [h.path(of), ...lines];
     const [head = node.title, ...notes] = told.filter(line => line !== "").map(line => line.slice(0, LONGEST));
-    this.tip.show(x, y, nameSpan("", head), [], notes.slice(0, MOST_LINES));
+    this.tip.show(x, y, nameSpan("mkg-tip-name", head), [], notes.slice(0, MOST_LINES));
   }
 
   private fold(node: number) {
