@@ -170,7 +170,7 @@ def test_a_cut_takes_the_blocks_and_undo_brings_the_draft_back(
     mk.link(editor, graph)
     page.draw({}, **removing(editor, "layers.1"))
     (answer,) = page.say({"type": "cut"})
-    assert (answer["type"], "1 blocks" in answer["text"]) == ("done", True)
+    assert (answer["type"], "1 block" in answer["text"]) == ("done", True)
     assert len(model.layers) == 2
     assert editor.payload["blocks"]["path"] == [path for path in PATHS if not path.startswith("layers.2")]
     assert editor.draft["axes"] == []
