@@ -88,7 +88,7 @@ def searched(site: Site, browser: Browser, name: str) -> None:
         page.wait_for(graphs.READY)
         graph = GraphPage(page)
         paths = [item.get_attribute("data-mkg-path") for item in graph.find("[role=treeitem]").all()]
-        path = [path for path in paths if path][-1]
+        path = next(path for path in paths if path)  # the last is often the only linear layer
         graph.click(path)
         page.wait_for(f"path => {PANEL} === path", path)
         page.page.keyboard.press("/")
