@@ -27,6 +27,7 @@ extensions = [
     "flowcharts",
     "live_pages",
     "repository",
+    "tables",
 ]
 exclude_patterns = ["_build", "jupyter_execute", "**/.ipynb_checkpoints"]
 

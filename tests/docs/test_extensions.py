@@ -107,3 +107,9 @@ def test_code_that_fails_is_told(
     monkeypatch.chdir(tmp_path)
     assert live_pages.saved(live_pages.LivePage("gallery/small", code, 1), tmp_path).startswith(error)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_head_cell_without_text_is_no_head() -> None:
+    page = {"body": '<tr><th class="head"><p></p></th>\n<th class="head"><p>ours</p></th></tr>'}
+    import_module("tables").without_empty_heads(None, "", "", page, None)
+    assert page["body"] == '<tr><td></td>\n<th class="head"><p>ours</p></th></tr>'

@@ -29,9 +29,11 @@ CPU_SECONDS = 180  # of two cores in the five minutes that a build may take
 SAMPLE = [
     "index.html",
     "how_to/find_the_nan.html",
+    "gallery/index.html",
     "gallery/resnet152.html",
     "reference/files.html",
     "notebooks/09_model_files.html",
+    "quality.html",
     "saving_table.html",
 ]
 SCHEMES = {"light": {}, "dark": {"runOnly": [CONTRAST]}}  # the same elements in other colors
