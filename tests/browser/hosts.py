@@ -23,6 +23,7 @@ from browser.graph import GraphPage
 from browser.masks import MasksPage
 from browser.metrics import MetricsPage
 from browser.page import TIMEOUT, KernelError, NotebookPage
+from modulekg_widgets.widgets.hosts.colab import installed_front_end
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Frame, Page, Request, WebSocket
@@ -75,11 +76,7 @@ PER_UNIT = 4 + 1 + 2  # of the hidden units
 def bundle() -> bytes:
     """The AMD module of all widgets, as the network has it once it is published."""
     published = REPOSITORY / "js" / "dist" / "index.js"
-    return published.read_bytes() if published.is_file() else package_file("nbextension/index.js")
-
-
-def package_file(name: str) -> bytes:
-    return (files("modulekg_widgets") / name).read_bytes()
+    return published.read_bytes() if published.is_file() else installed_front_end()
 
 
 class FileServer:

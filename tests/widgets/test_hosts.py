@@ -18,14 +18,14 @@ from IPython.core.formatters import DisplayFormatter
 from torch import nn
 
 import modulekg_widgets as mk
-from browser.hosts import FileServer, package_file
+from browser.hosts import FileServer
 from modulekg_widgets.widgets.hosts import colab as hosts
-from modulekg_widgets.widgets.hosts.colab import VIEW, ColabFormat
+from modulekg_widgets.widgets.hosts.colab import VIEW, ColabFormat, installed_front_end
 from modulekg_widgets.widgets.pages.pages import page_of
 
 COLAB = Path(__file__).parents[1] / "browser" / "colab_kernel"
 ADDRESS = f"/npm/modulekg-widgets@{mk.__version__}/dist/index.js"
-FRONT_END = package_file("nbextension/index.js")
+FRONT_END = installed_front_end()
 MANAGER = "https://manager.invalid/manager.js"
 TOLD = {VIEW: {"colab": {"custom_widget_manager": {"url": MANAGER}}}}
 
