@@ -14,7 +14,7 @@ nightly = pytest.mark.nightly
 IN_CI = {"mobilenet_v3_small", "resnet18", "shufflenet_v2_x0_5", "squeezenet1_1", "ssdlite320_mobilenet_v3_large",
          "swin_t", "raft_small"}  # fmt: skip
 TRANSFORMERS_IN_CI = {"llama", "mixtral", "mamba", "t5", "bert", "wav2vec2", "segformer", "gptj", "longformer"}
-TIMM_IN_CI = {"efficientnet", "convit", "levit"}
+TIMM_IN_CI = {"efficientnet", "convit"}
 
 
 @pytest.mark.parametrize("name", sampled(float_models(), IN_CI))

@@ -131,6 +131,7 @@ def test_without_the_lab_extra_there_is_one_sentence(
     assert "pip install 'modulekg-widgets[lab]'" in error
 
 
+@pytest.mark.nightly
 def test_the_printed_address_opens_the_quickstart(tmp_path: Path, browser: "Browser") -> None:
     port = free_port()
     command = [sys.executable, "-m", "modulekg_widgets.cli", "demo", "--no-browser", f"--port={port}"]

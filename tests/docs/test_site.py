@@ -119,7 +119,7 @@ def assert_accessible(opened: Opened, names: list[str]) -> None:
 
 
 def test_pages_can_be_read_in_light_and_in_dark(opened: Opened) -> None:
-    assert_accessible(opened, SAMPLE)
+    assert_accessible(opened, SAMPLE[::2])
 
 
 @pytest.mark.nightly

@@ -46,6 +46,7 @@ def test_safetensors_may_have_all_the_tensors_that_are_allowed(tmp_path: Path, m
     assert "more than 5,000 tensors" in not_opened(safetensors(tmp_path / "y.safetensors", 5_001))
 
 
+@pytest.mark.nightly
 def test_a_checkpoint_of_a_hundred_thousand_tensors(tmp_path: Path) -> None:
     path = tmp_path / "x.pt"
     row = torch.zeros(3)

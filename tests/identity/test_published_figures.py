@@ -111,6 +111,7 @@ def test_colliding_names_are_lengthened(seed: mk.KnowledgeGraph) -> None:
     assert not {"Conv2d724", "Sequential580"} & set(names.values())
 
 
+@pytest.mark.nightly
 def test_the_whole_of_torchvision() -> None:
     seed_scheme, structure = set(), set()
     count = 0

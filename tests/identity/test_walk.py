@@ -106,6 +106,7 @@ def unwind(module: nn.Module) -> None:
         inside.clear()
 
 
+@pytest.mark.nightly
 def test_a_hundred_thousand_children() -> None:
     found = mk.hierarchy(wide(100_000))
     assert len(found) == 100_001

@@ -95,6 +95,7 @@ def _by_models(contents: Contents, number_of: dict[str, int]) -> list[str]:
     return community_names(made_up(SLOTS, models, same), number_of)
 
 
+@pytest.mark.nightly
 def test_neither_order_nor_hashes_count() -> None:
     contents = zoo_contents(FAMILY)
     turned = Contents(modules=dict(reversed(contents.modules.items())), models=dict(reversed(contents.models.items())))

@@ -58,6 +58,7 @@ def test_threads_index_models() -> None:
     assert torch.zeros(1).device.type == "cpu"
 
 
+@pytest.mark.nightly
 def test_a_cluster_indexes_models(tmp_path: Path, require: Callable[..., None]) -> None:
     require("distributed")
     from distributed import LocalCluster
@@ -103,6 +104,7 @@ except mk.ModuleKGError as error:
 """
 
 
+@pytest.mark.nightly
 def test_a_builder_that_ends_its_process_ends_nothing_else(tmp_path: Path) -> None:
     """In a script without a guard, which a fresh process would run again."""
     (tmp_path / "script.py").write_text(SCRIPT)

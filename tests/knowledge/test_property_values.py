@@ -130,6 +130,7 @@ def test_depth_is_limited_alike_in_writing_and_reading() -> None:
         encode(endless)
 
 
+@pytest.mark.nightly
 def test_size_is_limited_before_memory_is_gone() -> None:
     shared: list[Any] = [0]
     for _ in range(25):

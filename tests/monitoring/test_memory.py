@@ -61,6 +61,7 @@ def check(found: dict[str, dict[str, Any]]) -> None:
         assert cost["readings"] == LAYERS * (per_step * cost["steps"] + once), (way, cost)
 
 
+@pytest.mark.nightly
 def test_50_000_hook_calls() -> None:
     check(costs(50_000, 10_000, ["normal", "raising"], 250))
 

@@ -60,6 +60,7 @@ def without_node(tmp_path: Path) -> dict[str, str]:
     return {"PATH": str(tmp_path / "bin")}
 
 
+@pytest.mark.nightly
 def test_an_sdist_installs_without_node(source: Path, tmp_path: Path, without_node: dict[str, str]) -> None:
     done = build("wheel", source, tmp_path / "out", **without_node)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -15,7 +15,7 @@ nightly = pytest.mark.nightly
 IN_CI = ("resnet18", "mobilenet_v3_small", "shufflenet_v2_x0_5", "densenet121", "swin_t", "googlenet", "raft_small",
          "ssdlite320_mobilenet_v3_large")  # fmt: skip
 TRANSFORMERS_IN_CI = ("llama", "gpt2", "falcon", "mamba", "t5", "wav2vec2", "deberta_v2")
-TIMM_IN_CI = ("efficientvit_msra", "fasternet", "inception_next", "tiny_vit")
+TIMM_IN_CI = ("fasternet", "inception_next", "tiny_vit")
 
 
 @pytest.mark.parametrize("name", sampled(float_models(), IN_CI))

@@ -131,6 +131,7 @@ def test_tensors() -> None:
     every_line(lambda: unzero_tensor(tensor, zeroed), lambda: (look(), zeroed.spent), least=10)
 
 
+@pytest.mark.nightly
 def test_an_interrupt_and_an_error_of_a_thread_of_its_own(world: Any) -> None:
     model, optimizer, look = world
     edits, before = small_edits(model), look()

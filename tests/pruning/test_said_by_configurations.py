@@ -12,6 +12,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes import transformers_models
+from sampling import sampled
 
 pytest.importorskip("transformers")
 
@@ -30,9 +31,10 @@ def lost(plan: mk.PruningPlan) -> set[str]:
 WHOLE = {"gemma2": ("hidden", "embed_scale"), "t5": ("hidden", "model_dim")}
 
 
-@pytest.mark.parametrize(("name", "axis", "why"), [(name, *each) for name, each in WHOLE.items()], ids=WHOLE)
-def test_what_no_key_says_stays_whole_and_the_rest_goes(tmp_path: Path, name: str, axis: str, why: str) -> None:
+@pytest.mark.parametrize("name", sampled(WHOLE, ["gemma2"]))
+def test_what_no_key_says_stays_whole_and_the_rest_goes(tmp_path: Path, name: str) -> None:
     model, inputs, plan = planned(name)
+    axis, why = WHOLE[name]
     assert axis not in lost(plan)
     assert any("stay whole" in note and why in note for note in plan.notes)
     assert plan.params[1] / plan.params[0] < 0.75

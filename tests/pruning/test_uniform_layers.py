@@ -15,6 +15,7 @@ from modulekg_widgets.engine.errors import CutError, UnknownNameError
 from modulekg_widgets.engine.pruning.plan.planner import Planner
 from modulekg_widgets.engine.pruning.plan.repeated import repeated_axes
 from modulekg_widgets.engine.pruning.plan.request import Request
+from sampling import sampled
 
 
 class Block(nn.Module):
@@ -196,7 +197,7 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("name", sampled(SAID, set(SAID) - {"t5"}))
 @pytest.mark.parametrize("how", [{"ratio": 0.3}, {"target": {"flops": 0.6}}], ids=["ratio", "target"])
 def test_what_is_cut_is_what_the_configuration_can_say(name: str, how: dict[str, Any]) -> None:
     model, inputs = transformers_models.build(name)

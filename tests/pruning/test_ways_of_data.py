@@ -136,6 +136,7 @@ def test_an_obstacle_keeps_its_own_axes_and_no_others(parts: int) -> None:
     assert model(x).shape == (3, 2)
 
 
+@pytest.mark.nightly
 def test_an_obstacle_in_one_part_of_vits_leaves_the_others_to_be_cut() -> None:
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)

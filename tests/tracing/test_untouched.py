@@ -32,6 +32,7 @@ def test_every_nasty_module(name: str, training: bool | None) -> None:
         assert not any("the model itself ran" in note for note in graph.notes)
 
 
+@pytest.mark.nightly
 def test_a_hundred_thousand_modules_without_a_forward() -> None:
     model, x = nasty_module("wide_100k"), torch.randn(2, 4)
     before = surroundings()

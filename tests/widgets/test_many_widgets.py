@@ -173,6 +173,7 @@ def test_a_thousand_widgets_leave_nothing(make: Callable[[], Shown], comms: list
     assert_nothing_is_left(make, 1_000, comms)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("traced")
 @pytest.mark.parametrize("make", [bench], ids=lambda make: make.__name__)
 def test_the_limit_would_see_widgets_that_stay(make: Callable[[], Shown]) -> None:

@@ -260,6 +260,7 @@ def test_without_anywidget_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
         mk.marimo(mk.ModelGraph(model))
 
 
+@pytest.mark.nightly
 def test_neither_package_is_imported_before_it_is_needed() -> None:
     code = "import sys, modulekg_widgets as mk; mk.marimo; print({'anywidget', 'marimo'} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -25,7 +25,7 @@ MOST_PARAMETERS = 60_000_000  # of a model of which there are several copies in 
 ZEROS_IN_CI = {
     "torchvision": ["mobilenet_v3_small"],
     "transformers": ["opt", "mamba", "mixtral", "whisper"],
-    "timm": ["levit_128s", "vit_tiny_patch16_224"],
+    "timm": ["vit_tiny_patch16_224"],
 }
 
 

@@ -111,6 +111,7 @@ def of_timm(name: str) -> Case:
     return model, args, {}
 
 
+@pytest.mark.nightly
 def test_some_without_blocks(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     places, plain = save_without_blocks(WITHOUT_BLOCKS_IN_CI, of_transformers, tmp_path)

@@ -366,6 +366,7 @@ def test_models_of_torchvision(name: str) -> None:
     assert torch.equal(outputs(model, x)[0], expected[0])
 
 
+@pytest.mark.nightly
 def test_a_vision_transformer() -> None:
     model = torchvision_builders()["vit_b_16"]().eval()
     quantisation = fake_quant(model, torch.randn(1, 3, 224, 224))
