@@ -65,6 +65,7 @@ def test_what_is_wrong_is_found(themed: NotebookPage) -> None:
 GRAPH = "graph = mk.ModelGraph(torchvision.models.resnet18(), torch.zeros(1, 3, 64, 64))\ndisplay(graph)"
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_the_graph(themed: NotebookPage) -> None:
     graph = GraphPage.show_code(themed, TORCH, GRAPH)

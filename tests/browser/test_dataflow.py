@@ -1,5 +1,7 @@
 """ModelGraph with inputs in JupyterLab: data flow, operators and axes, from the page to Python and back."""
 
+import pytest
+
 from browser.fixtures import in_shared_page
 from browser.graph import ITEMS, LINES, ROOT, GraphPage
 from browser.page import NotebookPage
@@ -47,6 +49,7 @@ def choose_view(graph: GraphPage, view: str) -> None:
     graph.notebook.wait_for_value("graph.view", view)
 
 
+@pytest.mark.nightly
 def test_resnet152_with_inputs_is_painted_cheaply(notebook: NotebookPage) -> None:
     graph = show(notebook, "resnet152")
     traffic = notebook.traffic

@@ -159,6 +159,7 @@ MOVES = f"""count => {{
 }}"""
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_a_move_over_two_thousand_edges_takes_less_than_a_millisecond(notebook: NotebookPage) -> None:
     code = """

@@ -185,6 +185,7 @@ def test_a_search_for_a_model_blanks_no_view(notebook: NotebookPage, zoo: Path) 
     assert explorer.find(".mkg-kg-tree [role=treeitem]").first.is_visible()
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_no_two_communities_are_called_alike(notebook: NotebookPage, zoo: Path) -> None:
     explorer = ExplorerPage.show(notebook, ZOO.format(file=str(zoo)), SHOW)

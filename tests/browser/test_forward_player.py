@@ -251,6 +251,7 @@ STATE = f"""() => ({{
 }})"""
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("later", sampled(LATER, ["works"]))
 def test_run_all_with_a_later_cell_that_takes_long(notebook: NotebookPage, later: str) -> None:
     """All steps have their pictures at once, fine ones where the model is small; what is asked for comes beside."""
@@ -283,6 +284,7 @@ def test_run_all_with_a_later_cell_that_takes_long(notebook: NotebookPage, later
     seen_enough.touch()
 
 
+@pytest.mark.nightly
 def test_themes_and_a_narrow_page(notebook: NotebookPage) -> None:
     vit = SETUP + "import torchvision\nmodel = torchvision.models.VisionTransformer(32, 8, 2, 2, 16, 32).eval()\n"
     player = PlayerPage.show(

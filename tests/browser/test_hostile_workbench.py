@@ -209,6 +209,7 @@ for text, kind in zip(payloads, (nn.Linear, Picky, nn.Linear, nn.Linear)):
 """
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_real_dry_runs(notebook: NotebookPage) -> None:
     masks = MasksPage.show(notebook, SETUP + PICKY, SHOW.replace("model", "picky"))

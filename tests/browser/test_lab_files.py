@@ -140,6 +140,7 @@ def test_settings_act_at_once(plugin: LabPlugin) -> None:
             plugin.set(name, value)
 
 
+@pytest.mark.nightly
 def test_a_reload_brings_tabs_panel_and_viewers_back(plugin: LabPlugin) -> None:
     plugin.notebook.workspace = "restored"
     open_notebook(plugin, SETUP, SAVE)

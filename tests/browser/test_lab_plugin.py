@@ -88,6 +88,7 @@ def test_the_panel_lists_what_the_kernel_has(plugin: LabPlugin) -> None:
     plugin.wait_for_rows(SMALL, monitor, graph)
 
 
+@pytest.mark.nightly
 def test_the_panel_wakes_a_kernel_on_request(plugin: LabPlugin) -> None:
     open_notebook(plugin, "import torch\nlone = torch.nn.Linear(2, 2)")
     plugin.start(SHOW_PANEL)
@@ -108,6 +109,7 @@ def test_the_panel_follows_the_focused_notebook(plugin: LabPlugin) -> None:
     plugin.wait_for_rows(SMALL)
 
 
+@pytest.mark.nightly
 def test_a_name_that_is_gone_is_said(plugin: LabPlugin) -> None:
     open_notebook(plugin, SETUP)
     plugin.start(SHOW_PANEL)
@@ -178,6 +180,7 @@ def test_a_restarted_kernel_has_nothing(plugin: LabPlugin) -> None:
     plugin.wait_for_rows(SMALL)
 
 
+@pytest.mark.nightly
 def test_launcher_and_palette_have_the_commands(plugin: LabPlugin) -> None:
     open_notebook(plugin, SETUP)
     plugin.notebook.command("launcher:create")

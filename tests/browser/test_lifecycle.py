@@ -85,6 +85,7 @@ def test_a_restarted_kernel_is_a_disconnected_widget(notebook: NotebookPage) -> 
     graph.wait_for_selection("fc")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("blow", sampled(["os._exit(1)", "os.kill(os.getpid(), 9)"], ["os.kill(os.getpid(), 9)"]))
 def test_a_dead_kernel_is_seen(notebook: NotebookPage, blow: str) -> None:
     GraphPage.show(notebook, "resnet18")

@@ -68,6 +68,7 @@ def assert_views_leave_nothing(notebook: NotebookPage, times: int) -> None:
         assert after[name] - before[name] <= ONCE + kept * times, (name, before, after)
 
 
+@pytest.mark.nightly
 def test_views_leave_nothing_in_the_page(notebook: NotebookPage) -> None:
     assert_views_leave_nothing(notebook, 15)
 

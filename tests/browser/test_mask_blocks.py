@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from browser.fixtures import in_shared_page
 from browser.masks import MasksPage
 from browser.page import NotebookPage
@@ -109,6 +111,7 @@ def test_rows_of_blocks_reach_python_and_the_model(notebook: NotebookPage) -> No
     assert masks.states()[OUTER] == ["goes", "true"]
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_blocks_that_python_removes_are_seen(notebook: NotebookPage) -> None:
     masks = BlocksPage.show(notebook, SETUP, SHOW)

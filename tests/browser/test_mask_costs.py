@@ -189,6 +189,7 @@ def test_sensitivity_leaves_cells_their_turn_and_can_be_cancelled(notebook: Note
     assert notebook.value("[editor.importance, editor.sensitivity, editor.sensing]") == ["l2", None, {}]
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_what_a_function_of_the_user_raises_is_text(notebook: NotebookPage) -> None:
     hostile = "<img src=x onerror='window.hacked = 1'>"

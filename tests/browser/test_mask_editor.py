@@ -220,6 +220,7 @@ editor.plan = mk.plan(editor.graph, per_axis={{{WIDE!r}: [1]}})
     masks.wait_for_dropped({HIDDEN: [0, 1, 2, 3, 5, 7, 9, 11], WIDE: [2]})
 
 
+@pytest.mark.nightly
 def test_a_busy_kernel_a_second_tab_a_reload_and_a_restart(notebook: NotebookPage) -> None:
     masks = MasksPage.show(notebook)
     notebook.page.evaluate(f"() => {{ void {KERNEL}.requestExecute({{ code: 'import time; time.sleep(4)' }}); }}")
@@ -283,6 +284,7 @@ def test_a_busy_kernel_a_second_tab_a_reload_and_a_restart(notebook: NotebookPag
 EXIT, INTERRUPT = "os._exit(1)", "os.kill(os.getpid(), 2)"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("blow", sampled([EXIT, INTERRUPT], [INTERRUPT]), ids=["death", "interrupt"])
 def test_a_kernel_that_dies_or_is_interrupted(notebook: NotebookPage, blow: str) -> None:
     masks = MasksPage.show(notebook)

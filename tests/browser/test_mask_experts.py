@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from browser.fixtures import in_shared_page
 from browser.masks import MasksPage
 from browser.page import NotebookPage
@@ -40,6 +42,7 @@ ONE = 8 * 12 + 12 + 12 * 8 + 8 + 8 + 1  # an expert, its row of the router, and 
 SIZES = "[len(model[1].experts), model[1].num_experts, model[1].gate.out_features]"
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_an_index_takes_its_module_along(notebook: NotebookPage) -> None:
     masks = MasksPage.show(notebook, SETUP, SHOW)

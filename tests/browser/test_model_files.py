@@ -85,6 +85,7 @@ def test_a_file_of_tensors_is_a_tree_with_bytes(files: FilesPage) -> None:
     assert bar.evaluate("bar => parseFloat(bar.style.width)") == pytest.approx(71.8, abs=0.5)  # of 44.6 MiB
 
 
+@pytest.mark.nightly
 def test_fifty_thousand_tensors_open_and_are_searched(files: FilesPage) -> None:
     write_safetensors(files.server.notebooks / "many.safetensors", many_shapes(50_000))
     opened_quickly(files, "many.safetensors")
@@ -149,9 +150,9 @@ def test_a_pickle_that_runs_code_is_a_warning_and_runs_nothing(files: FilesPage,
     ("name", "content", "sentence"),
     [
         ("cut.safetensors", lambda whole: whole[: len(whole) // 2], "cut off"),
-        ("empty.pt2", lambda _: b"", "empty"),
+        pytest.param("empty.pt2", lambda _: b"", "empty", marks=pytest.mark.nightly),
         ("odd.onnx", lambda _: bytes(range(256)) * 4, "malformed"),
-        ("text.gguf", lambda _: HOSTILE.encode() * 9, "malformed"),
+        pytest.param("text.gguf", lambda _: HOSTILE.encode() * 9, "malformed", marks=pytest.mark.nightly),
     ],
 )
 def test_a_file_that_cannot_be_read_is_one_sentence(
@@ -224,6 +225,7 @@ def test_a_narrow_view_has_room_for_the_graph(files: FilesPage, width: int) -> N
     assert (tree["x"] + tree["width"] <= box["x"] + 1) is (width > 520)
 
 
+@pytest.mark.nightly
 def test_words_of_names_stay_whole_in_the_panel(files: FilesPage) -> None:
     keys = ["general.embedding_length", "llama.attention.head_count_kv", "llama.attention.layer_norm_rms_epsilon"]
     write_safetensors(
@@ -241,6 +243,7 @@ def test_words_of_names_stay_whole_in_the_panel(files: FilesPage) -> None:
     assert broken == []
 
 
+@pytest.mark.nightly
 def test_kinds_are_searched_by_their_beginning(files: FilesPage) -> None:
     write_safetensors(
         files.server.notebooks / "kinds.safetensors",
@@ -291,6 +294,7 @@ def test_a_tensor_is_counted_by_a_kernel_that_runs(files: FilesPage) -> None:
     files.wait_for("() => document.querySelectorAll('.mkg-file-answer svg').length === 2")
 
 
+@pytest.mark.nightly
 def test_other_binary_files_open_here_only_where_that_is_asked_for(files: FilesPage) -> None:
     factories = files.page.evaluate(
         """names => names.map(name => window.jupyterapp.docRegistry.preferredWidgetFactories(name).map(f => f.name))""",

@@ -169,6 +169,7 @@ def test_a_click_on_an_instance_selects_exactly_it(notebook: NotebookPage) -> No
     graph.wait_for_selected_node("layer3.17")
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_color_and_view(notebook: NotebookPage) -> None:
     graph = GraphPage.show(notebook, "resnet18")
@@ -197,6 +198,7 @@ def test_an_overlay_from_python_colors_the_graph(notebook: NotebookPage) -> None
     assert "1.5" in graph.find(".mkg-side-panel").inner_text()
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_two_models_side_by_side(notebook: NotebookPage) -> None:
     show = "graph = mk.ModelGraph(model, compare=torchvision.models.resnet34())\ngraph.view = 'diff'\ndisplay(graph)"

@@ -218,6 +218,7 @@ def test_an_untrusted_copy_shows_pictures_that_run_nothing(opened: Any) -> None:
     assert page.page.locator(f"{host.outputs} img").count() == len(SHOWN) - 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("opened", HOSTS[:1], ids=["jupyterlab"], indirect=True)
 def test_without_any_kernel_the_pictures_are_there(opened: Any) -> None:
     """The widget manager waits for a kernel; the reader does not."""

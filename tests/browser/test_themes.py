@@ -1,5 +1,7 @@
 """The widget follows the theme of JupyterLab and stays usable when enlarged."""
 
+import pytest
+
 from browser.graph import ROOT, GraphPage
 from browser.page import NotebookPage
 
@@ -39,6 +41,7 @@ def test_dark_and_light(notebook: NotebookPage) -> None:
     assert graph.evaluate(INK) < 0.5
 
 
+@pytest.mark.nightly
 def test_a_small_window_at_200_percent(notebook: NotebookPage) -> None:
     notebook.page.set_viewport_size({"width": 640, "height": 450})
     graph = GraphPage.show(notebook, "resnet18")

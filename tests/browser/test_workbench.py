@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from browser.fixtures import in_shared_page
 from browser.graph import ITEMS, GraphPage
 from browser.graph import READY as GRAPH_READY
@@ -80,6 +82,7 @@ LEGEND = (
 )
 
 
+@pytest.mark.nightly
 @in_shared_page
 def test_the_graph_has_its_usual_colors_until_something_is_pruned(notebook: NotebookPage) -> None:
     _, masks, _ = show(notebook)

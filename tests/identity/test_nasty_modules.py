@@ -63,7 +63,7 @@ CALLS: dict[str, Callable[[nn.Module], Any]] = {
 
 def every_call() -> list[Any]:
     """All calls on all modules; of the one that takes as long as all others together, most are for the night."""
-    by_night = {("wide_100k", call) for call in CALLS} - {("wide_100k", "fingerprint"), ("wide_100k", "ModelGraph")}
+    by_night = {("wide_100k", call) for call in CALLS} - {("wide_100k", "fingerprint")}
     pairs = [(name, call) for name in sorted(NASTY) for call in sorted(CALLS)]
     return [pytest.param(*pair, marks=[pytest.mark.nightly] if pair in by_night else []) for pair in pairs]
 

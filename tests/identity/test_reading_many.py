@@ -128,6 +128,7 @@ def test_every_model_has_one_digest_however_it_is_read() -> None:
     assert regular > 0.9 * len(models)  # the quick way serves them, not its substitute
 
 
+@pytest.mark.nightly
 def test_many_at_a_time_have_the_digests_of_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     models = [*map(zoo_model, torchvision_builders()), *map(nasty_module, sorted(NASTY)), *ODD.values(), *SAME.values()]
     models = [model for model in models if _has_identity(model)]

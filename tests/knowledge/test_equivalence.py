@@ -43,7 +43,6 @@ IN_CI = (
     ("mobilenetv2_100", "mobilenet_v2"),
     ("vit_base_patch16_224", "vit_b_16"),
     ("vgg11", "vgg11"),
-    ("swin_tiny_patch4_window7_224", "swin_t"),
 )
 TRANSFERRED = ("resnet18", "densenet121", "mobilenetv2_100", "efficientnet_b0", "vit_base_patch16_224")
 

@@ -254,6 +254,7 @@ def test_eight_processes_write_at_once(lasting: str) -> None:
     check_writers(lasting, "fork", 8)
 
 
+@pytest.mark.nightly
 def test_fresh_processes_write_at_once(tmp_path: Path) -> None:
     check_writers(str(tmp_path / "graph.db"), "spawn", 2)
 

@@ -16,8 +16,10 @@ from axes.lists_of_experts import OF_ALL, OTHERS, SHARED_OUT, Expert, Mixture, N
 from modulekg_widgets.engine.axes.cut_analysis import Cut
 from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.pruning.importance.criteria import L2
+from sampling import sampled
 
 WAYS = (*SHARED_OUT, *OF_ALL)
+each_way = pytest.mark.parametrize("way", sampled(WAYS, ["counted", "stacked", "rows_that_were_marked"]))
 WORDS = torch.arange(18).view(2, 9) * 7 % 40
 GATE = "layers.0.mixture.gate.experts"
 
@@ -38,7 +40,7 @@ def without(model: Net, layer: int, gone: list[int]) -> torch.Tensor:
         hook.remove()
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each_way
 def test_it_is_a_free_axis_and_is_proved(way: str) -> None:
     graph = mk.trace(net(way), WORDS)
     axis = graph.axes[GATE]
@@ -48,7 +50,7 @@ def test_it_is_a_free_axis_and_is_proved(way: str) -> None:
     assert {GATE, "layers.1.mixture.gate.experts"} <= set(proof.proved)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each_way
 @torch.no_grad()
 def test_a_cut_equals_a_router_that_cannot_choose_the_experts(way: str) -> None:
     model = net(way).double()
@@ -69,7 +71,7 @@ def test_a_cut_equals_a_router_that_cannot_choose_the_experts(way: str) -> None:
     assert list(model.state_dict()) == list(uncut.state_dict())
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each_way
 @torch.no_grad()
 def test_widths_and_blocks_go_beside_them(way: str) -> None:
     model = net(way, layers=3)

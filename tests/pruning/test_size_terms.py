@@ -13,6 +13,7 @@ from torch import nn
 import modulekg_widgets as mk
 from modulekg_widgets.engine.pruning.plan.draft import Draft
 from modulekg_widgets.engine.pruning.plan.size_terms import SizeTerms, size_terms
+from sampling import sampled
 
 IMAGE = (1, 3, 64, 64)
 MODELS: dict[str, tuple[int, ...]] = {
@@ -26,7 +27,7 @@ def traced(name: str) -> mk.DataflowGraph:
     return mk.trace(model, torch.zeros(MODELS[name]))
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sampled(sorted(MODELS), set(MODELS) - {"swin_t", "vit_b_32"}))
 def test_params_and_flops_of_a_random_plan_are_those_that_the_plan_counts(name: str) -> None:
     graph = traced(name)
     draft = Draft(graph)

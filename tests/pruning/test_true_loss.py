@@ -16,6 +16,7 @@ from modulekg_widgets.engine.pruning.importance.criteria import L1
 from modulekg_widgets.engine.pruning.importance.loss_criteria import Hessian, Taylor
 from pruning.criterion_samples import scores
 from pruning.trained_nets import NETS, Trained, trained
+from sampling import sampled
 
 SMALLEST = 10  # indices of an axis, below which a rank correlation tells little
 
@@ -73,7 +74,7 @@ def test_small_batches_tell_the_first_order_better_than_one_of_all() -> None:
     assert small > 0.05 + one
 
 
-@each_net
+@pytest.mark.parametrize("name", sampled(NETS, ["convolutional"]))
 def test_the_second_order_is_nearest_to_the_truth(name: str) -> None:
     own = net(name)
     found = agreement(own, Hessian(own.batches(12, 64), F.cross_entropy))

@@ -36,7 +36,7 @@ def check(places: list[Path]) -> None:
 
 
 UNIFORM = {"layers": "uniform"}
-WAYS = [pytest.param({}, id="free"), pytest.param(UNIFORM, id="uniform")]
+WAYS = [pytest.param({}, id="free", marks=nightly), pytest.param(UNIFORM, id="uniform")]
 
 
 def save_transformers(names: Iterable[str], place: Path, **how: Any) -> list[str]:
