@@ -298,3 +298,45 @@ def test_costs_are_those_on_images_of_the_data_set() -> None:
     assert small[0] is not None
     assert small[0] < full / 8
     assert name in {row.name for row in graph.suggest("sides", kinds=["model"], max_flops=small[0], max_params=1.3e6)}
+
+
+# ----------------------------------------------------- what was tried tells what data are
+
+
+WIDTHS = {4: 0.91, 8: 0.93, 16: 0.955, 32: 0.97, 64: 0.985}
+
+
+def layers(width: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(20, width), nn.ReLU(), nn.Linear(width, 3))
+
+
+def measured(dataset: dict[str, Any], args: Any = None) -> mk.KnowledgeGraph:
+    """Perceptrons of one hidden layer with jobs on a data set; without `args` nobody knows what they take."""
+    graph = mk.KnowledgeGraph()
+    graph.add_dataset("mine", **dataset)
+    for width, accuracy in WIDTHS.items():
+        graph.add_model(layers(width), f"net{width}", args=args)
+        graph.add_job(model=f"net{width}", dataset="mine", accuracy=accuracy)
+    return graph
+
+
+@pytest.mark.parametrize("args", [None, torch.zeros(1, 20)], ids=["never called", "called"])
+def test_where_no_model_of_pictures_was_tried_none_is_told_and_offered(args: Any) -> None:
+    graph = measured({}, args)
+    pictures = nn.Sequential(nn.Conv2d(3, 64, 3), nn.ReLU(), nn.Conv2d(64, 8, 3))
+    assert graph.predict("acc@1", pictures, dataset="mine").value is None
+    for asked in ("net16", layers(24)):
+        assert 90 < float(graph.predict("acc@1", asked, dataset="mine")) < 99
+    rows = graph.suggest("mine", builders={"net32": lambda: layers(32)})
+    assert {row.name for row in rows} == {f"net{width}" for width in WIDTHS}
+    assert [row.name for row in rows if row.buildable] == ["net32"]
+    assert all(88 < row.value < 99.5 for row in rows)
+
+
+def test_a_model_is_for_the_data_on_which_it_was_measured() -> None:
+    """Rows of numbers may be what another model made of text."""
+    graph = measured({"modality": "text"}, torch.zeros(1, 20))
+    found = graph.predict("acc@1", "net16", dataset="mine")
+    assert found.value == pytest.approx(95.5, abs=2)
+    assert not found.far
+    assert {row.name for row in graph.suggest("mine")} >= {f"net{width}" for width in WIDTHS}

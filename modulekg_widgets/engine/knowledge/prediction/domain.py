@@ -10,7 +10,7 @@ import numpy as np
 
 from modulekg_widgets.engine.knowledge.prediction.design import Design, Rows, Sample
 from modulekg_widgets.engine.knowledge.prediction.features import Array, Features
-from modulekg_widgets.engine.knowledge.prediction.modality import TABLES, modality
+from modulekg_widgets.engine.knowledge.prediction.modality import UNTOLD, agree, modality
 
 RAREST = 0.005  # of known models are as far from those of other families
 ROUNDING = 1e-9  # of a likeness
@@ -28,8 +28,9 @@ class Domain:
         return Design(self.samples, costs=False)
 
     @cached_property
-    def _modalities(self) -> set[str]:
-        return {kind for each in self._design.known.models if (kind := modality(each)) is not None}
+    def _kinds(self) -> set[str]:
+        """What the known models take."""
+        return {modality(each) or UNTOLD for each in self._design.known.models}
 
     @cached_property
     def _least(self) -> float:
@@ -63,8 +64,8 @@ class Domain:
 
     def is_of_kind(self, features: Features) -> bool:
         """Whether the known models take what this one takes."""
-        taken = modality(features)
-        return not self._modalities or taken in self._modalities or (taken is None and TABLES in self._modalities)
+        taken = modality(features) or UNTOLD
+        return not self._kinds or any(agree(taken, kind) for kind in self._kinds)
 
     def nearest(self, samples: Sequence[Sample]) -> list[tuple[str, ...]]:
         """The names of the known models that are most like each one."""
@@ -84,8 +85,9 @@ class Domain:
         if not features.parameters:
             return "it has no weights that could be trained"
         if not self.is_of_kind(features):
+            known = " and ".join(sorted(self._kinds))
             taken = modality(features) or "something that neither its layers nor a call tell"
-            return f"it takes {taken}, and values are known of models for {' and '.join(sorted(self._modalities))}"
+            return f"it takes {taken}, and values are known of models for {known}"
         least, most, beyond = self._sizes
         if not least / beyond <= features.parameters <= most * beyond:
             return f"it has {features.parameters:,} parameters, and the known models {least:,} to {most:,}"

@@ -11,6 +11,7 @@ from modulekg_widgets.engine.knowledge.prediction.features import PICTURE_DIMS, 
 PICTURES, VIDEO, SEQUENCES, TABLES, TEXT = "pictures", "video", "sequences", "tables", "text"
 OF_DIMS = {5: VIDEO, 4: PICTURES, 3: SEQUENCES}  # of an input: sample, channels, and so on
 TABLE_DIMS = 2
+UNTOLD = "what neither layers nor a call tell"  # all models that were tried take that, mostly rows of numbers
 OF_LAYERS = {"Conv3d": VIDEO, "Conv2d": PICTURES, "Embedding": TEXT, "Conv1d": SEQUENCES}
 # by properties of a data set, and by whole words of its task or of what it says of its inputs
 OF_PROPERTIES = {
@@ -71,7 +72,7 @@ def modality_of(dataset: DataSetNode) -> str | None:
 
 def agree(held: str | None, other: str | None) -> bool:
     """Whether two data sets may hold the same, as far as anybody knows."""
-    return None in (held, other) or held == other
+    return None in (held, other) or held == other or {held, other} == {TABLES, UNTOLD}
 
 
 def takes(taken: str | None, held: str | None) -> bool:

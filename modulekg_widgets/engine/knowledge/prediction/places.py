@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from modulekg_widgets.engine.errors import shown
@@ -11,7 +11,15 @@ from modulekg_widgets.engine.knowledge.contents import DataSetNode
 from modulekg_widgets.engine.knowledge.prediction.datasets import CLEARLY, likeness
 from modulekg_widgets.engine.knowledge.prediction.design import Sample
 from modulekg_widgets.engine.knowledge.prediction.features import Features
-from modulekg_widgets.engine.knowledge.prediction.modality import agree, modality, modality_of, takes, task_of
+from modulekg_widgets.engine.knowledge.prediction.modality import (
+    TABLES,
+    UNTOLD,
+    agree,
+    modality,
+    modality_of,
+    takes,
+    task_of,
+)
 from modulekg_widgets.engine.knowledge.prediction.observations import Site
 from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET
 
@@ -22,17 +30,26 @@ class Places:
 
     known: Mapping[Site, Sequence[tuple[Sample, float]]]
     datasets: Mapping[str, DataSetNode]
-    _held: dict[Site, str | None] = field(default_factory=dict, repr=False)
+    _held: dict[str | None, str | None] = field(default_factory=dict, repr=False)
     _others: dict[tuple[Site, str | None], str] = field(default_factory=dict, repr=False)
 
     def held(self, place: Site) -> str | None:
-        """What its data set holds, as that says, else what most models take of which values are known there."""
-        if place not in self._held:
-            taken = Counter(modality(sample.features) for sample, _ in self.known.get(place, ()))
-            del taken[None]
-            most = taken.most_common(1)
-            self._held[place] = self._stated(place) or (most[0][0] if most else None)
-        return self._held[place]
+        """What its data set holds, as that says, else what most models take of which values are known on it.
+
+        Rows of numbers count where nothing else is taken: they may be pictures laid flat.
+        """
+        if place.dataset not in self._held:
+            taken = Counter(modality(sample.features) or UNTOLD for sample in self.tried_on(place.dataset))
+            told = [kind for kind, _ in taken.most_common() if kind not in (TABLES, UNTOLD)]
+            rows = [kind for kind in (TABLES, UNTOLD) if kind in taken]
+            self._held[place.dataset] = self._stated(place) or next(iter([*told, *rows]), None)
+        return self._held[place.dataset]
+
+    def tried_on(self, dataset: str | None) -> Iterator[Sample]:
+        """The models of which values are known on a data set, on whatever device."""
+        for place, pairs in self.known.items():
+            if place.dataset == dataset:
+                yield from (sample for sample, _ in pairs)
 
     def of_same_kind(self, place: Site, taken: str | None = None) -> list[Site]:
         """Those whose data may be like those of the place, or what a model takes; all where there are none."""

@@ -150,12 +150,13 @@ class Predictor:
         if training is not None and not isinstance(training, Mapping):
             raise PredictionError(f'training is a {type(training).__name__}: pass {{"tag": …, "image_size": …}}')
         words, size = words_of(training or {}), image_size_of(training or {})
+        roots = [record.model.root for record in records]
         samples = [Sample(self.features(record), words, size) for record in records]
         place = self.place(dataset, device)
-        domain = self._domain(place)
+        domain, measured = self._domain(place), self._measured_at(place)
         reasons = [
-            self._places.another_use(place, sample.features) or reason
-            for sample, reason in zip(samples, domain.reasons(samples), strict=True)
+            "" if root in measured else self._places.another_use(place, sample.features) or reason
+            for root, sample, reason in zip(roots, samples, domain.reasons(samples), strict=True)
         ]
         alike = domain.nearest(samples)
         found: list[Prediction | None] = [None] * len(records)
@@ -184,15 +185,28 @@ class Predictor:
     def of_another_kind(self, records: Sequence[ModelRecord], dataset: str) -> dict[str, str]:
         """By name those for which what is known is of no use, with the reason: it is of other inputs or tasks."""
         place = self.place(dataset, None)
-        domain, found = self._domain(place), {}
+        domain, measured, found = self._domain(place), self._measured_at(place), {}
         for record in records:
             features = self.features(record)
+            if record.model.root in measured:
+                continue
             reason = self._places.another_use(place, features)
             if not reason and not domain.is_of_kind(features):
                 reason = f"no value is known of models for {modality(features) or 'such inputs'}"
             if reason:
                 found[record.model.name] = reason
         return found
+
+    def held(self, dataset: str) -> str | None:
+        """What a data set holds: as it says, else what models take that were tried on it."""
+        return self._places.held(Site(self._known_name(dataset)))
+
+    def measured(self, dataset: str) -> set[str]:
+        """The roots of the models of which values are known on a data set: whatever these take, they are for it."""
+        return self._measured_at(Site(self._known_name(dataset)))
+
+    def _measured_at(self, place: Site) -> set[str]:
+        return {sample.features.record.model.root for sample in self._places.tried_on(place.dataset)}
 
     def features(self, record: ModelRecord) -> Features:
         """Those of a record, computed once for a model of the graph."""
@@ -208,13 +222,17 @@ class Predictor:
             return self.datasets[IMAGENET]
         raise UnknownNameError(f"no data set is called {shown(str(name))!r}: {nearest(str(name), self.datasets)}")
 
+    def _known_name(self, dataset: str) -> str:
+        """By which name values on a data set are known."""
+        return IMAGENET if is_imagenet(dataset) else self.dataset(dataset).name
+
     def place(self, dataset: str | None, device: str | None) -> Site:
         """Where a question is asked; what it leaves open is what all that is known has, else an error names all."""
         places = list(self.observed.places)
         if dataset is not None:
             if not isinstance(dataset, str):
                 raise UnknownNameError(f"no data set is called {shown(repr(dataset))}: {nearest('', self.datasets)}")
-            dataset = IMAGENET if is_imagenet(dataset) else self.dataset(dataset).name
+            dataset = self._known_name(dataset)
         elif not any(place.dataset is None for place in places):
             dataset = IMAGENET if Site(IMAGENET) in places else _only({place.dataset for place in places}, "dataset")
         there = [place for place in places if place.dataset == dataset] or places

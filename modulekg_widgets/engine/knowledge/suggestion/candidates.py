@@ -229,6 +229,15 @@ def image_calls(record: ModelRecord, size: tuple[int, int] | None = None) -> lis
     return [call_with(shapes) for shapes in dict.fromkeys([*asked, *map(tuple, seen), *images])]
 
 
+def row_calls(record: ModelRecord) -> list[Call]:
+    """A call with one row of numbers, as many as the first linear layer in the order of modules takes."""
+    for fingerprint in places_in(record):
+        numbers = record.nodes[fingerprint].hyperparameters.get("in_features")
+        if type(numbers) is int:
+            return [call_with([(1, numbers)])]
+    return []
+
+
 def first_channels(record: ModelRecord) -> int:
     """The input channels of the first convolution in the order of modules, 3 where there is none."""
     for fingerprint in places_in(record):

@@ -19,7 +19,6 @@ from modulekg_widgets.engine.knowledge.prediction.features import (
 from modulekg_widgets.engine.knowledge.prediction.modality import (
     CLASSIFICATION,
     modality,
-    modality_of,
     takes,
     task_of,
 )
@@ -128,12 +127,24 @@ class KnownModels:
 
     def _fitting(self, records: Iterable[ModelRecord]) -> list[ModelRecord]:
         """Those for the task and the kind of the data, as far as anybody knows."""
-        held = modality_of(self.required.dataset)
         return [
             record
             for record in records
-            if task_of_model(record) in self._tasks and takes(modality(self.predictor.features(record)), held)
+            if task_of_model(record) in self._tasks
+            and takes(modality(self.predictor.features(record)), self._held_for(record))
         ]
+
+    def _held_for(self, record: ModelRecord) -> str | None:
+        """What a model has to take; one that was measured on the data set may take anything."""
+        return None if record.model.root in self._measured else self._held
+
+    @cached_property
+    def _held(self) -> str | None:
+        return self.predictor.held(self.required.dataset.name)
+
+    @cached_property
+    def _measured(self) -> set[str]:
+        return self.predictor.measured(self.required.dataset.name)
 
     @cached_property
     def _tasks(self) -> set[str | None]:
@@ -215,7 +226,8 @@ class KnownModels:
         """How to build the model, if that was seen to give this very structure and to run."""
         name = record.model.name
         if name not in self._ready:
-            self._ready[name] = tried(self.builders.get(name), record, self.required, self.contents.scheme)
+            builder, held = self.builders.get(name), self._held_for(record)
+            self._ready[name] = tried(builder, record, self.required.size, held, self.contents.scheme)
             self.costs.note(record, self._ready[name])
         found = self._ready[name]
         return None if isinstance(found, str) else found
@@ -253,7 +265,7 @@ class KnownModels:
         return f"{least:.3g} ms" if name == "max_latency" else in_units(least)
 
     def _why_no_task(self) -> str:
-        dataset, kind = self.required.dataset, modality_of(self.required.dataset)
+        dataset, kind = self.required.dataset, self._held
         task = task_of(dataset)
         said = [f"which holds {kind}"] if kind else []
         said += [f"which is for {shown(task)}"] if task else []

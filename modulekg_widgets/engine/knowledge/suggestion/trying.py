@@ -14,7 +14,6 @@ from modulekg_widgets.engine.knowledge.prediction.modality import (
     CLASSIFICATION,
     PICTURES,
     modality,
-    modality_of,
     takes,
     task_named,
 )
@@ -26,9 +25,9 @@ from modulekg_widgets.engine.knowledge.suggestion.candidates import (
     calls_of,
     image_calls,
     occurring,
+    row_calls,
     run_of,
 )
-from modulekg_widgets.engine.knowledge.suggestion.requirements import Requirements
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 from modulekg_widgets.engine.torch_runtime.rng import process_rng_kept
 
@@ -45,8 +44,10 @@ class Ready:
 
 
 @collector_paused()  # what a trace leaves goes at once after it: kept for longer, it brings a search of the whole graph
-def tried(builder: Builder | None, record: ModelRecord, required: Requirements, scheme: str) -> Ready | str:
-    """What a builder makes of a model, or why it is of no use."""
+def tried(
+    builder: Builder | None, record: ModelRecord, size: tuple[int, int] | None, held: str | None, scheme: str
+) -> Ready | str:
+    """What a builder makes of a model, or why it is of no use for data that hold this, with images of this size."""
     if builder is None:
         return "have no builder"
     try:
@@ -57,13 +58,15 @@ def tried(builder: Builder | None, record: ModelRecord, required: Requirements, 
     except Exception as error:  # noqa: BLE001 - a builder is the caller's code and may raise anything
         return f"could not be built ({type(error).__name__})"
     features = features_of(record)
-    pictures = image_calls(record, required.size) if modality(features) in (None, PICTURES) else []
+    kind = modality(features)
+    pictures = image_calls(record, size) if kind in (None, PICTURES) else []
     seen = [call_with(record.model.inputs)] if record.model.inputs else []
-    run = run_of(model, [*pictures[:1], *calls_of(builder, model), *seen, *pictures[1:]])
+    rows = row_calls(record) if kind is None else []
+    run = run_of(model, [*pictures[:1], *calls_of(builder, model), *seen, *pictures[1:], *rows])
     if run is None:
         return "do not run on inputs of usual sizes"
     taken = modality(features.with_cost(run.flops, run.inputs))
-    return Ready(builder, model, run) if takes(taken, modality_of(required.dataset)) else f"take {taken}"
+    return Ready(builder, model, run) if takes(taken, held) else f"take {taken}"
 
 
 def task_of_model(record: ModelRecord) -> str | None:
