@@ -340,3 +340,13 @@ def test_a_model_is_for_the_data_on_which_it_was_measured() -> None:
     assert found.value == pytest.approx(95.5, abs=2)
     assert not found.far
     assert {row.name for row in graph.suggest("mine")} >= {f"net{width}" for width in WIDTHS}
+
+
+def test_an_accuracy_counts_on_whatever_device_it_was_measured() -> None:
+    graph = measured({}, torch.zeros(1, 20))
+    for name, device in (("net8", "laptop"), ("net16", "server")):
+        graph.add_job(model=name, dataset="mine", accuracy=0.94, device=device)
+    assert graph.suggest("mine")
+    told = graph.predict("acc@1", layers(24), dataset="mine")
+    assert told.value == graph.predict("acc@1", layers(24), dataset="mine", device="server").value
+    assert told.device is None

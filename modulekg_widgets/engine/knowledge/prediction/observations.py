@@ -14,7 +14,7 @@ from modulekg_widgets.engine.knowledge.prediction.features import Features, Know
 from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET, TARGETS, published, published_records
 from modulekg_widgets.engine.knowledge.records import ModelRecord
 from modulekg_widgets.engine.knowledge.results import RESULTS, comparable, counted_unit, results_of
-from modulekg_widgets.engine.knowledge.units import target_named
+from modulekg_widgets.engine.knowledge.units import is_share, target_named
 
 LARGEST = 100_000  # pixels
 DEVICE, IMAGE_SIZE, TAG = "device", "image_size", "tag"
@@ -81,7 +81,7 @@ def observations(contents: Contents, target: str, known: KnownFeatures | None = 
         if job.model not in features:
             features[job.model] = known.of(record_in(contents, job.model))
         sample = Sample(features[job.model], words_of(job.properties), image_size_of(job.properties))
-        places.setdefault(_place(job), []).append((sample, value))
+        places.setdefault(_place(job, target), []).append((sample, value))
     if target in TARGETS:
         _add_published(places, contents, target, known)
     if not places:
@@ -92,8 +92,9 @@ def observations(contents: Contents, target: str, known: KnownFeatures | None = 
     return Observed(target, unit, places, known)
 
 
-def _place(job: JobNode) -> Site:
-    device = job.properties.get(DEVICE)
+def _place(job: JobNode, target: str) -> Site:
+    """Where a job was measured; how much of the answers is right is so on any device."""
+    device = None if is_share(target) else job.properties.get(DEVICE)
     dataset = IMAGENET if job.dataset is not None and is_imagenet(job.dataset) else job.dataset
     return Site(dataset, device if isinstance(device, str) else None)
 

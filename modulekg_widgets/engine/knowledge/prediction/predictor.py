@@ -32,6 +32,7 @@ from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET
 from modulekg_widgets.engine.knowledge.prediction.surface import MANY, Surface
 from modulekg_widgets.engine.knowledge.records import ModelRecord
 from modulekg_widgets.engine.knowledge.results import PERCENT, TOP_1
+from modulekg_widgets.engine.knowledge.units import is_share
 
 LEAST_OF_SOURCE = 10  # values
 SOURCES = 2
@@ -235,6 +236,8 @@ class Predictor:
             dataset = self._known_name(dataset)
         elif not any(place.dataset is None for place in places):
             dataset = IMAGENET if Site(IMAGENET) in places else _only({place.dataset for place in places}, "dataset")
+        if is_share(self.target):
+            device = None  # how much is right is so on any
         there = [place for place in places if place.dataset == dataset] or places
         if device is None and there and not any(place.device is None for place in there):
             device = _only({place.device for place in there}, "device")

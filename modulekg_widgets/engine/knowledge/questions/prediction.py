@@ -61,7 +61,7 @@ class PredictionQuestions(Questions):
         training : mapping, optional
             How it is trained, as `{"tag": "fb_in22k_ft_in1k", "image_size": 224}`.
         device : str, optional
-            On which it runs; by default that of all values.
+            On which it runs; by default that of all values. It does not count for accuracies and other shares.
         extrapolate : bool, default False
             Whether to tell a value of a model that is unlike those of which values are known.
 
