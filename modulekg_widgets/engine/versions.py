@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+import site
 import sys
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -17,6 +18,8 @@ DISTRIBUTION = "modulekg-widgets"
 SWITCHES = {"MODULEKG_COLAB": ("page", "widgets"), "MODULEKG_PLUGINS": ("0", "1")}
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 ABSENT = "not installed"
+# where Jupyter looks behind the environment and the user's own folder; Debian's and Colab's pip put files there
+SHARES = (Path("/usr/local/share"), Path("/usr/share"))
 # what shows a kernel's widgets, by a module that is loaded there or a variable that it sets
 HOSTS = {"Colab": "google.colab", "marimo": "marimo"}
 HOST_VARIABLES = {"VS Code": "VSCODE_PID", "JupyterHub": "JUPYTERHUB_USER"}
@@ -78,11 +81,13 @@ def _requirements() -> tuple[list[str], list[str]]:
 
 def _front_end() -> str:
     """The version of what JupyterLab shows in this environment: another one is a common fault."""
-    file = Path(sys.prefix, "share", "jupyter", "labextensions", DISTRIBUTION, "package.json")
-    try:
-        return str(json.loads(file.read_text("utf-8"))["version"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ABSENT
+    for share in (Path(sys.prefix, "share"), Path(site.getuserbase(), "share"), *SHARES):
+        file = share / "jupyter" / "labextensions" / DISTRIBUTION / "package.json"
+        try:
+            return str(json.loads(file.read_text("utf-8"))["version"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return ABSENT
 
 
 def _version_of(distribution: str) -> str:

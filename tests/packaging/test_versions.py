@@ -6,6 +6,7 @@ import getpass
 import json
 import os
 import platform
+import site
 import subprocess
 import sys
 from importlib import metadata
@@ -49,14 +50,18 @@ def test_what_is_missing_or_old_is_seen(
 
     monkeypatch.setattr(home, "version", version)
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(site, "USER_BASE", str(tmp_path / "own"))
+    monkeypatch.setattr(home, "SHARES", [tmp_path / "local"])
     found = reported(capsys)
     assert found["traitlets"] == "not installed"
     assert "jupyterlab" not in found  # nobody has to have what an extra brings
     assert found["front end"] == "not installed"
-    package = tmp_path / "share" / "jupyter" / "labextensions" / "modulekg-widgets" / "package.json"
-    package.parent.mkdir(parents=True)
-    package.write_text('{"version": "0.0.1"}')
-    assert reported(capsys)["front end"] == "0.0.1"
+    # the first of them counts, as to Jupyter
+    for number, share in enumerate(["local", "own/share", "share"]):
+        package = tmp_path / share / "jupyter" / "labextensions" / "modulekg-widgets" / "package.json"
+        package.parent.mkdir(parents=True)
+        package.write_text(f'{{"version": "0.0.{number}"}}')
+        assert reported(capsys)["front end"] == f"0.0.{number}"
 
 
 def test_nothing_tells_who_sends_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
