@@ -81,7 +81,8 @@ def _requirements() -> tuple[list[str], list[str]]:
 
 def _front_end() -> str:
     """The version of what JupyterLab shows in this environment: another one is a common fault."""
-    for share in (Path(sys.prefix, "share"), Path(site.getuserbase(), "share"), *SHARES):
+    bases = [Path(base) for base in (sys.prefix, site.getuserbase()) if base]
+    for share in (*(base / "share" for base in bases), *SHARES):
         file = share / "jupyter" / "labextensions" / DISTRIBUTION / "package.json"
         try:
             return str(json.loads(file.read_text("utf-8"))["version"])

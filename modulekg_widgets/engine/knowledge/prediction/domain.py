@@ -10,7 +10,7 @@ import numpy as np
 
 from modulekg_widgets.engine.knowledge.prediction.design import Design, Rows, Sample
 from modulekg_widgets.engine.knowledge.prediction.features import Array, Features
-from modulekg_widgets.engine.knowledge.prediction.modality import UNTOLD, agree, modality
+from modulekg_widgets.engine.knowledge.prediction.modality import UNTOLD, agree, modality, read_by_layers
 
 RAREST = 0.005  # of known models are as far from those of other families
 ROUNDING = 1e-9  # of a likeness
@@ -65,7 +65,8 @@ class Domain:
     def is_of_kind(self, features: Features) -> bool:
         """Whether the known models take what this one takes."""
         taken = modality(features) or UNTOLD
-        return not self._kinds or any(agree(taken, kind) for kind in self._kinds)
+        untold = UNTOLD in self._kinds and read_by_layers(features) is None
+        return not self._kinds or untold or any(agree(taken, kind) for kind in self._kinds)
 
     def nearest(self, samples: Sequence[Sample]) -> list[tuple[str, ...]]:
         """The names of the known models that are most like each one."""

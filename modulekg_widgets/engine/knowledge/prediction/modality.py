@@ -11,7 +11,7 @@ from modulekg_widgets.engine.knowledge.prediction.features import PICTURE_DIMS, 
 PICTURES, VIDEO, SEQUENCES, TABLES, TEXT = "pictures", "video", "sequences", "tables", "text"
 OF_DIMS = {5: VIDEO, 4: PICTURES, 3: SEQUENCES}  # of an input: sample, channels, and so on
 TABLE_DIMS = 2
-UNTOLD = "what neither layers nor a call tell"  # all models that were tried take that, mostly rows of numbers
+UNTOLD = "what neither layers nor a call tell"  # rows of numbers or sequences: what reads others has layers for it
 OF_LAYERS = {"Conv3d": VIDEO, "Conv2d": PICTURES, "Embedding": TEXT, "Conv1d": SEQUENCES}
 # by properties of a data set, and by whole words of its task or of what it says of its inputs
 OF_PROPERTIES = {
@@ -44,12 +44,17 @@ ACTIVITY = r"\w+(tion|sion|ing|ment)"
 
 def modality(features: Features) -> str | None:
     """The kind of a model's inputs: by their shape, else by the layers that read such; None where nothing tells it."""
-    classes = [name for name in features.ops if features.ops[name]]
-    read = next((kind for layer, kind in OF_LAYERS.items() if any(layer in name for name in classes)), None)
+    read = read_by_layers(features)
     dims = len(features.inputs[0]) if features.inputs else 0
     if not features.inputs or (read == TEXT and dims < PICTURE_DIMS):
         return read
     return read or TABLES if dims == TABLE_DIMS else OF_DIMS.get(dims)
+
+
+def read_by_layers(features: Features) -> str | None:
+    """What some layer of a model reads, however it was called."""
+    classes = [name for name in features.ops if features.ops[name]]
+    return next((kind for layer, kind in OF_LAYERS.items() if any(layer in name for name in classes)), None)
 
 
 def modality_of(dataset: DataSetNode) -> str | None:
@@ -72,7 +77,7 @@ def modality_of(dataset: DataSetNode) -> str | None:
 
 def agree(held: str | None, other: str | None) -> bool:
     """Whether two data sets may hold the same, as far as anybody knows."""
-    return None in (held, other) or held == other or {held, other} == {TABLES, UNTOLD}
+    return None in (held, other) or held == other or {held, other} in ({TABLES, UNTOLD}, {SEQUENCES, UNTOLD})
 
 
 def takes(taken: str | None, held: str | None) -> bool:

@@ -53,6 +53,7 @@ class Observed:
     unit: str | None
     places: dict[Site, list[tuple[Sample, float]]] = field(repr=False)
     features: KnownFeatures = field(default_factory=KnownFeatures, repr=False)
+    devices: frozenset[str] = frozenset()  # that the jobs name
 
 
 def observations(contents: Contents, target: str, known: KnownFeatures | None = None) -> Observed:
@@ -89,14 +90,19 @@ def observations(contents: Contents, target: str, known: KnownFeatures | None = 
         raise UnknownNameError(
             f"no values are known of {shown(str(target))!r}: {nearest(str(target), every)}; kg.add_results brings some"
         )
-    return Observed(target, unit, places, known)
+    devices = frozenset(device for job, *_ in found if (device := _device(job)) is not None)
+    return Observed(target, unit, places, known, devices)
 
 
 def _place(job: JobNode, target: str) -> Site:
     """Where a job was measured; how much of the answers is right is so on any device."""
-    device = None if is_share(target) else job.properties.get(DEVICE)
     dataset = IMAGENET if job.dataset is not None and is_imagenet(job.dataset) else job.dataset
-    return Site(dataset, device if isinstance(device, str) else None)
+    return Site(dataset, None if is_share(target) else _device(job))
+
+
+def _device(job: JobNode) -> str | None:
+    device = job.properties.get(DEVICE)
+    return device if isinstance(device, str) else None
 
 
 def _add_published(

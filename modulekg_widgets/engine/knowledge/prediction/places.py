@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -12,11 +11,11 @@ from modulekg_widgets.engine.knowledge.prediction.datasets import CLEARLY, liken
 from modulekg_widgets.engine.knowledge.prediction.design import Sample
 from modulekg_widgets.engine.knowledge.prediction.features import Features
 from modulekg_widgets.engine.knowledge.prediction.modality import (
-    TABLES,
     UNTOLD,
     agree,
     modality,
     modality_of,
+    read_by_layers,
     takes,
     task_of,
 )
@@ -30,31 +29,38 @@ class Places:
 
     known: Mapping[Site, Sequence[tuple[Sample, float]]]
     datasets: Mapping[str, DataSetNode]
-    _held: dict[str | None, str | None] = field(default_factory=dict, repr=False)
+    _kinds: dict[Site, frozenset[str]] = field(default_factory=dict, repr=False)
     _others: dict[tuple[Site, str | None], str] = field(default_factory=dict, repr=False)
 
-    def held(self, place: Site) -> str | None:
-        """What its data set holds, as that says, else what most models take of which values are known on it.
+    def kinds(self, place: Site) -> frozenset[str]:
+        """What its data set may hold: as that says, else all that models take of which values are known on it."""
+        where = Site(place.dataset) if place.dataset is not None else place
+        if where not in self._kinds:
+            stated = self._stated(place)
+            tried = {modality(sample.features) or UNTOLD for sample in self._tried(where)}
+            self._kinds[where] = frozenset(tried if stated is None else [stated])
+        return self._kinds[where]
 
-        Rows of numbers count where nothing else is taken: they may be pictures laid flat.
-        """
-        if place.dataset not in self._held:
-            taken = Counter(modality(sample.features) or UNTOLD for sample in self.tried_on(place.dataset))
-            told = [kind for kind, _ in taken.most_common() if kind not in (TABLES, UNTOLD)]
-            rows = [kind for kind in (TABLES, UNTOLD) if kind in taken]
-            self._held[place.dataset] = self._stated(place) or next(iter([*told, *rows]), None)
-        return self._held[place.dataset]
-
-    def tried_on(self, dataset: str | None) -> Iterator[Sample]:
-        """The models of which values are known on a data set, on whatever device."""
+    def _tried(self, where: Site) -> Iterator[Sample]:
+        """The models of which values are known on a data set, on whatever device; where none is named, on that one."""
         for place, pairs in self.known.items():
-            if place.dataset == dataset:
+            if place == where or place.dataset == where.dataset is not None:
                 yield from (sample for sample, _ in pairs)
+
+    def may_take(self, place: Site, features: Features) -> bool:
+        """Whether a model may be for what the data set of a place holds."""
+        kinds, taken = self.kinds(place), modality(features)
+        untold = UNTOLD in kinds and read_by_layers(features) is None
+        return not kinds or untold or any(takes(taken, kind) for kind in kinds)
 
     def of_same_kind(self, place: Site, taken: str | None = None) -> list[Site]:
         """Those whose data may be like those of the place, or what a model takes; all where there are none."""
-        kind = self.held(place) or taken
-        return [other for other in self.known if agree(kind, self.held(other))] or list(self.known)
+        kinds = self.kinds(place) or {taken}
+        return [
+            other
+            for other in self.known
+            if any(agree(kind, held) for kind in kinds for held in self.kinds(other) or {None})
+        ] or list(self.known)
 
     def most_alike(self, place: Site, others: Sequence[Site]) -> Site:
         """The one with most models, unless the data set of another is clearly more like that of the place."""

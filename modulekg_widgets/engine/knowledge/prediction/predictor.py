@@ -124,6 +124,7 @@ class Predictor:
     datasets: dict[str, DataSetNode]
     _choices: dict[tuple[Site, bool], PredictorChoice] = field(default_factory=dict, repr=False)
     _domains: dict[Site, Domain] = field(default_factory=dict, repr=False)
+    _roots: dict[Site, set[str]] = field(default_factory=dict, repr=False)
 
     @property
     def target(self) -> str:
@@ -154,7 +155,7 @@ class Predictor:
         roots = [record.model.root for record in records]
         samples = [Sample(self.features(record), words, size) for record in records]
         place = self.place(dataset, device)
-        domain, measured = self._domain(place), self._measured_at(place)
+        domain, measured = self._domain(place), self._measured(place)
         reasons = [
             "" if root in measured else self._places.another_use(place, sample.features) or reason
             for root, sample, reason in zip(roots, samples, domain.reasons(samples), strict=True)
@@ -163,7 +164,7 @@ class Predictor:
         found: list[Prediction | None] = [None] * len(records)
         groups: dict[tuple[bool, str | None], list[int]] = {}
         for at, sample in enumerate(samples):
-            kind = self._places.held(place) or modality(sample.features)
+            kind = None if self._places.kinds(place) else modality(sample.features)
             groups.setdefault((sample.features.has_cost, kind), []).append(at)
         for (costs, kind), chosen in groups.items():
             told, verdicts, count = self._told(place, [samples[at] for at in chosen], costs, kind)
@@ -186,7 +187,7 @@ class Predictor:
     def of_another_kind(self, records: Sequence[ModelRecord], dataset: str) -> dict[str, str]:
         """By name those for which what is known is of no use, with the reason: it is of other inputs or tasks."""
         place = self.place(dataset, None)
-        domain, measured, found = self._domain(place), self._measured_at(place), {}
+        domain, measured, found = self._domain(place), self._measured(place), {}
         for record in records:
             features = self.features(record)
             if record.model.root in measured:
@@ -198,16 +199,22 @@ class Predictor:
                 found[record.model.name] = reason
         return found
 
-    def held(self, dataset: str) -> str | None:
-        """What a data set holds: as it says, else what models take that were tried on it."""
-        return self._places.held(Site(self._known_name(dataset)))
+    def is_for(self, dataset: str, features: Features) -> bool:
+        """Whether a model may be for what a data set holds; of which a value is known there is, whatever it takes."""
+        name, root = self._known_name(dataset), features.record.model.root
+        there = [place for place in self.observed.places if place.dataset == name]
+        return self._places.may_take(Site(name), features) or any(root in self._measured(place) for place in there)
 
-    def measured(self, dataset: str) -> set[str]:
-        """The roots of the models of which values are known on a data set: whatever these take, they are for it."""
-        return self._measured_at(Site(self._known_name(dataset)))
+    def kinds(self, dataset: str) -> frozenset[str]:
+        """What a data set may hold: as it says, else what models take of which values are known on it."""
+        return self._places.kinds(Site(self._known_name(dataset)))
 
-    def _measured_at(self, place: Site) -> set[str]:
-        return {sample.features.record.model.root for sample in self._places.tried_on(place.dataset)}
+    def _measured(self, place: Site) -> set[str]:
+        """The roots of the models of which values are known at a place: whatever these take, they are for it."""
+        if place not in self._roots:
+            pairs = self.observed.places.get(place, ())
+            self._roots[place] = {sample.features.record.model.root for sample, _ in pairs}
+        return self._roots[place]
 
     def features(self, record: ModelRecord) -> Features:
         """Those of a record, computed once for a model of the graph."""
@@ -236,16 +243,14 @@ class Predictor:
             dataset = self._known_name(dataset)
         elif not any(place.dataset is None for place in places):
             dataset = IMAGENET if Site(IMAGENET) in places else _only({place.dataset for place in places}, "dataset")
-        if is_share(self.target):
-            device = None  # how much is right is so on any
         there = [place for place in places if place.dataset == dataset] or places
         if device is None and there and not any(place.device is None for place in there):
             device = _only({place.device for place in there}, "device")
-        devices = {place.device for place in places if place.device is not None}
-        if device is not None and device not in devices:
+        devices = self.observed.devices
+        if device is not None and (not isinstance(device, str) or device not in devices):
             known = f"{nearest(str(device), devices)}" if devices else "the values name none"
             raise UnknownNameError(f"no value of {shown(self.target)} is of the device {shown(str(device))!r}: {known}")
-        return Site(dataset, device)
+        return Site(dataset, None if is_share(self.target) else device)  # how much is right is so on any
 
     def surface(self, place: Site, costs: bool) -> Surface:
         """What is known at a place, with that of others that may tell it."""

@@ -21,6 +21,7 @@ from modulekg_widgets.engine.tracing.trace import trace_dataflow
 Builder = Callable[..., nn.Module]
 Shape = tuple[int, ...]
 SIDE = 224  # pixels of an image where nothing else is known
+ROWS = 8  # widths of rows that are tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,12 +231,10 @@ def image_calls(record: ModelRecord, size: tuple[int, int] | None = None) -> lis
 
 
 def row_calls(record: ModelRecord) -> list[Call]:
-    """A call with one row of numbers, as many as the first linear layer in the order of modules takes."""
-    for fingerprint in places_in(record):
-        numbers = record.nodes[fingerprint].hyperparameters.get("in_features")
-        if type(numbers) is int:
-            return [call_with([(1, numbers)])]
-    return []
+    """Calls with one row of numbers, as many as some linear layer takes, of the first few in the order of modules."""
+    layers = (record.nodes[fingerprint].hyperparameters.get("in_features") for fingerprint in places_in(record))
+    widths = dict.fromkeys(width for width in layers if type(width) is int)
+    return [call_with([(1, width)]) for width in list(widths)[:ROWS]]
 
 
 def first_channels(record: ModelRecord) -> int:

@@ -13,13 +13,13 @@ from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode
 from modulekg_widgets.engine.knowledge.prediction.datasets import is_imagenet, likeness
 from modulekg_widgets.engine.knowledge.prediction.features import (
+    Features,
     record_in,
     with_flops,
 )
 from modulekg_widgets.engine.knowledge.prediction.modality import (
     CLASSIFICATION,
     modality,
-    takes,
     task_of,
 )
 from modulekg_widgets.engine.knowledge.prediction.predictor import Prediction, Predictor, fitted_predictor
@@ -130,21 +130,11 @@ class KnownModels:
         return [
             record
             for record in records
-            if task_of_model(record) in self._tasks
-            and takes(modality(self.predictor.features(record)), self._held_for(record))
+            if task_of_model(record) in self._tasks and self._is_for_data(self.predictor.features(record))
         ]
 
-    def _held_for(self, record: ModelRecord) -> str | None:
-        """What a model has to take; one that was measured on the data set may take anything."""
-        return None if record.model.root in self._measured else self._held
-
-    @cached_property
-    def _held(self) -> str | None:
-        return self.predictor.held(self.required.dataset.name)
-
-    @cached_property
-    def _measured(self) -> set[str]:
-        return self.predictor.measured(self.required.dataset.name)
+    def _is_for_data(self, features: Features) -> bool:
+        return self.predictor.is_for(self.required.dataset.name, features)
 
     @cached_property
     def _tasks(self) -> set[str | None]:
@@ -226,8 +216,11 @@ class KnownModels:
         """How to build the model, if that was seen to give this very structure and to run."""
         name = record.model.name
         if name not in self._ready:
-            builder, held = self.builders.get(name), self._held_for(record)
-            self._ready[name] = tried(builder, record, self.required.size, held, self.contents.scheme)
+            found = tried(self.builders.get(name), record, self.required.size, self.contents.scheme)
+            if isinstance(found, Ready):
+                features = self.predictor.features(record).with_cost(found.run.flops, found.run.inputs)
+                found = found if self._is_for_data(features) else f"take {modality(features)}"
+            self._ready[name] = found
             self.costs.note(record, self._ready[name])
         found = self._ready[name]
         return None if isinstance(found, str) else found
@@ -265,7 +258,8 @@ class KnownModels:
         return f"{least:.3g} ms" if name == "max_latency" else in_units(least)
 
     def _why_no_task(self) -> str:
-        dataset, kind = self.required.dataset, self._held
+        dataset = self.required.dataset
+        kind = " and ".join(sorted(self.predictor.kinds(dataset.name)))
         task = task_of(dataset)
         said = [f"which holds {kind}"] if kind else []
         said += [f"which is for {shown(task)}"] if task else []

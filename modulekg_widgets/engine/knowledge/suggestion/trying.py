@@ -14,7 +14,6 @@ from modulekg_widgets.engine.knowledge.prediction.modality import (
     CLASSIFICATION,
     PICTURES,
     modality,
-    takes,
     task_named,
 )
 from modulekg_widgets.engine.knowledge.records import ModelRecord, digests_of
@@ -44,10 +43,8 @@ class Ready:
 
 
 @collector_paused()  # what a trace leaves goes at once after it: kept for longer, it brings a search of the whole graph
-def tried(
-    builder: Builder | None, record: ModelRecord, size: tuple[int, int] | None, held: str | None, scheme: str
-) -> Ready | str:
-    """What a builder makes of a model, or why it is of no use for data that hold this, with images of this size."""
+def tried(builder: Builder | None, record: ModelRecord, size: tuple[int, int] | None, scheme: str) -> Ready | str:
+    """What a builder makes of a model, or why it is of no use; `size` is that of the images of the data set."""
     if builder is None:
         return "have no builder"
     try:
@@ -57,16 +54,14 @@ def tried(
             return "are built as something else than the graph knows by their names"
     except Exception as error:  # noqa: BLE001 - a builder is the caller's code and may raise anything
         return f"could not be built ({type(error).__name__})"
-    features = features_of(record)
-    kind = modality(features)
+    kind = modality(features_of(record))
     pictures = image_calls(record, size) if kind in (None, PICTURES) else []
     seen = [call_with(record.model.inputs)] if record.model.inputs else []
     rows = row_calls(record) if kind is None else []
-    run = run_of(model, [*pictures[:1], *calls_of(builder, model), *seen, *pictures[1:], *rows])
-    if run is None:
-        return "do not run on inputs of usual sizes"
-    taken = modality(features.with_cost(run.flops, run.inputs))
-    return Ready(builder, model, run) if takes(taken, held) else f"take {taken}"
+    # a picture goes through a linear layer, too, where its side is what that takes
+    asked = 1 if kind == PICTURES or size is not None else 0
+    run = run_of(model, [*pictures[:asked], *calls_of(builder, model), *seen, *rows, *pictures[asked:]])
+    return Ready(builder, model, run) if run is not None else "do not run on inputs of usual sizes"
 
 
 def task_of_model(record: ModelRecord) -> str | None:
