@@ -10,7 +10,7 @@ import numpy as np
 
 from modulekg_widgets.engine.knowledge.prediction.design import Design, Rows, Sample
 from modulekg_widgets.engine.knowledge.prediction.features import Array, Features
-from modulekg_widgets.engine.knowledge.prediction.modality import UNTOLD, agree, modality, read_by_layers
+from modulekg_widgets.engine.knowledge.prediction.modality import UNTOLD, agree, is_untold_among, modality
 
 RAREST = 0.005  # of known models are as far from those of other families
 ROUNDING = 1e-9  # of a likeness
@@ -64,9 +64,8 @@ class Domain:
 
     def is_of_kind(self, features: Features) -> bool:
         """Whether the known models take what this one takes."""
-        taken = modality(features) or UNTOLD
-        untold = UNTOLD in self._kinds and read_by_layers(features) is None
-        return not self._kinds or untold or any(agree(taken, kind) for kind in self._kinds)
+        kinds, taken = self._kinds, modality(features) or UNTOLD
+        return not kinds or is_untold_among(features, kinds) or any(agree(taken, kind) for kind in kinds)
 
     def nearest(self, samples: Sequence[Sample]) -> list[tuple[str, ...]]:
         """The names of the known models that are most like each one."""

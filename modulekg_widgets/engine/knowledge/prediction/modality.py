@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from modulekg_widgets.engine.knowledge.contents import DataSetNode
 from modulekg_widgets.engine.knowledge.prediction.features import PICTURE_DIMS, Features
@@ -55,6 +55,11 @@ def read_by_layers(features: Features) -> str | None:
     """What some layer of a model reads, however it was called."""
     classes = [name for name in features.ops if features.ops[name]]
     return next((kind for layer, kind in OF_LAYERS.items() if any(layer in name for name in classes)), None)
+
+
+def is_untold_among(features: Features, kinds: Collection[str]) -> bool:
+    """Whether nobody knows what some others take, and no layer of a model speaks against its taking the same."""
+    return UNTOLD in kinds and read_by_layers(features) is None
 
 
 def modality_of(dataset: DataSetNode) -> str | None:

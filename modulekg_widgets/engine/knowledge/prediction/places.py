@@ -13,9 +13,9 @@ from modulekg_widgets.engine.knowledge.prediction.features import Features
 from modulekg_widgets.engine.knowledge.prediction.modality import (
     UNTOLD,
     agree,
+    is_untold_among,
     modality,
     modality_of,
-    read_by_layers,
     takes,
     task_of,
 )
@@ -50,8 +50,7 @@ class Places:
     def may_take(self, place: Site, features: Features) -> bool:
         """Whether a model may be for what the data set of a place holds."""
         kinds, taken = self.kinds(place), modality(features)
-        untold = UNTOLD in kinds and read_by_layers(features) is None
-        return not kinds or untold or any(takes(taken, kind) for kind in kinds)
+        return not kinds or is_untold_among(features, kinds) or any(takes(taken, kind) for kind in kinds)
 
     def of_same_kind(self, place: Site, taken: str | None = None) -> list[Site]:
         """Those whose data may be like those of the place, or what a model takes; all where there are none."""
