@@ -65,6 +65,7 @@ def opened_quickly(files: FilesPage, name: str) -> None:
     assert files.kernels() == []
 
 
+@pytest.mark.gate
 def test_a_file_of_tensors_is_a_tree_with_bytes(files: FilesPage) -> None:
     total = write_safetensors(
         files.server.notebooks / "resnet18.safetensors", resnet_shapes(), metadata={"by": HOSTILE}
