@@ -55,7 +55,8 @@ def plan(
         or less than the others. `"latency"` is the time of a forward pass, or milliseconds: cut copies of the model are
         measured beside it on its device, which takes some seconds, and sizes are rounded where that makes them faster.
     per_axis : mapping, optional
-        `{axis, layer or (parameter, dim): ratio or indices}`.
+        `{axis, layer or (parameter, dim): ratio or indices}`. Where two keys mean one axis, the one that means fewer
+        axes counts.
     cuts : iterable of Cut, optional
         Results of `graph.cut_analysis`, merged.
     importance : str, Criterion or function, default "l2"
@@ -71,7 +72,7 @@ def plan(
         weights run.
     only, keep : str, module, class, Axis or list of these, optional
         Axes, layers, modules or parameters, with wildcards; `only` takes no axis that a layer elsewhere puts out as
-        well.
+        well. They hold for `per_axis` and `cuts` too.
     granularity : {"index", "head", "group", "expert"}, optional
         What goes where axes multiply: single indices, or with `layers="uniform"` whole heads and groups, unless said;
         "expert": whole experts, and nothing inside of them.
