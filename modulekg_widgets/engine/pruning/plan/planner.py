@@ -31,6 +31,7 @@ from modulekg_widgets.engine.pruning.plan.obstacles import (
     out_of_reach,
     rounded_for_speed,
     too_slow,
+    within_budgets,
 )
 from modulekg_widgets.engine.pruning.plan.one_number import with_one_number
 from modulekg_widgets.engine.pruning.plan.outcome import Outcome
@@ -230,15 +231,18 @@ class Planner:
         formula = self.sizes.formula(target)
         goals = goals_of(target, formula)
         self._check(goals, formula)
+        if (goals >= formula.before).any():
+            return self._to_target(self._without_loose(target, goals, formula))
         targeting = self.targeting(formula, goals)
         found = targeting.found()
         if found is None or found.gaps.min() < -MEETS:
             raise self.refusal(formula, goals, targeting, found)
         missed = targeting.missed(found)
         if missed is not None:
-            raise CutError(out_of_bounds(self.request, formula, goals, found, missed))
+            raise CutError(out_of_bounds(self.request, formula, found, missed))
         self._not_empty(found.attempt)
-        self.notes = [*self.notes, *not_nearer(self.request, formula, goals, found)]
+        notes = not_nearer(self.request, formula, found), within_budgets(self.request, formula, found)
+        self.notes = [*self.notes, *notes[0], *notes[1]]
         return self._made(found.attempt, found.rehearsal)
 
     def _to_latency(self, target: Mapping[str, float]) -> PruningPlan:
@@ -249,6 +253,13 @@ class Planner:
         whole = watch.whole()
         goals = goals_of(target, formula, whole)
         self._check(goals, formula)
+        if (goals >= formula.before).any():
+            tighter = self._without_loose(target, goals, formula)
+            if LATENCY in tighter:
+                return self._to_latency(tighter)
+            plan = self._to_target(tighter)
+            assert self.made is not None
+            return replace(plan, latency=watch.of(self.repair.edits(self.made[0]), thorough=True).pair)
         steps = STEPS if self.request.round_to is None else (self.request.round_to,)
         planners = {step: self.rounding_to(step) for step in steps}
         search = LatencyTarget(planners, formula, goals, watch)
@@ -260,13 +271,25 @@ class Planner:
             raise CutError(too_slow(self.request, self.axes, pair, tried, watch.slowest(), self._least))
         planner.notes = [
             *self.notes,
-            *not_nearer(planner.request, formula, goals, tried),
+            *not_nearer(planner.request, formula, tried),
+            *within_budgets(planner.request, formula, tried),
             *rounded_for_speed(self.request, found.step),
-            *not_as_fast(self.request, search.wanted, pair),
+            *(
+                []
+                if found.proposal.is_bound and found.share <= search.wanted
+                else not_as_fast(self.request, search.wanted, pair)
+            ),
         ]
         plan = planner._made(tried.attempt, tried.rehearsal)
         self.made = planner.made
         return replace(plan, latency=pair)
+
+    def _without_loose(self, target: Mapping[str, float], goals: Floats, formula: SizeFormula) -> Mapping[str, float]:
+        """The budgets that are less than the model has, which are from here on what was asked for."""
+        below = (goals < formula.before).tolist()
+        tighter = {unit: wanted for (unit, wanted), is_below in zip(target.items(), below, strict=True) if is_below}
+        self.request = replace(self.request, target=tighter)
+        return tighter
 
     def rounding_to(self, step: int) -> Planner:
         """The planner of the same request where sizes are multiples of a step; scores are computed once for all."""
@@ -308,10 +331,11 @@ class Planner:
 
     def _check(self, goals: Floats, formula: SizeFormula) -> None:
         """Raise `CutError` for a target that takes nothing, or where nothing can be taken."""
-        for unit, goal, before in zip(formula.units, goals.tolist(), formula.before.tolist(), strict=True):
-            if goal >= before:
-                has = f"{before / NANOSECONDS:.3g} ms" if unit == LATENCY else f"{before:,.0f} {unit}"
-                raise CutError(f"target={dict(self.request.target or {})} takes nothing: the model has {has}")
+        if (goals >= formula.before).all():
+            sizes = zip(formula.units, formula.before.tolist(), strict=True)
+            has = [f"{before / NANOSECONDS:.3g} ms" if unit == LATENCY else f"{before:,.0f} {unit}"
+                   for unit, before in sizes]  # fmt: skip
+            raise CutError(f"target={dict(self.request.target or {})} takes nothing: the model has {', '.join(has)}")
         if not self.chosen and not self.given:
             raise CutError(self._nothing(0.0))
 

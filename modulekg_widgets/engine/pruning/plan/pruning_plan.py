@@ -47,7 +47,10 @@ class PruningPlan:
     changes : tuple of Change
         The corrections that the dry run asked for, with the line that did.
     params, flops, macs : tuple of int
-        Parameters, FLOPs and multiply-adds of a forward pass on the traced input.
+        Parameters, FLOPs and multiply-adds of a forward pass on the traced input. FLOPs are of all operators.
+    matmul_flops : tuple of int, optional
+        The FLOPs of matrix products and convolutions alone, as torch's FlopCounterMode counts and papers report them;
+        None in a plan from a file of an earlier version.
     call : str
         Python that makes this plan again.
     notes : tuple of str
@@ -83,6 +86,7 @@ class PruningPlan:
     blocks: tuple[str, ...] = ()  # the paths of whole blocks that go
     traced: Any = field(default=None, repr=False, compare=False)  # how the model was called; None when read from a file
     latency: tuple[float, float] | None = field(default=None, compare=False)  # milliseconds, where they were asked for
+    matmul_flops: tuple[int, int] | None = None  # those of `flops` in products and convolutions; None as for `bytes`
 
     def cut(
         self,
@@ -307,9 +311,11 @@ class PruningPlan:
 
     @property
     def summary(self) -> str:
-        """One line: parameters, FLOPs and measured milliseconds before and after."""
+        """One line: parameters, FLOPs, those in matrix products and convolutions, and milliseconds before and after."""
         blocks = f", {counted(len(self.blocks), 'block', 'blocks')}" if self.blocks else ""
         sizes = f"parameters {_change(*self.params)}, FLOPs {_change(*self.flops)}"
+        if self.matmul_flops is not None:
+            sizes += f", matmul FLOPs {_change(*self.matmul_flops)}"
         return f"{sizes}{_latency(self.latency)}, {counted(len(self.axes), 'axis', 'axes')}{blocks}"
 
     def _repr_html_(self) -> str:

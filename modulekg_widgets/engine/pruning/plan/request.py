@@ -16,7 +16,7 @@ from modulekg_widgets.engine.pruning.plan.limits import Limit, check_limit
 
 Importance = str | Callable[..., Any] | object
 FREE, UNIFORM = "free", "uniform"
-TARGETS = ("params", "flops", "macs", "bytes")
+TARGETS = ("params", "flops", "matmul_flops", "macs", "bytes")
 LATENCY = "latency"  # a target as well, which is measured and not counted
 
 

@@ -118,12 +118,13 @@ def _renamed(request: Request, graph: DataflowGraph, left: DataflowGraph) -> Req
 
 
 def _sizes(graph: DataflowGraph) -> Sizes:
-    """Parameters, bytes, FLOPs and multiply-adds of a pass."""
+    """Parameters, bytes, FLOPs, those of them in products, and multiply-adds of a pass."""
     held: list[DataNode] = list(dict.fromkeys(graph.state.values()))
     flops = graph.flops()
     return {
         "params": sum(node.numel() for node in held if node.is_parameter),
         "bytes": sum(node.nbytes for node in held if node.is_parameter or node.is_buffer),
         "flops": int(flops),
+        "matmul_flops": flops.matmul,
         "macs": flops.macs,
     }
