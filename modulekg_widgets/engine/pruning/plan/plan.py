@@ -50,12 +50,12 @@ def plan(
     target : mapping, optional
         What shall be left of `"params"`, `"flops"`, `"matmul_flops"` (those in matrix products and convolutions, as
         torch's FlopCounterMode counts), `"macs"` or `"bytes"` (of parameters and buffers), as a share below 1 or as a
-        number. It is met from below, within 1 % of the model where single indices, or steps of
-        `round_to`, allow it; where only a step above comes so near, that is taken, and where none does, `plan.notes`
-        says what is in the way. Several are budgets: `{"flops": 0.5, "params": 0.6}` meets both where axes that cost more
-        of the one can give more than the others; else the tightest is met, and the others are at most what was asked
-        for, as `plan.notes` says. `"latency"` is the time of a forward pass, or milliseconds: cut copies of the model are
-        measured beside it on its device, which takes some seconds, and sizes are rounded where that makes them faster.
+        number. It is met from below, within 1 % of the model where single indices, or steps of `round_to`, allow it;
+        where only a step above comes so near, that is taken, and where none does, `plan.notes` says what is in the way.
+        Several are budgets: `{"flops": 0.5, "params": 0.6}` meets both where axes that cost more of the one can give
+        more than the others; else the tightest is met, and the others are at most what was asked for, as `plan.notes`
+        says. `"latency"` is the time of a forward pass, or milliseconds: cut copies of the model are measured beside it
+        on its device, which takes some seconds, and sizes are rounded where that makes them faster.
     per_axis : mapping, optional
         `{axis, layer or (parameter, dim): ratio or indices}`. Where two keys mean one axis, the one that means fewer
         axes counts.
