@@ -174,7 +174,7 @@ def test_without_outputs_that_count_the_last_layer_goes_too() -> None:
         for name, layer in model.named_children() if isinstance(layer, nn.Conv2d)
     ]  # fmt: skip
     plan = mk.plan(graph, cuts=cuts[1:])
-    assert [str(change) for change in plan.changes if change.kind == "output"][0].startswith(
+    assert next(str(change) for change in plan.changes if change.kind == "output").startswith(
         "the output becomes [2, 4, 4, 4], was [2, 6, 4, 4]"
     )
     receipt = plan.cut(model)
