@@ -12,6 +12,7 @@ import torchvision
 from torch import nn
 
 import modulekg_widgets as mk
+from modulekg_widgets.engine.errors import CutError
 from pruning.battery import differs, state_of
 
 
@@ -355,3 +356,48 @@ def test_what_multiplies_with_itself_goes_by_ratio_and_target(way: str, degree: 
     plan.mask(masked)
     plan.cut(model)
     torch.testing.assert_close(model(x), masked(x))
+
+
+# ------------------------------------------------------------ a graph of before
+
+
+def cut_channels(graph: mk.DataflowGraph, model: nn.Module) -> None:
+    mk.plan(graph, cuts=[graph.cut_analysis("layer1.0.conv1.weight", [0, 1])]).cut(model)
+
+
+def cut_block(graph: mk.DataflowGraph, model: nn.Module) -> None:
+    mk.plan(graph, blocks=["layer3.1"]).cut(model)
+
+
+def replace_layer(graph: mk.DataflowGraph, model: Any) -> None:
+    model.fc = nn.Linear(512, 10)
+
+
+def replace_pooling(graph: mk.DataflowGraph, model: Any) -> None:
+    model.avgpool = nn.Identity()
+
+
+@pytest.mark.parametrize("change", [cut_channels, cut_block, replace_layer, replace_pooling])
+def test_a_graph_of_before_a_change_is_to_be_traced_again(change: Any) -> None:
+    model = torchvision.models.resnet18().eval()
+    graph = mk.trace(model, torch.zeros(1, 3, 64, 64))
+    change(graph, model)
+    for how in (
+        {"ratio": 0.3},
+        {"cuts": [graph.cut_analysis("layer4.1.conv1.weight", [0, 1])]},
+        {"per_axis": {"layer2.0.conv1": [0]}},
+        {"blocks": 1},
+        {"target": {"flops": 0.5}},
+    ):
+        with pytest.raises(
+            CutError, match=r"(layer1\.0\.conv1|layer3\.1|fc|avgpool).* at the trace it .* trace the model"
+        ):
+            mk.plan(graph, **how)
+
+
+def test_a_graph_is_of_now_after_an_undo_and_with_other_weights() -> None:
+    model = torchvision.models.resnet18().eval()
+    graph = mk.trace(model, torch.zeros(1, 3, 64, 64))
+    mk.plan(graph, ratio=0.3).cut(model).undo()
+    model.load_state_dict(torchvision.models.resnet18().state_dict(), assign=True)
+    assert mk.plan(graph, cuts=[graph.cut_analysis("layer4.1.conv1.weight", [0, 1])]).axes

@@ -285,7 +285,11 @@ class DataflowGraph(Dataflow):
         return group_dependency(self.axes)
 
     def reshape_dependency(self) -> ReshapeDependency:
-        """The operators that merge or split channels, and the layers whose channels run through them."""
+        """The operators that merge or split channels, and the layers whose channels run through them.
+
+        With them those views whose code has the number of channels as a number, as `x.view(2, 8, 4, 16)`: such axes are
+        frozen.
+        """
         return reshape_dependency(self.axes)
 
     def attention_dependency(self) -> AttentionDependency:

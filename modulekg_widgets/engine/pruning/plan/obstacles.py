@@ -42,7 +42,7 @@ def out_of_reach(
     worst = int(np.argmax(over))
     unit = formula.units[worst]
     kept = [] if nearest is None else [each for each in nearest.attempt.changes if each.kind in (WHOLE, CONSTRAINT)]
-    ways = [*_options(request, smallest[unit], unit, least), *_frozen(axes), *_kept(kept)]
+    ways = [*_options(request, smallest[unit], unit, least), *frozen_axes(axes), *_kept(kept)]
     is_least = left[worst] - smallest[unit] <= MEETS * formula.before[worst]
     size = _size(left[worst], formula, worst)
     found = f"at least {size} are left" if is_least else f"the nearest that was found leaves {size}"
@@ -106,7 +106,7 @@ def too_slow(
     """The message for a time below all that cuts take; `slowest`: modules and their milliseconds before."""
     flops = least(request, ["flops"])["flops"]
     kept = [each for each in nearest.attempt.changes if each.kind in (WHOLE, CONSTRAINT)]
-    ways = [*_options(request, flops, "flops", least), *_frozen(axes), *_kept(kept)]
+    ways = [*_options(request, flops, "flops", least), *frozen_axes(axes), *_kept(kept)]
     if pair[1] >= pair[0]:
         text = f"no cut for target={_target(request)} is faster than the model: the nearest takes {_time(pair)}"
     else:
@@ -147,7 +147,7 @@ def _options(request: Request, now: float, unit: str, least: Least) -> list[str]
     return [text for text, other in without if least(other, [unit])[unit] < now - 0.5]
 
 
-def _frozen(axes: Axes) -> list[str]:
+def frozen_axes(axes: Axes) -> list[str]:
     """The frozen axes by their reasons, those of most axes first."""
     reasons = Counter(axis.frozen for axis in axes if axis.frozen is not None)
     if not reasons:

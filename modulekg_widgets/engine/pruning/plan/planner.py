@@ -25,6 +25,7 @@ from modulekg_widgets.engine.pruning.plan.latency_target import STEPS, LatencyTa
 from modulekg_widgets.engine.pruning.plan.limits import Limits, limits_of
 from modulekg_widgets.engine.pruning.plan.modes import widest
 from modulekg_widgets.engine.pruning.plan.obstacles import (
+    frozen_axes,
     not_as_fast,
     not_nearer,
     out_of_bounds,
@@ -42,7 +43,7 @@ from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPl
 from modulekg_widgets.engine.pruning.plan.ranking import IndexRanking
 from modulekg_widgets.engine.pruning.plan.repair import Repair, output_changes, scale_changes
 from modulekg_widgets.engine.pruning.plan.repeated import ANY, Said, UniformLayers, uniform_layers
-from modulekg_widgets.engine.pruning.plan.request import LATENCY, UNIFORM, Request, check
+from modulekg_widgets.engine.pruning.plan.request import LATENCY, UNIFORM, Request, check, check_current
 from modulekg_widgets.engine.pruning.plan.search import MEETS, Search
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
@@ -60,6 +61,8 @@ class Planner:
     def __init__(self, graph: DataflowGraph, request: Request, said: Said = ANY, like: Planner | None = None) -> None:
         check(graph, request)
         refuse_sharded(graph.model)  # scores and sizes are of whole tensors
+        if like is None:
+            check_current(graph)
         self.asked = graph
         self.graph = widest(graph) if like is None else like.graph
         self.request = request
@@ -348,7 +351,8 @@ class Planner:
 
     def _nothing(self, ratio: float) -> str:
         if not self.axes.free:
-            return "no axis of the model is free: graph.axes lists them with the reasons"
+            ways = "; ".join(frozen_axes(self.axes))
+            return f"no axis of the model is free: graph.axes lists them with the reasons{f': {ways}' if ways else ''}"
         if self._ratio_wanted() and not self.choice.allowed:
             return "only=… and keep=… leave no axis that may be cut: graph.axes.free lists those that could be"
         if self.layers.whole and not self.chosen:

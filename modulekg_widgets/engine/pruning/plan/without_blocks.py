@@ -14,7 +14,7 @@ from modulekg_widgets.engine.pruning.latency.stopwatch import Stopwatch
 from modulekg_widgets.engine.pruning.plan.axes_left import axes_left
 from modulekg_widgets.engine.pruning.plan.modes import widest
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
-from modulekg_widgets.engine.pruning.plan.request import LATENCY, UNIFORM, Request, check
+from modulekg_widgets.engine.pruning.plan.request import LATENCY, UNIFORM, Request, check, check_current
 from modulekg_widgets.engine.pruning.recover.passes import TracedCall
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock
 from modulekg_widgets.engine.residuals.followers import first_of_numbered
@@ -34,6 +34,7 @@ def plan_without(graph: DataflowGraph, request: Request, rest: Rest) -> PruningP
     if request.blocks is None:
         return rest(graph, request)
     check(graph, request)
+    check_current(graph)
     blocks = chosen_blocks(graph, request.blocks, request.importance, request.layers == UNIFORM)
     left = _left(graph, blocks)
     before, after = _sizes(graph), _sizes(left)
