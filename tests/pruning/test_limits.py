@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.errors import UnknownAxisError
+from modulekg_widgets.engine.errors import CutError, UnknownAxisError
 from pruning.target_samples import left, three_layers
 
 
@@ -72,3 +72,54 @@ def test_limits_that_make_no_sense(net: mk.DataflowGraph, how: dict[str, Any], s
 def test_a_limit_of_an_axis_that_does_not_exist(net: mk.DataflowGraph, limit: str) -> None:
     with pytest.raises(UnknownAxisError, match="did you mean 'first"):
         mk.plan(net, ratio=0.5, **{limit: {"frist": 0.5}})
+
+
+def cut_of(net: mk.DataflowGraph, name: str, index: list[int]) -> list[Any]:
+    return [net.cut_analysis(name, index)]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"per_axis": {"first": 0.5}, "keep": ["first"]},
+        {"per_axis": {"first.out": 0.5}, "keep": nn.Conv2d},
+        {"per_axis": {("second.weight", 1): [0, 3]}, "keep": "first.out"},
+        {"per_axis": {"first": 0.5}, "only": ["second.out"]},
+        {"per_axis": {"*": 0.5}, "keep": "second", "ratio": 0.5},
+        {"ratio": 0.5, "per_axis": {"first": 0.25}, "only": "second"},
+        {"target": {"params": 0.7}, "per_axis": {"second": 0.25}, "keep": "second"},
+        {"per_axis": {"first": 0.25}, "only": "second", "layers": "uniform"},
+    ],
+)
+def test_what_is_kept_cannot_be_named_to_go(net: mk.DataflowGraph, how: dict[str, Any]) -> None:
+    with pytest.raises(CutError, match=r"per_axis or cuts take from (first|second).out.*(only|keep)=… spares"):
+        mk.plan(net, **how)
+
+
+def test_what_is_kept_cannot_be_cut_by_an_analysis(net: mk.DataflowGraph) -> None:
+    for how in ({"keep": "first"}, {"only": "second"}):
+        with pytest.raises(CutError, match=r"first\.out, which"):
+            mk.plan(net, cuts=cut_of(net, "first.weight", [1, 2]), **how)
+    assert left(mk.plan(net, cuts=cut_of(net, "first.weight", [1, 2]), keep="second")) == {"first.out": 14}
+
+
+def test_what_takes_nothing_contradicts_nothing(net: mk.DataflowGraph) -> None:
+    plan = mk.plan(net, ratio=0.5, per_axis={"first": 0.0}, keep="first")
+    assert left(plan) == {"second.out": 12}
+
+
+def test_two_requests_for_one_axis_agree_or_are_refused(net: mk.DataflowGraph) -> None:
+    cuts = cut_of(net, "first.weight", [1, 2])
+    assert mk.plan(net, cuts=cuts, per_axis={"first": [2, 5]}).axes[0].dropped == (1, 2, 5)
+    assert mk.plan(net, cuts=cuts, per_axis={"first": 2 / 16}).axes[0].dropped == (1, 2)
+    for share in (0.0, 0.5):
+        with pytest.raises(CutError, match=r"cuts take 2 of the 16 indices of first\.out, and per_axis"):
+            mk.plan(net, cuts=cuts, per_axis={"first": share})
+    with pytest.raises(CutError, match=r"both name first\.out"):
+        mk.plan(net, per_axis={"first": 0.5, ("second.weight", 1): 0.25})
+    assert left(mk.plan(net, per_axis={"first": 0.5, ("second.weight", 1): 0.5})) == {"first.out": 8}
+
+
+def test_of_two_names_for_an_axis_the_narrower_one_holds(net: mk.DataflowGraph) -> None:
+    for per_axis in ({"*.out": 0.5, "first": 0.25}, {"first": 0.25, "*.out": 0.5}):
+        assert left(mk.plan(net, per_axis=per_axis)) == {"first.out": 12, "second.out": 12}

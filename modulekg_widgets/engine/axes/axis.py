@@ -41,7 +41,7 @@ class Axis:
     members : list[Member]
         The dimensions that it runs along, as (parameter or buffer, dim, expression).
     frozen : str | None
-        None when indices may go, else the reason.
+        None when indices may go, else the reason, as a size that stands in the code.
     """
 
     def __init__(self, axes: Axes, term: Term, number: int, name: str) -> None:
@@ -54,7 +54,7 @@ class Axis:
     @property
     def frozen(self) -> str | None:
         """None when indices may go, else the reason, with the operator and its line."""
-        reason = self.term.frozen
+        reason = self.term.frozen or self._axes.inference.fixed_sizes.get(self.term)
         return None if reason is None else str(reason)
 
     @property

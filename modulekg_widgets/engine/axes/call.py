@@ -86,6 +86,10 @@ class Call(OperatorCall):
         for term in terms:
             self._algebra.freeze(term, text)
 
+    def fix_size(self, term: Term, text: str) -> None:
+        """Say that the code does not run with another size of a dimension, whatever its indices are."""
+        self._algebra.fixed_sizes.append((term, self._algebra.reason(text)))
+
     def frozen(self, size: int, text: str) -> Term:
         """A new dimension that may not change."""
         return self._algebra.fresh(size, frozen=text)

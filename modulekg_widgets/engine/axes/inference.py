@@ -99,6 +99,11 @@ class Inference:
         for node in self.indices.unfollowed():
             self._freeze(node, f"the {node.kind} {node.label} holds integers that are read otherwise than as indices")
         self._settle_fillers()
+        # indices of these are followed as those of others, but the code does not run with fewer
+        self.fixed_sizes: dict[Term, Reason] = {}
+        for term, reason in self.algebra.fixed_sizes:
+            for atom in atoms(term):
+                self.fixed_sizes.setdefault(atom, reason)
 
     def _follow_idle(self, idle: list[OperatorNode]) -> None:
         """Let operators whose results are not used follow the sizes of what is used: they run, and must fit it."""

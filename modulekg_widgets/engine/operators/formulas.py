@@ -75,12 +75,14 @@ PER_INPUT = _by_name({
 
 formulas: dict[str, Formula] = {}  # what takes more than a number per element
 multiply_adds: set[str] = set()  # those of them that count multiplications and additions in pairs
+written_out: set[str] = set()  # those of them whose parts torch's FlopCounterMode counts where it sees them
 
 
-def _formula(*names: str, pairs: bool = False) -> Callable[[F], F]:
+def _formula(*names: str, pairs: bool = False, parts: bool = False) -> Callable[[F], F]:
     def register(formula: F) -> F:
         formulas.update(dict.fromkeys(names, formula))
-        multiply_adds.update(names if pairs else ())
+        multiply_adds.update(names if pairs or parts else ())
+        written_out.update(names if parts else ())
         return formula
 
     return register
@@ -105,7 +107,7 @@ def _matrices(call: OperatorCall) -> float:
     return 2 * left.numel() * call.output.shape[-1]
 
 
-@_formula(*_aten("linear matmul"), pairs=True)
+@_formula(*_aten("linear matmul"), parts=True)
 def _with_rows(call: OperatorCall) -> float:
     return 2 * call.output.numel() * call.inputs[0].shape[-1]
 
@@ -117,14 +119,14 @@ def _trilinear(call: OperatorCall) -> float:
     return 2 * batch * call["i2"].shape[0] * right * (left + 1)
 
 
-@_formula(*_aten("mkldnn_convolution miopen_convolution _conv_depthwise2d conv1d conv2d conv3d"), pairs=True)
+@_formula(*_aten("mkldnn_convolution miopen_convolution _conv_depthwise2d conv1d conv2d conv3d"), parts=True)
 def _convolution(call: OperatorCall) -> int:
     return 2 * call.output.numel() * math.prod(call["weight"].shape[1:])
 
 
 @_formula(*_aten(
     "scaled_dot_product_attention _scaled_dot_product_attention_math _scaled_dot_product_flash_attention_for_cpu"
-), pairs=True)  # fmt: skip
+), parts=True)  # fmt: skip
 def _attention(call: OperatorCall) -> float:
     """The scores, and the sums of values that they weigh."""
     query, value = call["query"], call["value"]

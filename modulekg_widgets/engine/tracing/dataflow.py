@@ -16,7 +16,7 @@ from modulekg_widgets.engine.operators.cost import operator_flops
 from modulekg_widgets.engine.operators.recorded import Unknown, Value
 from modulekg_widgets.engine.torch_runtime.private import buffers_of, modules_of, parameters_of, schema_of
 from modulekg_widgets.engine.torch_runtime.state import is_script
-from modulekg_widgets.engine.tracing.flops import Flops, count_flops
+from modulekg_widgets.engine.tracing.flops import Flops, count_flops, matmul_flops
 from modulekg_widgets.engine.tracing.held import ATTRIBUTE, BUFFER, PARAMETER
 from modulekg_widgets.engine.tracing.outputs import following_outputs
 from modulekg_widgets.engine.tracing.source import Source
@@ -298,8 +298,15 @@ class Dataflow:
         return [node for node in self.outputs if node not in following]
 
     def flops(self) -> Flops:
-        """The cost of the forward pass; `.unknown` lists the operators that have no formula."""
+        """The cost of the forward pass, of all its operators; `.unknown` lists those that have no formula.
+
+        `.matmul` is the part in matrix products and convolutions, which other tools and papers report.
+        """
         return count_flops(self.operators)
+
+    def matmul_flops(self) -> Flops:
+        """The cost of matrix products and convolutions alone, as torch's FlopCounterMode counts it."""
+        return matmul_flops(self.operators)
 
     def cut_analysis(self, what: Any, index: Sequence[int], dim: int = 0) -> Any:
         raise NotImplementedError  # engine/axes knows

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import cache
+from functools import cache, cached_property
+from itertools import islice
 from types import CodeType, FrameType
 from typing import NamedTuple
 
@@ -17,14 +18,27 @@ _ENGINE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _USER, _LIBRARY, _RECORDER = range(3)
 
 
-class Source(NamedTuple):
-    """A line of code."""
-
+class _Line(NamedTuple):
     file: str
     line: int
 
+
+class Source(_Line):
+    """A line of code; two calls in it have equal ones."""
+
+    call: tuple[CodeType, int] | None = None  # the code, and where its instruction stands in it
+
     def __str__(self) -> str:
         return f"{cell_of(self.file) or _short(self.file)}:{self.line}"
+
+    @cached_property
+    def end(self) -> tuple[int, int] | None:
+        """The line and the column in bytes where the expression ends that made the call; None where Python drops it."""
+        if self.call is None or not hasattr(self.call[0], "co_positions"):
+            return None  # before Python 3.11
+        code, instruction = self.call
+        _, line, _, column = next(islice(code.co_positions(), instruction // 2, None), (None,) * 4)
+        return None if line is None or column is None else (line, column)
 
 
 @cache
@@ -65,11 +79,12 @@ class CallingLines:
         return None if fallback is None else self._source(fallback)
 
     def _source(self, frame: FrameType) -> Source:
-        """The line of a frame, one object for all calls in it."""
-        key = frame.f_code, frame.f_lineno
+        """The line of a frame, one object for all calls by one instruction."""
+        key = frame.f_code, frame.f_lasti
         found = self._sources.get(key)
         if found is None:
-            found = self._sources[key] = Source(key[0].co_filename, key[1])
+            found = self._sources[key] = Source(frame.f_code.co_filename, frame.f_lineno)
+            found.call = key
         return found
 
     def is_users(self, code: CodeType) -> bool:

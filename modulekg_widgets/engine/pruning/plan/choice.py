@@ -164,7 +164,8 @@ class Choice:
         taken: set[Term] = set()
         for axis in rank:
             every = proportions.all_with([axis.term])
-            crossed = set().union(*(self._crossing.get(term, ()) for term in every))
+            # what multiplies with itself, as in second-order pooling, goes as any other
+            crossed = set().union(*(self._crossing.get(term, set()) - {term} for term in every))
             if crossed.isdisjoint(taken | set(every)):
                 taken.update(every)
         return [axis for axis in self.axes if axis.term in taken]

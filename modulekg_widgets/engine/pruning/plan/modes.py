@@ -46,8 +46,8 @@ def widest(graph: DataflowGraph) -> DataflowGraph:
 
 def _counted_in(wider: DataflowGraph, graph: DataflowGraph) -> Wanted | None:
     """The outputs that count in another mode: all but those that follow a cut in the pass that was asked for."""
-    if graph.wanted is None:
-        return None
+    if not graph.wanted:
+        return graph.wanted  # the usual ones, or none
     return [name for name in output_names(wider.result) if name not in graph.following]
 
 

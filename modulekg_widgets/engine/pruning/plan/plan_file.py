@@ -111,6 +111,7 @@ class _PlanReader:
             tuple(self._each("changes", _correction)),
             self._pair("params"), self._pair("flops"), self._pair("macs"), call,
             bytes=self._pair("bytes") if "bytes" in self.document else None, blocks=blocks,
+            matmul_flops=self._pair("matmul_flops") if "matmul_flops" in self.document else None,
         )  # fmt: skip
 
     def _get(self, name: str) -> Any:

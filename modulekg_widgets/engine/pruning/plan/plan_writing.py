@@ -60,6 +60,7 @@ def _document(plan: Any) -> dict[str, Any]:
         "flops": plan.flops,
         "macs": plan.macs,
         **({} if plan.bytes is None else {"bytes": plan.bytes}),
+        **({} if plan.matmul_flops is None else {"matmul_flops": plan.matmul_flops}),
         "axes": [
             {"name": axis.name, "size": axis.size, "dropped": axis.dropped, "members": axis.members}
             for axis in plan.axes

@@ -14,7 +14,7 @@ import numpy as np
 from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, find, flat
 from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.axes.list_elements import ListElements
-from modulekg_widgets.engine.operators.cost import flops_and_kind, operator_flops
+from modulekg_widgets.engine.operators.cost import Kind, flops_and_kind, operator_flops
 from modulekg_widgets.engine.pruning.plan.resized import resizing
 from modulekg_widgets.engine.residuals.nesting import NO_BLOCK, NestedBlocks
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
@@ -90,7 +90,7 @@ class OtherCost(NamedTuple):
     operator: OperatorNode
     dims: dict[DataNode, list[Expression]]
     flops: int  # at the full sizes, as `SizeTerms` has it
-    pairs: bool  # whether it is made of multiply-adds
+    kind: Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,7 @@ class WrittenSizes:
 
     terms: SizeTerms
     macs: tuple[Cost, ...]
+    matmul: tuple[Cost, ...]  # the FLOPs of matrix products and convolutions
     others: tuple[OtherCost, ...]
     times: tuple[Cost, ...]  # nanoseconds, by what is known of the operators
 
@@ -142,15 +143,16 @@ def written_sizes(
     other = own if counted is None or counted is axes else _SizeWriter(counted, _same(counted, axes))
     costs: _Costs = defaultdict(float)
     macs: _Costs = defaultdict(float)
+    matmul: _Costs = defaultdict(float)
     taken: _Costs = defaultdict(float)
     block_of = [] if blocks is None or not with_costs else blocks.of_operators(other.axes.graph)
     others: list[OtherCost] = []
     for operator in other.axes.graph.operators if with_costs else ():
-        asked, pairs = flops_and_kind(operator)
-        found = _costs(operator, asked, pairs, other)
+        asked, kind = flops_and_kind(operator)
+        found = _costs(operator, asked, kind.pairs, other)
         if found is None:
             dims = {node: other.dims(node) for node in dict.fromkeys([*operator.inputs, *operator.outputs])}
-            others.append(OtherCost(operator, dims, asked or 0, pairs))
+            others.append(OtherCost(operator, dims, asked or 0, kind))
         goes_with = elements.axes_of_cost(operator.module)
         pace = (times or {}).get(operator.index, 0.0) / (asked or 1)  # nanoseconds for each FLOP
         for expressions, factor in (found or {(): float(asked or 0)}).items():
@@ -159,10 +161,12 @@ def written_sizes(
             key = tuple(sorted(map(table.place, expressions))), block_of[operator.index] if block_of else NO_BLOCK
             costs[key] += factor
             taken[key] += factor * pace
-            if pairs:
+            if kind.pairs:
                 macs[key] += factor / 2
+            if kind.products:
+                matmul[key] += factor
     terms = SizeTerms(tuple(table.places), tuple(tensors), _summed(costs), not others)
-    return WrittenSizes(terms, _summed(macs), tuple(others), _summed(taken))
+    return WrittenSizes(terms, _summed(macs), _summed(matmul), tuple(others), _summed(taken))
 
 
 def _summed(costs: _Costs) -> tuple[Cost, ...]:
