@@ -108,12 +108,12 @@ class Monitor(Run):
         planned = measurements(root, config)
         super().__init__(name or class_name(root))
         self._ring = Ring()
-        self._writer = ValueWriter(self._ring.put, numbering(self.history, self._ring.ranks))
+        self._writer = ValueWriter(self._ring.put, numbering(self.history, self._ring.ranks), self._ring.holds)
         self._metrics = [ModuleMetric(measurement, self._writer, rank) for rank, measurement in enumerate(planned)]
         self._events = events_of([metric.schedule for metric in self._metrics])
         self._crossings = Crossings(self._events, {metric.name for metric in self._metrics})
         self._ranks = (
-            Ranks(planned, self._events, self.history, self._ring.put) if distributed and is_distributed() else None
+            Ranks(planned, self._events, self.history, self._ring) if distributed and is_distributed() else None
         )
         measured = self._metrics + (self._ranks.metrics if self._ranks is not None else [])
         at_track = [metric for metric in measured if metric.stage == TRACK and metric.needs != ("Loss",)]
@@ -196,6 +196,7 @@ class Monitor(Run):
         step = checked_step(step)
         if not self.is_running:
             raise MonitorError("the monitor is not running: call start(), or use it as `with Monitor(…) as m:`")
+        self._hooks.finish()
         if step != self._hooks.step:
             self._drop_unscheduled(step)
         with torch.no_grad():

@@ -65,6 +65,12 @@ class ModuleHooks:
         else:
             self._detach()
 
+    def finish(self) -> None:
+        """The step ends: measure gradients of which a further backward pass was awaited."""
+        unfinished, self._now.unfinished = self._now.unfinished, []
+        for finish in unfinished:
+            finish()
+
     def kept(self, metric: ModuleMetric) -> list[Observation]:
         """The calls of this step that `metric` asks for at `track`; none for one that looks at weights alone."""
         calls = self._made.get(id(metric.module)) if metric.sees_calls else None
@@ -91,8 +97,7 @@ class ModuleHooks:
         self._detach()
 
     def _forget_calls(self) -> None:
-        self._now.epoch += 1
-        self._now.drop_handles()
+        self._now.begin()
         for calls in self._made.values():
             calls.reset()
 

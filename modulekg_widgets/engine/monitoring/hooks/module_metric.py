@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 
 from modulekg_widgets.engine.errors import shown
@@ -108,9 +109,15 @@ class ModuleMetric:
         except Exception as error:  # noqa: BLE001
             self._stop(observation, error, self._writer.put)
 
-    def miss(self, call: int = 0, phase: str = TRAIN) -> None:
-        """Note that a call has no value, for its tensors hold no data."""
-        self._fail(Observation(self.module, call, phase, 0), str(NoDataError()), self._writer.put, "meta")
+    def miss(self, reason: str, call: int = 0, phase: str = TRAIN, about: str = "") -> None:
+        """Note why a call has no value; `about` is what one warning is enough for, by default the metric.
+
+        What this step has for it already is NaN, too.
+        """
+        for (of_call, of_phase, parts), number in self._slots.items():
+            if (of_call, of_phase) == (call, phase) and parts != SCALAR.parts and self._writer.holds(number):
+                self._writer.put(number, np.full(Form(parts).size, np.nan), 0.0)
+        self._fail(Observation(self.module, call, phase, 0), reason, self._writer.put, about)
 
     def forget(self) -> None:
         """Let go of every copy that was kept."""
@@ -172,6 +179,13 @@ def measure(metrics: Sequence[ModuleMetric], observation: Observation, step: int
             _measure(metrics, observation, step)
     finally:
         set_grad_enabled(grad_mode)
+
+
+def miss(metrics: Sequence[ModuleMetric], reason: str, call: int, phase: str) -> None:
+    """Note why a call has no value of these metrics."""
+    for metric in metrics:
+        if not metric.is_stopped:
+            metric.miss(reason, call, phase)
 
 
 def _measure(metrics: Sequence[ModuleMetric], observation: Observation, step: int) -> None:

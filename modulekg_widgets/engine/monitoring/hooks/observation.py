@@ -170,7 +170,7 @@ def gradients_of(needs: tuple[str, ...]) -> set[str]:
 class ThisStep:
     """Shared by the hooks of all modules: what arrives in another step is not read."""
 
-    __slots__ = ("epoch", "handles", "is_paused", "step", "unscaled")
+    __slots__ = ("epoch", "handles", "is_paused", "passes", "step", "unfinished", "unscaled")
 
     def __init__(self, unscaled: Callable[[torch.Tensor], torch.Tensor] | None) -> None:
         self.epoch = 0  # counts the steps that were prepared
@@ -178,6 +178,15 @@ class ThisStep:
         self.is_paused = False  # backward passes are not those of the training
         self.unscaled = unscaled  # takes a loss scale out of a gradient
         self.handles: list[Any] = []  # of hooks on tensors that no graph takes with it when it goes
+        self.passes: dict[int, int] = {}  # the backward passes of this step, as `gradients.pass_kind` judges them
+        self.unfinished: list[Callable[[], None]] = []  # what has to be done at `track`
+
+    def begin(self) -> None:
+        """Another step: what arrives of the one before is not read."""
+        self.epoch += 1
+        self.passes.clear()
+        self.unfinished.clear()
+        self.drop_handles()
 
     def takes(self, epoch: int) -> bool:
         """Whether a gradient of a call in that epoch is read when it arrives now."""

@@ -49,12 +49,12 @@ from modulekg_widgets.engine.monitoring.config import Measurement
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
 from modulekg_widgets.engine.monitoring.hooks.tensors import local, weight_of
-from modulekg_widgets.engine.monitoring.hooks.value_writer import Put, ValueWriter
+from modulekg_widgets.engine.monitoring.hooks.value_writer import ValueWriter
 from modulekg_widgets.engine.monitoring.merge.rules import BESIDE, Merged, RankValues, SharedLayout, beside, is_beside
 from modulekg_widgets.engine.monitoring.metric import MetricKind
 from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.monitoring.readings import Slot
-from modulekg_widgets.engine.monitoring.ring import PackedRow
+from modulekg_widgets.engine.monitoring.ring import PackedRow, Ring
 from modulekg_widgets.engine.torch_runtime.private import default_store
 
 MEETING = timedelta(seconds=10)  # for all to start their monitors: before a first read the training has synchronised
@@ -73,7 +73,7 @@ class Ranks:
     """All processes of a training, as far as they monitor the same: merges what each has read."""
 
     def __init__(
-        self, planned: Sequence[Measurement], events: Sequence[schedules.OnEvent], history: History, put: Put
+        self, planned: Sequence[Measurement], events: Sequence[schedules.OnEvent], history: History, ring: Ring
     ) -> None:
         self.rank = dist.get_rank()
         self.world = dist.get_world_size()
@@ -88,7 +88,7 @@ class Ranks:
         companions = _companions(planned)
         self._measured |= {(m.path, beside(m.metric.name)): m for m in companions}
         self._order = {name: at for at, name in enumerate(self._measured)}
-        writer = ValueWriter(put, self._hidden_number)
+        writer = ValueWriter(ring.put, self._hidden_number, ring.holds)
         self.metrics = [ModuleMetric(m, writer, len(planned)) for m in companions]
         self._layout = SharedLayout(self.world, self._kind_of)
         self._places: dict[int, int] = {}  # slot number -> place in the layout
