@@ -60,8 +60,8 @@ LOST = (
 def pass_kind() -> int:
     """What the backward pass that calls is to the loss, by the leaves below the node that it is at.
 
-    A pass that adds to the `.grad` of a leaf belongs to the loss. One of `torch.autograd.grad` does where parameters are
-    asked for and the graph is freed, as by a training that takes its gradients so; a penalty needs the graph again.
+    A pass that adds to the `.grad` of a leaf belongs to the loss. One of `torch.autograd.grad` does where parameters
+    are asked for and the graph is freed, as by a training that takes its gradients so; a penalty needs the graph again.
     """
     try:
         counts = backward_pass() == -1 or _adds_to_leaves(backward_node())
