@@ -51,6 +51,9 @@ LEFT_BY_WRAPPERS = frozenset({
     "_fsdp_use_orig_params", "_sync_gradients", "_state_dict_type", "_state_dict_config", "_distribute_module_applied",
 })  # fmt: skip
 SHARDED_FLAT = "_fsdp_flattened"  # set on a parameter that is part of a flat one, which is sharded
+FLAT_HANDLE = "_handle"  # what FullyShardedDataParallel keeps a flat parameter by
+COPIES_OF_SHARDS = "_inter_node_pg"  # the processes of a wrapper that hold the same shard
+PARAMETRIZATIONS = "parametrizations"  # the child that holds what parameters are computed from
 ConvNd = nn.modules.conv._ConvNd  # all convolutions
 AnyNorm = nn.modules.batchnorm._NormBase  # batch and instance norms
 BatchNorm = nn.modules.batchnorm._BatchNorm  # batch norms of any dimension

@@ -42,7 +42,7 @@ class ModuleCalls:
     leaves its input alone and no metric asks for more than one tensor, there is no `before`: all is read in one go.
     """
 
-    __slots__ = ("after", "again", "before", "joint", "metrics", "reset")
+    __slots__ = ("_module", "after", "again", "before", "joint", "metrics", "reset")
 
     def __init__(self, metrics: Sequence[ModuleMetric], now: ThisStep, root_state: dict[str, Any]) -> None:
         module = metrics[0].module
@@ -201,11 +201,16 @@ class ModuleCalls:
                 waiting.edge = None  # of the graph that is not there
             follow(y, call, phase, waiting, awaits_more=keeps_graph())
 
+        self._module = module
         self.metrics = metrics
         self.joint = joint
         self.reset, self.again = reset, again
         reads_at_once = joint is None and _leaves_input(module)
         self.before, self.after = (None, at_once) if reads_at_once else (before, after)
+
+    def is_current(self) -> bool:
+        """Whether the metrics are still for the module that these calls are of."""
+        return all(metric.module is self._module for metric in self.metrics)
 
 
 def _leaves_input(module: nn.Module) -> bool:
