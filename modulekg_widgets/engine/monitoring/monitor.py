@@ -376,7 +376,7 @@ class Monitor(Run):
 
     # -------------------------------------------------------------- what was read
 
-    def get_output(self, phase: str = TRAIN) -> dict[str, dict[str, dict[int, Any]]]:
+    def get_output(self, phase: str | None = None) -> dict[str, dict[str, dict[int, Any]]]:
         self._collect(wait=True)
         return super().get_output(phase)
 
