@@ -51,6 +51,9 @@ LEFT_BY_WRAPPERS = frozenset({
     "_fsdp_use_orig_params", "_sync_gradients", "_state_dict_type", "_state_dict_config", "_distribute_module_applied",
 })  # fmt: skip
 SHARDED_FLAT = "_fsdp_flattened"  # set on a parameter that is part of a flat one, which is sharded
+FLAT_HANDLE = "_handle"  # what FullyShardedDataParallel keeps a flat parameter by
+COPIES_OF_SHARDS = "_inter_node_pg"  # the processes of a wrapper that hold the same shard
+PARAMETRIZATIONS = "parametrizations"  # the child that holds what parameters are computed from
 ConvNd = nn.modules.conv._ConvNd  # all convolutions
 AnyNorm = nn.modules.batchnorm._NormBase  # batch and instance norms
 BatchNorm = nn.modules.batchnorm._BatchNorm  # batch norms of any dimension
@@ -123,6 +126,10 @@ _levels = vars(torch._C)["_functorch"]
 transforms: Callable[[], object] = _levels.peek_interpreter_stack  # not None inside of vmap, grad
 is_functorch_wrapped_tensor: Callable[[torch.Tensor], bool] = _levels.is_functorch_wrapped_tensor  # by one of these
 backward_pass: Callable[[], int] = torch._C._current_graph_task_id  # its number, -1 outside
+backward_node: Callable[[], Any] = torch._C._current_autograd_node  # the one that a backward pass is at
+keeps_graph: Callable[[], bool] = vars(torch._C)["_autograd"]._get_current_graph_task_keep_graph  # may come again
+will_run_node: Callable[[Any], bool] = torch._C._will_engine_execute_node  # raises for a leaf of autograd.grad
+LEAF_NODE: type = torch._C._functions.AccumulateGrad  # adds to the `.grad` of a leaf
 next_node_number: Callable[[], int] = vars(torch._C)["_autograd"]._get_sequence_nr  # of a graph of gradients
 BACKWARD_FUNCTION = "_engine_run_backward"  # in whose frame a thread runs a backward pass
 FAKE_TENSOR_LOGGER = "torch._subclasses.fake_tensor"  # logs an error before it is raised
