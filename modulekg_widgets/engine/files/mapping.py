@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 
 from modulekg_widgets.engine.errors import ModelFileError, shown
+from modulekg_widgets.engine.files.decoding import decoded_tensor
 from modulekg_widgets.engine.files.records import TensorRecord
 from modulekg_widgets.engine.files.source import FileSource, opened
 from modulekg_widgets.engine.files.torch_dtypes import torch_dtype
@@ -24,17 +25,25 @@ def mapped_tensor(path: str, record: TensorRecord, size: int) -> torch.Tensor:
     Raises `ModelFileError` where its bytes do not stand in a file as torch has them, or no longer.
     """
     dtype = torch_dtype(record.dtype)
+    if record.encoded is not None:
+        with opened(path) as source:
+            _check_size(source, size)
+            return decoded_tensor(source, record)
     if record.offset is None or dtype is None:
         raise ModelFileError(f"{shown(record.name)} cannot be mapped into memory: {_why(record)}")
     if record.strides is None and record.nbytes != math.prod(record.shape) * dtype.itemsize:
         raise ModelFileError(f"{shown(record.name)} has {record.nbytes:,} bytes, and its shape takes others")
     with opened(path) as source:
-        if source.size != size:
-            raise ModelFileError(f"{shown(source.name)} has another size than when it was opened: open it again")
+        _check_size(source, size)
         if not record.file:
             return _mapped(source, record, dtype)
         with source.beside(record.file) as other:
             return _mapped(other, record, dtype)
+
+
+def _check_size(source: FileSource, size: int) -> None:
+    if source.size != size:
+        raise ModelFileError(f"{shown(source.name)} has another size than when it was opened: open it again")
 
 
 def _why(record: TensorRecord) -> str:

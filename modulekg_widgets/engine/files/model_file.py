@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeGuard
@@ -19,7 +20,7 @@ from modulekg_widgets.engine.files.mapping import mapped_tensor
 from modulekg_widgets.engine.files.readers import extension_of, read
 from modulekg_widgets.engine.files.records import FileContents, TensorRecord
 from modulekg_widgets.engine.files.skeleton import skeleton
-from modulekg_widgets.engine.files.source import opened
+from modulekg_widgets.engine.files.source import FileSource, opened
 from modulekg_widgets.engine.files.torch_dtypes import torch_dtype
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
 from modulekg_widgets.engine.identity.skeleton_source import SkeletonSource
@@ -184,9 +185,43 @@ class ModelFile(SkeletonSource):
             As of `tensor`.
         """
         record = self.record(name)
-        if torch_dtype(record.dtype) is None:
+        if torch_dtype(record.dtype) is None and record.encoded is None:
             record = replace(record, dtype="uint8", shape=(record.nbytes,), strides=None)
         return mapped_tensor(self.path, record, self._size)
+
+    def has_bytes_of(self, other: ModelFile, name: str) -> bool:
+        """Whether all bytes of a file are those of another model's: what is in one is in the other, read or not.
+
+        Parameters
+        ----------
+        other : ModelFile
+            The model that is compared.
+        name : str
+            The name of a file beside both, as records have it; "" for the opened ones.
+
+        Returns
+        -------
+        bool
+            False, too, where one of them cannot be read as it was.
+        """
+        if self.path == other.path and self._size == other._size:
+            return True
+        try:
+            with self._opened(name) as mine, other._opened(name) as theirs:
+                return mine.equals(theirs)
+        except ModelFileError:
+            return False
+
+    @contextmanager
+    def _opened(self, name: str) -> Iterator[FileSource]:
+        with opened(self.path) as source:
+            if source.size != self._size:
+                raise ModelFileError(f"{shown(source.name)} has another size than when it was opened: open it again")
+            if not name:
+                yield source
+            else:
+                with source.beside(name) as other:
+                    yield other
 
     def record(self, name: str) -> TensorRecord:
         """What the file tells of one tensor.

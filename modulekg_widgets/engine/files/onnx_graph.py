@@ -8,7 +8,7 @@ it is one operator where functions call themselves, or would give more operators
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from modulekg_widgets.engine.errors import ModelFileError, shown
@@ -168,9 +168,7 @@ class GraphReader:
         if place.depth or unique != record.name:
             place.scope[record.name] = unique
         self._tensor_names.add(unique)
-        same = unique == record.name
-        self.tensors.append(record if same else TensorRecord(unique, record.shape, record.dtype, record.nbytes,
-                                                             record.offset, record.file, role=record.role))  # fmt: skip
+        self.tensors.append(record if unique == record.name else replace(record, name=unique))
 
     def _sparse(self, begin: int, after: int) -> TensorRecord:
         content, parts = self._wire.sparse(begin, after)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from enum import Enum
 
 from modulekg_widgets.engine.files.graph_parts import NO_MODULE, Allowance, NamedModules
+from modulekg_widgets.engine.files.kinds import is_buffer
 from modulekg_widgets.engine.files.owners import Paths, named
 from modulekg_widgets.engine.files.records import ModulePart, OperatorRecord, TensorRecord
 
@@ -132,9 +133,9 @@ def with_their_weights(
     """The operators, each in the module whose weights it reads, whatever the exporter wrote on it.
 
     Who folds a normalisation into the convolution before it leaves one operator in the module of the former, with the
-    weights of the latter. A weight that nothing in its own module reads draws those that read it there, but out of one
-    other module at most: weights that several share are of none of them. What no module is told of, and stands between
-    operators that were drawn into one, goes with them.
+    weights of the latter. A weight in whose own module nothing reads weights draws those that read it there, but out of
+    one other module at most: weights that several share are of none of them. What no module is told of, and stands
+    between operators that were drawn into one, goes with them.
     """
     drawn = _drawn(operators, standings, tensors)
     if not drawn:
@@ -148,6 +149,8 @@ def _drawn(
 ) -> dict[int, str]:
     """The modules of operators that weights draw to them, by the operators' places."""
     owned = {each.name: (named(each.name)[0], each.nbytes) for each in tensors if each.role != "constant"}
+    numbers = {each.name for each in tensors if not is_buffer("", each)}
+    called = Paths(each.module for each in operators if not numbers.isdisjoint(each.inputs))  # with weights of their own
     readers: dict[str, list[int]] = defaultdict(list)
     for at, operator in enumerate(operators):
         for name in dict.fromkeys(operator.inputs):
@@ -156,10 +159,8 @@ def _drawn(
     weights: dict[int, dict[str, int]] = defaultdict(dict)  # bytes by module, of each operator
     for name, places in readers.items():
         path, nbytes = owned[name]
-        modules = {operators[at].module for at in places}
-        inside = any(_is_in(module, path) for module in modules)
-        others = {module for module in modules if not _is_in(path, module)}
-        if inside or len(others) > 1 or any(standings[at] is Standing.FIXED for at in places):
+        others = {operators[at].module for at in places if not _is_in(path, operators[at].module)}
+        if path in called or len(others) > 1 or any(standings[at] is Standing.FIXED for at in places):
             continue
         for at in places:
             weights[at][path] = weights[at].get(path, 0) + nbytes

@@ -11,7 +11,7 @@ from typing import Any
 from modulekg_widgets.engine.errors import ModelFileError, shown
 from modulekg_widgets.engine.files.graph_parts import TENSOR, Allowance, short
 from modulekg_widgets.engine.files.onnx_wire import WireTensor
-from modulekg_widgets.engine.files.records import OperatorRecord, Plain, TensorRecord
+from modulekg_widgets.engine.files.records import Encoded, EncodedPart, OperatorRecord, Plain, TensorRecord
 from modulekg_widgets.engine.files.small_floats import is_small_float, small_float
 from modulekg_widgets.engine.files.source import FileSource
 
@@ -26,6 +26,8 @@ DTYPES = {
 }  # fmt: skip
 _LETTERS = {1: "f", 2: "B", 3: "b", 4: "H", 5: "h", 6: "i", 7: "q", 9: "B", 11: "d", 12: "I", 13: "Q"}
 _BOOL = 9
+_PACKED = (1, 11, 14, 15)  # whose numbers stand in lists of floats as they do in bytes
+PROTOBUF = "protobuf"
 MOST_DIMENSIONS = 64
 FEW = 8  # elements: a constant of no more is a setting, one of more a tensor
 LARGEST_DIMENSION = (1 << 53) - 1  # of a value: up to it the page has all whole numbers
@@ -139,7 +141,13 @@ class OnnxTensors:
             raise self._error(
                 f"{shown(name)} has {wire.nbytes:,} bytes, and its shape takes {expected:,}: it is forged"
             )
-        return TensorRecord(name, shape, dtype, wire.nbytes, wire.raw, role=role)
+        place, encoded = wire.raw, None
+        if place is None and wire.nbytes == expected and message.data_type in _PACKED:
+            place = wire.packed
+        if place is None:
+            begin, end = wire.span
+            encoded = Encoded(PROTOBUF, (EncodedPart(begin, end - begin),))
+        return TensorRecord(name, shape, dtype, wire.nbytes, place, role=role, encoded=encoded)
 
     def sparse(self, message: Any, values: Any, parts: Sequence[WireTensor]) -> TensorRecord:
         """The record of a sparse tensor: what its values and their indices take."""

@@ -28,7 +28,7 @@ VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 _OF_NODE_ATTRIBUTE = 5
 _ATTRIBUTE_TENSORS, _ATTRIBUTE_GRAPHS, _ATTRIBUTE_SPARSE = (5, 10), (6, 11), (22, 23)
 _ATTRIBUTE_LISTS = (7, 8, 9)
-_TENSOR_RAW, _TENSOR_TYPED = 9, (4, 5, 6, 7, 10, 11)
+_TENSOR_RAW, _TENSOR_TYPED, _TENSOR_FLOATS = 9, (4, 5, 6, 7, 10, 11), (4, 10)
 _SPARSE_TENSORS = (1, 2)
 
 # a field's number, negative where its value has no length, and where its tag, its value and what follows it begin
@@ -37,11 +37,16 @@ Field = tuple[int, int, int, int]
 
 @dataclass(slots=True)
 class WireTensor:
-    """A tensor's message without its numbers: how many bytes they have, and where they are, unless they are encoded."""
+    """A tensor's message without its numbers: how many bytes they have, and where they are, unless they are encoded.
+
+    `packed` is where floats stand one behind the other in the list of their type, `span` the whole message.
+    """
 
     content: bytes = b""
     nbytes: int = 0
     raw: int | None = None
+    packed: int | None = None
+    span: tuple[int, int] = (0, 0)
 
 
 @dataclass(slots=True)
@@ -103,12 +108,13 @@ class Wire:
 
     def tensor(self, start: int, stop: int) -> WireTensor:
         """A `TensorProto`; few numbers stay in it."""
-        found = WireTensor()
+        found = WireTensor(span=(start, stop))
         kept = bytearray()
         for number, tag, begin, after in self.fields(start, stop):
             if number == _TENSOR_RAW:  # protobuf's rule for what stands twice: the last counts
                 found.raw, found.nbytes = begin, after - begin
             elif abs(number) in _TENSOR_TYPED:
+                found.packed = begin if number in _TENSOR_FLOATS and not found.nbytes else None
                 found.nbytes += after - begin
             else:
                 self._keep(kept, tag, after)

@@ -12,6 +12,7 @@ from modulekg_widgets.engine.errors import ModelFileError, shown
 from modulekg_widgets.engine.safe_files import BINARY, NO_LINK, NO_WAITING, PATHLIKE
 
 LARGEST_READ = 256 << 20  # bytes of one read; what is larger is mapped into memory
+COMPARED = 16 << 20  # bytes of a part of two files that are compared
 MOST_FOLDERS = 16  # within each other, below the folder of the file
 LONGEST_PATH = 1_000  # characters of a name in a file
 
@@ -41,6 +42,18 @@ class FileSource:
         if len(content) != wanted:
             raise ModelFileError(f"{shown(self.name)} became shorter while it was read: open it again")
         return content
+
+    def equals(self, other: FileSource) -> bool:
+        """Whether another file is the same, or has the same bytes; what is large is read a part at a time."""
+        if os.path.samestat(os.fstat(self.file.fileno()), os.fstat(other.file.fileno())):
+            return True
+        if self.size != other.size:
+            return False
+        parts = range(0, self.size, COMPARED)
+        lengths = (min(COMPARED, self.size - start) for start in parts)
+        return all(
+            self.read(start, length) == other.read(start, length) for start, length in zip(parts, lengths, strict=True)
+        )
 
     @contextmanager
     def beside(self, name: str) -> Iterator[FileSource]:

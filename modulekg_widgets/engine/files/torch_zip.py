@@ -213,7 +213,7 @@ def _legacy(source: FileSource, pickles: Pickles) -> FileContents:
     places = _legacy_places(source, pickles, _legacy_types(referred), little)
     inventory = Inventory(PickledTensors(LegacyStorages(places, InlineStorages(pickles)).find), _no_scripts)
     inventory.add(root)
-    return _contents("checkpoint (legacy)", root, pickles, inventory)
+    return _contents("checkpoint", root, pickles, inventory)
 
 
 def _legacy_types(referred: list[Persistent]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 
 import { excess } from "./bounds";
 import { NO_MODULE } from "./graph_parts";
+import { roleOf } from "./kinds";
 import { pathIn, Paths } from "./owners";
 import type { ModulePart, OperatorRecord, TensorRecord } from "./records";
 
@@ -133,7 +134,7 @@ function ownName(calls: readonly string[]): string {
 /**
  * The operators, each in the module whose weights it reads, whatever the exporter wrote on it. Who folds a normalisation
  * into the convolution before it leaves one operator in the module of the former, with the weights of the latter. A
- * weight that nothing in its own module reads draws those that read it there, but out of one other module at most:
+ * weight in whose own module nothing reads weights draws those that read it there, but out of one other module at most:
  * weights that several share are of none of them. What no module is told of, and stands between operators that were
  * drawn into one, goes with them.
  */
@@ -158,6 +159,9 @@ function drawnBy(
 ): Map<number, string> {
   const owned = new Map(tensors.filter(({ role }) => role !== "constant").map(each => [each.name, each]));
   const pathOf = (name: string) => (owned.has(name) ? pathIn(name) : "");
+  const numbers = new Set(tensors.filter(each => roleOf("", each) === "parameter").map(({ name }) => name));
+  const withWeights = operators.filter(({ inputs }) => inputs.some(name => numbers.has(name)));
+  const called = new Paths(withWeights.map(({ module }) => module)); // with weights of their own
   const readers = new Map<string, number[]>();
   operators.forEach(({ inputs }, at) => {
     for (const name of new Set(inputs)) {
@@ -170,10 +174,8 @@ function drawnBy(
   const weights = new Map<number, Map<string, number>>(); // bytes by module, of each operator
   for (const [name, places] of readers) {
     const path = pathIn(name);
-    const modules = [...new Set(places.map(at => operators[at].module))];
-    const others = modules.filter(module => !isIn(path, module));
-    const isShared = modules.some(module => isIn(module, path)) || others.length > 1;
-    if (isShared || places.some(at => standings[at] === "fixed")) continue;
+    const others = new Set(places.map(at => operators[at].module).filter(module => !isIn(path, module)));
+    if (called.has(path) || others.size > 1 || places.some(at => standings[at] === "fixed")) continue;
     for (const at of places) {
       let found = weights.get(at);
       if (found === undefined) weights.set(at, (found = new Map<string, number>()));

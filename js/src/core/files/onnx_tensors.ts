@@ -10,6 +10,7 @@ import { isSmallFloat, smallFloat } from "./small_floats";
 
 const FEW = 8; // elements: a constant of no more is a setting, one of more a tensor
 const BOOL = 9;
+const PACKED: readonly number[] = [1, 11, 14, 15]; // whose numbers stand in lists of floats as they do in bytes
 const PATTERNS = 5; // the field of small numbers, of which floats stand there as patterns of bits
 
 /** TensorProto.DataType: torch's word, or its own where torch has none; bits of an element; how its bytes are read. */
@@ -180,7 +181,8 @@ export function recordOf(name: string, tensor: TensorMessage, role: TensorRecord
   if (tensor.isExternal) return { ...record, ...elsewhere(tensor, name, expected) };
   const fits = raw === null || expected === null || nbytes === expected;
   need(fits, () => `${shown(name)} has not as many bytes as its shape takes`);
-  return { ...record, nbytes, offset: raw, file: "" };
+  const packed = nbytes === expected && PACKED.includes(dataType) ? tensor.packed : null;
+  return { ...record, nbytes, offset: raw ?? packed, file: "" };
 }
 
 /** The record of a sparse tensor: what its values and their indices take. */

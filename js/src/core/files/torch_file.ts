@@ -121,7 +121,7 @@ async function readLegacy(source: FileSource, window: Window, pickles: Pickles):
   const places = await legacyPlaces(source, window, { keys, referred, isLittle, start: pickles.position });
   const inventory = new Inventory(new Tensors(legacyStorages(places)));
   inventory.add(root);
-  return contentsOf("checkpoint (legacy)", root, pickles, inventory);
+  return contentsOf("checkpoint", root, pickles, inventory);
 }
 
 function contentsOf(format: string, root: Value, pickles: Pickles, inventory: Inventory): FileContents {
