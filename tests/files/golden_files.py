@@ -323,14 +323,16 @@ def _onnx_constants(folder: Path) -> None:
 
 def _onnx_weights(folder: Path) -> None:
     """A folded normalisation, weights in constants, quantised ones, sizes that no value has, and an empty branch."""
-    import onnx
     from onnx import TensorProto, helper
 
     def tensor(name: str, kind: int, *shape: int) -> Any:
         return helper.make_tensor(name, kind, shape, [1] * max(1, torch.Size(shape).numel()))
 
     def scoped(node: Any, *scopes: str) -> Any:
-        told = {"name_scopes": ["", *scopes, "call"], "class_hierarchy": ["Net", *(f"nn.{each}" for each in scopes), "op"]}
+        told = {
+            "name_scopes": ["", *scopes, "call"],
+            "class_hierarchy": ["Net", *(f"nn.{each}" for each in scopes), "op"],
+        }
         for key, value in told.items():
             node.metadata_props.add(key=f"pkg.torch.onnx.{key}", value=str(value))
         return node

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import mmap
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 
 from modulekg_widgets.engine.errors import ModelFileError, shown
-from modulekg_widgets.engine.files.decoding import decoded_tensor
 from modulekg_widgets.engine.files.records import TensorRecord
 from modulekg_widgets.engine.files.source import FileSource, opened
 from modulekg_widgets.engine.files.torch_dtypes import torch_dtype
@@ -25,25 +25,24 @@ def mapped_tensor(path: str, record: TensorRecord, size: int) -> torch.Tensor:
     Raises `ModelFileError` where its bytes do not stand in a file as torch has them, or no longer.
     """
     dtype = torch_dtype(record.dtype)
-    if record.encoded is not None:
-        with opened(path) as source:
-            _check_size(source, size)
-            return decoded_tensor(source, record)
     if record.offset is None or dtype is None:
         raise ModelFileError(f"{shown(record.name)} cannot be mapped into memory: {_why(record)}")
     if record.strides is None and record.nbytes != math.prod(record.shape) * dtype.itemsize:
         raise ModelFileError(f"{shown(record.name)} has {record.nbytes:,} bytes, and its shape takes others")
-    with opened(path) as source:
-        _check_size(source, size)
+    with opened_again(path, size) as source:
         if not record.file:
-            return _mapped(source, record, dtype)
+            return mapped_part(source, record, dtype)
         with source.beside(record.file) as other:
-            return _mapped(other, record, dtype)
+            return mapped_part(other, record, dtype)
 
 
-def _check_size(source: FileSource, size: int) -> None:
-    if source.size != size:
-        raise ModelFileError(f"{shown(source.name)} has another size than when it was opened: open it again")
+@contextmanager
+def opened_again(path: str, size: int) -> Iterator[FileSource]:
+    """A file that was opened before; raises `ModelFileError` where it has another size now."""
+    with opened(path) as source:
+        if source.size != size:
+            raise ModelFileError(f"{shown(source.name)} has another size than when it was opened: open it again")
+        yield source
 
 
 def _why(record: TensorRecord) -> str:
@@ -52,12 +51,13 @@ def _why(record: TensorRecord) -> str:
     return "its bytes are packed, or stand in the file in another form: load it with the library that wrote it"
 
 
-def _mapped(source: FileSource, record: TensorRecord, dtype: torch.dtype) -> torch.Tensor:
+def mapped_part(source: FileSource, record: TensorRecord, dtype: torch.dtype) -> torch.Tensor:
+    """The tensor of a record, whose offset is one of this file."""
     start, extent = record.offset or 0, _extent(record) * dtype.itemsize
     if extent < 0 or start < 0 or start + extent > source.size:
         raise ModelFileError(
             f"{shown(record.name)} would end at byte {start + extent:,} of {shown(source.name)}, which has "
-            f"{source.size:,}: it is cut off or forged"
+            f"{source.size:,}: it is cut off or forged, download or copy it again"
         )
     if not extent:
         return torch.empty(record.shape, dtype=dtype)

@@ -128,7 +128,9 @@ class GraphReader:
         try:
             return getattr(self._messages, kind).FromString(content)
         except DecodeError as error:
-            raise ModelFileError(f"{self._label} has bytes that are no {kind}: it is cut off or forged") from error
+            raise ModelFileError(
+                f"{self._label} has bytes that are no {kind}: it is cut off or forged, download or copy it again"
+            ) from error
 
     def _body(self, spans: Iterable[Span], place: NodeContext) -> Body:
         body = Body()
@@ -235,7 +237,9 @@ class GraphReader:
         op = self._allowance.name(f"{node.domain}.{node.op_type}" if _is_other(node.domain) else node.op_type)
         if op in QUANTIZED:
             self._quantized.add(op, [place.scope[name] if name else "" for name in node.input])
-        self._standings.append(Standing.TOLD if told is not None else Standing.FREE if not place.depth else Standing.FIXED)
+        self._standings.append(
+            Standing.TOLD if told is not None else Standing.FREE if not place.depth else Standing.FIXED
+        )
         self._operators.append(
             OperatorRecord(
                 self._allowance.name(self._operator_names.once(name)),

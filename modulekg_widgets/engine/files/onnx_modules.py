@@ -25,7 +25,7 @@ _REPEATED = re.compile(r"_\d{1,6}\Z")
 
 
 class Standing(Enum):
-    """What an operator's module is known by: the file tells it, nothing does, or the body or function that it is in."""
+    """The source of an operator's module: the file tells it, nothing does, or it is the body or function around."""
 
     TOLD, FREE, FIXED = range(3)
 
@@ -150,7 +150,9 @@ def _drawn(
     """The modules of operators that weights draw to them, by the operators' places."""
     owned = {each.name: (named(each.name)[0], each.nbytes) for each in tensors if each.role != "constant"}
     numbers = {each.name for each in tensors if not is_buffer("", each)}
-    called = Paths(each.module for each in operators if not numbers.isdisjoint(each.inputs))  # with weights of their own
+    called = Paths(
+        each.module for each in operators if not numbers.isdisjoint(each.inputs)
+    )  # with weights of their own
     readers: dict[str, list[int]] = defaultdict(list)
     for at, operator in enumerate(operators):
         for name in dict.fromkeys(operator.inputs):

@@ -66,9 +66,10 @@ QUANTIZED: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 }
 _DYNAMIC = "DynamicQuantizeLinear"  # gives a scale and a zero point
 # what gives numbers of its first input as they are
-_MOVING = frozenset(
-    "Gather GatherElements GatherND Transpose Reshape Squeeze Unsqueeze Slice Split Flatten Identity".split()
-)
+_MOVING = frozenset((
+    "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose",
+    "Unsqueeze",
+))  # fmt: skip
 
 
 class QuantizedOperands:
@@ -117,7 +118,7 @@ def dtype_of(number: int) -> str:
 
 
 def is_weight_dtype(number: int) -> bool:
-    """Whether numbers of a `TensorProto.DataType` are weights wherever they stand: floats are, indices and masks not."""
+    """True for a `TensorProto.DataType` of weights, wherever they stand: floats are, indices and masks not."""
     return dtype_of(number).startswith(("float", "bfloat", "complex"))
 
 

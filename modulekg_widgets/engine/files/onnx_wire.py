@@ -22,6 +22,8 @@ _WINDOW = 1 << 18  # bytes that are read at a time where one message follows the
 _GLANCE = 1 << 10  # and after a jump over a payload
 _LONGEST_TAG = 20  # bytes of a tag and a length
 
+LAST_FIELD = 30  # of a model, or one soon to come
+
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
 # numbers of fields by https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
@@ -92,6 +94,10 @@ class Wire:
                 at += 8
             else:
                 raise self._malformed(tag)
+            if at > stop == self._source.size and kind == LENGTH and 0 < key >> 3 <= LAST_FIELD:
+                raise self._error(
+                    f"it is cut off: it has {stop:,} bytes, and a part of it ends at {at:,}: download or copy it again"
+                )
             if at > stop or not 0 < key >> 3 < 1 << 29:
                 raise self._malformed(tag)
             yield (key >> 3 if kind == LENGTH else -(key >> 3)), tag, begin, at
@@ -207,7 +213,9 @@ class Wire:
             self._end = at + length + _LONGEST_TAG  # there is no more to be read
 
     def _malformed(self, at: int) -> ModelFileError:
-        return self._error(f"the bytes at {at:,} are no field of protobuf: it is cut off or forged")
+        return self._error(
+            f"the bytes at {at:,} are no field of protobuf: it is cut off or forged, download or copy it again"
+        )
 
     def _error(self, found: str) -> ModelFileError:
         return ModelFileError(f"{self._label}: {found}")

@@ -169,7 +169,7 @@ class Inventory:
 
 
 def is_optimizer_state(names: Sequence[object]) -> bool:
-    """Whether a dict of such keys is the state of an optimizer, whose tensors are no parameters of the model."""
+    """True for the keys of an optimizer's state, whose tensors are no parameters of the model."""
     return all(name in names for name in OPTIMIZER)
 
 

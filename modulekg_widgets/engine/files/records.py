@@ -41,8 +41,9 @@ class TensorRecord:
     `shape` is in elements and in the order of torch, `nbytes` what it takes in the file. `dtype` is torch's word
     without its prefix, as "float32", or the format's own for one that torch has not, as "Q4_K". `offset` is that of
     its first byte in `file`, a name in the same folder, which is "" for the file that was opened; None where its bytes
-    do not stand there as they are; `encoded` says then how they can be decoded, if they can. `strides`, in elements, is
-    None for a contiguous tensor. `role` is "parameter", "buffer" or "constant", and None where the format does not tell.
+    do not stand there one behind the other. `encoded` says how those can be decoded that are not as torch has them.
+    `strides`, in elements, is None for a contiguous tensor. `role` is "parameter", "buffer" or "constant", and None
+    where the format does not tell.
     """
 
     name: str

@@ -44,7 +44,9 @@ class Side:
     file: ModelFile | None = None
     live: Mapping[str, torch.Tensor] | None = None
     optional: frozenset[str] = frozenset()
-    equal_files: dict[str, bool] = field(default_factory=dict)  # by name, those that were compared with the other side's
+    equal_files: dict[str, bool] = field(
+        default_factory=dict
+    )  # by name, those that were compared with the other side's
 
     def value(self, name: str) -> torch.Tensor | None:
         """The values of a tensor, as bytes where torch has no dtype for them; None where they cannot be read."""
@@ -57,7 +59,7 @@ class Side:
             return None
 
     def holds_the_bytes_of(self, other: Side, one: TensorRecord, theirs: TensorRecord) -> bool:
-        """Whether a tensor that cannot be read is the other's, as it stands at one place in equal files."""
+        """True for a tensor that is the other's without being read: it stands at one place in equal files."""
         if self.file is None or other.file is None or replace(one, name=theirs.name) != theirs:
             return False
         files = {one.file, *(part.file or one.file for part in (one.encoded.parts if one.encoded else ()))}

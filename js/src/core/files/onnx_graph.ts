@@ -127,7 +127,11 @@ export class GraphReader {
     const inputs = node.inputs.filter(name => name !== "").map(name => place.scope.get(name));
     const given = holds ? this.bodies(node, module, place) : [];
     const op = isOther(node.domain) ? `${node.domain}.${node.op}` : node.op;
-    if (QUANTIZED.has(op)) this.quantized.add(op, node.inputs.map(name => (name === "" ? "" : place.scope.get(name))));
+    if (QUANTIZED.has(op))
+      this.quantized.add(
+        op,
+        node.inputs.map(name => (name === "" ? "" : place.scope.get(name)))
+      );
     this.standings.push(told !== null ? "told" : place.depth === 0 ? "free" : "fixed");
     this.operators.push({
       name: this.operatorNames.once(node.name || node.op),

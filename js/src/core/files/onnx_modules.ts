@@ -204,7 +204,9 @@ function between(
   outputs: ReadonlySet<string>,
   tensors: ReadonlySet<string>
 ): [number, string][] {
-  const madeBy = new Map(operators.flatMap(({ outputs: names }, at) => names.map((name): [string, number] => [name, at])));
+  const madeBy = new Map(
+    operators.flatMap(({ outputs: names }, at) => names.map((name): [string, number] => [name, at]))
+  );
   const reads = operators.map(({ inputs }) => inputs.filter(name => !tensors.has(name)).map(name => madeBy.get(name)));
   const readBy = operators.map((): (number | undefined)[] => []);
   reads.forEach((sources, at) => {

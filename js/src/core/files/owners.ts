@@ -43,7 +43,8 @@ function named(tensor: TensorRecord): OwnedTensor {
  * The path of the module that the name of a tensor begins with, and "" where it has none. A name as
  * "/model.1/Constant_output_0" is that of a value, in the words of torch's older exporter, and no path.
  */
-export const pathIn = (name: string): string => (name.startsWith("/") ? "" : name.slice(0, Math.max(name.lastIndexOf("."), 0)));
+export const pathIn = (name: string): string =>
+  name.startsWith("/") ? "" : name.slice(0, Math.max(name.lastIndexOf("."), 0));
 
 function ofConstant(tensor: TensorRecord, known: Paths | undefined): OwnedTensor {
   const owned = named(tensor);
