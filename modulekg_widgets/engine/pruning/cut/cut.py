@@ -13,7 +13,7 @@ from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.pruning.cut.copies import CutCopy, CutDict, Target, by_names_of_model, naming
 from modulekg_widgets.engine.pruning.cut.derived import derived_states, renewed_values
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, Place, TensorEdit, places
-from modulekg_widgets.engine.pruning.cut.optimizers import OptimizerState
+from modulekg_widgets.engine.pruning.cut.optimizers import Optimizers, OptimizerState, optimizers_in
 from modulekg_widgets.engine.pruning.cut.parts import (
     ComputedTensor,
     EditedAttributes,
@@ -44,12 +44,12 @@ class Copied(NamedTuple):
 def cut(
     model: nn.Module,
     edits: Edits,
-    optimizer: torch.optim.Optimizer | None = None,
+    optimizer: Optimizers | None = None,
     values: Values | None = None,
     copies: Sequence[Copied] = (),
     undo: bool = True,
 ) -> Receipt:
-    """Slice every tensor of `edits` in place, set the attributes, and cut the state of `optimizer` alike.
+    """Slice every tensor of `edits` in place, set the attributes, and cut the state of each optimizer alike.
 
     Parameters and buffers stay the same objects, with their hooks, ties, gradients, dtype, device and memory format. A
     tensor in a plain attribute is replaced by its slices, also where it lies in a container, of which the model gets a
@@ -61,10 +61,11 @@ def cut(
     walked = walk(model)
     refuse_in_use(walked.modules)  # a gradient that is read while a backward pass writes it ends the process
     found, computed, changed = _parts(walked, edits, values or {})
-    if optimizer is not None:
+    optimizers = optimizers_in(optimizer)
+    if optimizers:
         of_model = [held.tensor for held in held_tensors(walked, walked.places())]
-        edited = {place.tensor: place.edit for place in found}
-        changed.append(OptimizerState(optimizer, edited, of_model, _gone(walked, edits)))
+        edited, gone = {place.tensor: place.edit for place in found}, _gone(walked, edits)
+        changed += [OptimizerState(each, edited, of_model, gone, which) for which, each in optimizers]
     modules = list(walked.modules)
     for at, each in enumerate(copies):
         with naming(at):
