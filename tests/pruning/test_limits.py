@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError
@@ -123,3 +124,90 @@ def test_two_requests_for_one_axis_agree_or_are_refused(net: mk.DataflowGraph) -
 def test_of_two_names_for_an_axis_the_narrower_one_holds(net: mk.DataflowGraph) -> None:
     for per_axis in ({"*.out": 0.5, "first": 0.25}, {"first": 0.25, "*.out": 0.5}):
         assert left(mk.plan(net, per_axis=per_axis)) == {"first.out": 12, "second.out": 12}
+
+
+# ------------------------------------------------- statistics over few elements
+
+
+class Measured(nn.Module):
+    def __init__(self, statistic: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 16), nn.Linear(16, 3)
+        self.statistic = statistic
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.statistic(self.first(x)))
+
+
+def standardised(h: Tensor) -> Tensor:
+    return (h - h.mean(1, keepdim=True)) / (h.std(1, keepdim=True) + 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "count"),
+    [
+        (standardised, 2),
+        (lambda h: h / h.std(1, keepdim=True), 2),
+        (lambda h: h / torch.var_mean(h, 1, keepdim=True)[0], 2),
+        (lambda h: h / (h.var(1, keepdim=True, correction=5) + 1e-5), 6),
+        (lambda h: h * torch.var(h, 1, unbiased=False, keepdim=True), 2),
+        (lambda h: h - h.mean(1).unsqueeze(1), 2),
+        (lambda h: h.log_softmax(1), 2),
+        (nn.LayerNorm(16), 2),
+        (nn.LayerNorm(16, elementwise_affine=False), 2),
+        (nn.GroupNorm(1, 16), 2),
+        (lambda h: nn.functional.group_norm(h[:, :, None].expand(-1, -1, 7), 1).mean(2), 2),  # seven times the same
+        (lambda h: nn.functional.group_norm((h[:, :, None] * torch.arange(7)).sin(), 1).amax(2), 1),  # seven others
+        (lambda h: h / h.std((0, 1), keepdim=True), 1),  # with the samples there are several
+        (lambda h: h / h.norm(dim=1, keepdim=True), 1),
+    ],
+)
+def test_as_many_elements_stay_as_a_statistic_needs(statistic: Any, count: int) -> None:
+    torch.manual_seed(0)
+    model, x = Measured(statistic).eval(), torch.randn(4, 6)
+    graph = mk.trace(model, x)
+    plan = mk.plan(graph, ratio=0.95)
+    assert left(plan) == {"first.out": count}
+    plan.cut(model)
+    output = model(x)
+    assert output.isfinite().all()
+    assert (output - output[:1]).abs().max() > 1e-3  # it still depends on the input
+    if count > 1:
+        with pytest.raises(mk.ModuleKGError, match=f"{count} at least must stay: .*test_limits.py"):
+            mk.plan(graph, per_axis={"first.out": list(range(16 - count + 1))})
+
+
+class Outer(nn.Module):
+    """Two axes under one statistic."""
+
+    def __init__(self, dims: tuple[int, ...]) -> None:
+        super().__init__()
+        self.made, self.read = nn.Parameter(torch.randn(6, 4, 7)), nn.Parameter(torch.randn(4, 7, 3))
+        self.dims = dims
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.einsum("bi,ihd->bhd", x, self.made)
+        return torch.einsum("bhd,hdo->bo", h / h.std(self.dims, keepdim=True), self.read)
+
+
+@pytest.mark.parametrize("dims", [(1,), (2,), (1, 2)])
+def test_two_axes_under_one_statistic_leave_two_elements(dims: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    model, x = Outer(dims), torch.randn(4, 6)
+    plan = mk.plan(mk.trace(model, x), ratio=0.95)
+    plan.cut(model)
+    assert model(x).isfinite().all()
+    assert sum(axis.left for axis in plan.axes) <= 4
+
+
+def test_groups_of_channels_keep_two_elements_each() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 16), nn.GroupNorm(4, 16), nn.Linear(16, 3))
+    x = torch.randn(4, 6)
+    plan = mk.plan(mk.trace(model, x), ratio=0.7)
+    plan.cut(model)
+    assert model[1].num_channels // model[1].num_groups >= 2
+    image = nn.Sequential(nn.Conv2d(3, 16, 3), nn.GroupNorm(8, 16), nn.Conv2d(16, 3, 1))
+    plan = mk.plan(mk.trace(image, torch.randn(2, 3, 8, 8)), ratio=0.7)
+    assert image[1].num_channels == 16
+    assert plan.axes[0].left == 1  # a channel of many pixels

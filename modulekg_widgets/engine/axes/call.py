@@ -151,6 +151,10 @@ class Call(OperatorCall):
         if self.is_read(node):
             self.chosen.note(node, term)
 
+    def measure(self, dims: Sequence[Term], text: str, count: int = 2) -> None:
+        """State that a statistic runs over all elements of these dimensions, and needs `count` of them."""
+        self.chosen.measure(dims, count, self._algebra.reason(text))
+
     def chosen_axis(self, node: Any, kind: str = INDICES) -> Term | None:
         """The axis whose indices a value holds; the rule that asks takes care of it where there is one."""
         axis = self.chosen.axis_of(node, kind) if isinstance(node, DataNode) else None

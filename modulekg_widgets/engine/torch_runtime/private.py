@@ -30,7 +30,8 @@ buffers_of: Callable[[nn.Module], dict[str, Any]] = attrgetter(BUFFERS)
 modules_of: Callable[[nn.Module], dict[str, Any]] = attrgetter(MODULES)
 VOLATILE_BUFFERS = "_non_persistent_buffers_set"  # names of buffers that are in no state_dict
 BACKWARD_HOOKS = "_backward_hooks"  # of a module, and of a tensor
-CALL_HOOKS = frozenset({"_forward_hooks", "_forward_pre_hooks", BACKWARD_HOOKS, "_backward_pre_hooks"})
+PRE_HOOKS = "_forward_pre_hooks"  # of a module, such as the old kinds of spectral and weight norm
+CALL_HOOKS = frozenset({"_forward_hooks", PRE_HOOKS, BACKWARD_HOOKS, "_backward_pre_hooks"})
 COMPILED_CALL = "_compiled_call_impl"  # stands here: torch calls it in the place of the module, hooks included
 compiled_call_of = attrgetter(COMPILED_CALL)
 plain_call_of: Callable[[nn.Module], Callable[..., Any]] = attrgetter("_call_impl")  # hooks and forward
@@ -58,6 +59,10 @@ ConvNd = nn.modules.conv._ConvNd  # all convolutions
 AnyNorm = nn.modules.batchnorm._NormBase  # batch and instance norms
 BatchNorm = nn.modules.batchnorm._BatchNorm  # batch norms of any dimension
 InstanceNorm = nn.modules.instancenorm._InstanceNorm  # instance norms of any dimension
+SpectralParametrization = nn.utils.parametrizations._SpectralNorm  # the new kind of spectral norm
+matrix_of_spectral: Callable[[nn.Module], Callable[[torch.Tensor], torch.Tensor]] = attrgetter(
+    "_reshape_weight_to_matrix"
+)  # the matrix whose norm it takes
 
 # ---------------------------------------------------------------------------------------------------------- hooks
 

@@ -161,7 +161,7 @@ def _world(mode: str) -> tuple[AbstractContextManager[Any], Callable[[torch.Tens
         return nullcontext(), _meta_copy
     if mode == FAKE:
         fakes = FakeTensorMode(allow_non_fake_inputs=True)
-        return _quietly(_unfused(fakes)), fakes.from_tensor
+        return quietly(_unfused(fakes)), fakes.from_tensor
     return Unfused(), None
 
 
@@ -178,7 +178,7 @@ def _meta_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def _quietly(inside: AbstractContextManager[Any]) -> Iterator[None]:
+def quietly(inside: AbstractContextManager[Any]) -> Iterator[None]:
     """Fake tensors log an error with a traceback before they raise; that they may raise is expected here."""
     logger = logging.getLogger(FAKE_TENSOR_LOGGER)
     before = logger.disabled

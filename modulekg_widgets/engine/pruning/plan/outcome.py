@@ -22,7 +22,7 @@ from modulekg_widgets.engine.pruning.plan.choice import dimensions_read
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.residuals.followers import followers
 from modulekg_widgets.engine.residuals.removal import NOTHING_REMOVED, ModuleRemoval, RemovedModule
-from modulekg_widgets.engine.tracing.dataflow import DataNode
+from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
 
 class Outcome:
@@ -47,6 +47,7 @@ class Outcome:
         every = self.axes.graph.operators
         norms = [OperatorCall(operator) for operator in every if traits_of(operator.overload).normalizes == LENGTH]
         calls = {call["g"]: (call["g"], call["v"], call["dim"]) for call in norms}
+        calls |= {found[0]: found for found in map(_written_out, every) if found is not None}
         return [call for call in calls.values() if call[0].is_parameter and call[1].is_parameter]
 
     def edits(self, selection: Selection, attributes: Mapping[str, tuple[Whole, Whole]]) -> Edits:
@@ -62,9 +63,11 @@ class Outcome:
                 tensors[node] = TensorEdit(node.names, node.shape, stays, self._produced(node, stays))
         for gain, direction, dim in self._normalised:
             cut = tensors.get(direction)
-            if cut is not None and cut.kept.keys() - {dim % direction.dim()}:
-                own = tensors.get(gain, TensorEdit(gain.names, gain.shape, {}))
+            own = tensors.get(gain, TensorEdit(gain.names, gain.shape, {}))
+            if cut is not None and cut.kept.keys() - {dim}:
                 tensors[gain] = replace(own, gain_of=(direction.label, dim))
+            if cut is not None and own.produced:  # a mask sets the gain to zero: a direction of zeros has no norm
+                tensors[direction] = replace(cut, by_gain=cut.produced & {dim})
         for buffer, term in self.axes.inference.indices.picked_from.items():
             if any(atom in keeps for atom in atoms(term)):
                 tensors[buffer] = self._renumbered(buffer, keeps, np.flatnonzero(kept(term, keeps)))
@@ -134,3 +137,38 @@ class Outcome:
                 count *= not removal.takes_all(node.names)
                 before, after = before + each * node.numel(), after + each * count
         return before, after
+
+
+def _written_out(operator: OperatorNode) -> tuple[DataNode, DataNode, int] | None:
+    """The gain, the direction and the dimension of a weight_norm in single operators, gain / norm(direction).
+
+    The dimension is -1 where the norm runs over all of them.
+    """
+    call = OperatorCall(operator)
+    if call.name != "div" or len(call.inputs) != 2:
+        return None
+    gain, norm = call.inputs
+    direction = _normed(norm)
+    if direction is None or not (gain.is_parameter and direction.is_parameter) or gain is direction:
+        return None
+    if gain.numel() == 1:
+        return gain, direction, -1
+    kept = [at for at, size in enumerate(gain.shape) if size > 1]
+    full = gain.dim() == direction.dim() and len(kept) == 1 and gain.shape[kept[0]] == direction.shape[kept[0]]
+    return (gain, direction, kept[0]) if full else None
+
+
+def _normed(node: DataNode) -> DataNode | None:
+    """What a value is the Euclidean norm of, but for moves of elements on the way; None where it is none."""
+    is_norm = False
+    while node.producer is not None and node.previous is None:
+        call = OperatorCall(node.producer)
+        if call.name in ("norm", "linalg_vector_norm") and not is_norm:
+            order = call.get("p", call.get("ord", 2))
+            if order not in (None, 2):
+                return None
+            is_norm = True
+        elif not (traits_of(node.producer.overload).moves or call.name == "clone") or len(call.inputs) != 1:
+            return None
+        node = call.inputs[0]
+    return node if is_norm else None

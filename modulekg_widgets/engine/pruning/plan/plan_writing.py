@@ -49,6 +49,7 @@ def _document(plan: Any) -> dict[str, Any]:
             "kept": {str(at): number_of(kept) for at, kept in edit.kept.items()},
             "produced": sorted(edit.produced),
             **({"gain_of": list(edit.gain_of)} if edit.gain_of else {}),
+            **({"by_gain": sorted(edit.by_gain)} if edit.by_gain else {}),
             **({} if edit.values is None else {"values": number_of(edit.values)}),
         }
         for edit in plan.edits.tensors

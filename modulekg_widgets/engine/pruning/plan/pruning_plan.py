@@ -13,6 +13,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, counted, shown
 from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit
+from modulekg_widgets.engine.pruning.cut.optimizers import Optimizers
 from modulekg_widgets.engine.pruning.plan.attempt import Change
 from modulekg_widgets.engine.pruning.plan.plan_writing import save_plan, text_of
 
@@ -92,7 +93,7 @@ class PruningPlan:
     def cut(
         self,
         model: nn.Module,
-        optimizer: torch.optim.Optimizer | None = None,
+        optimizer: Optimizers | None = None,
         recalibrate: Iterable[Any] | None = None,
         compensate: bool = False,
         copies: Sequence[Any] = (),
@@ -104,8 +105,8 @@ class PruningPlan:
         ----------
         model : nn.Module
             The traced model or a copy of it.
-        optimizer : torch.optim.Optimizer, optional
-            Its state is cut alike.
+        optimizer : torch.optim.Optimizer or list of them, optional
+            Its state is cut alike; a list for parameters that several train, as Muon and AdamW do.
         recalibrate : iterable, optional
             Batches from which the running statistics of all normalisations are renewed: means over batches, weighted
             by their sizes, of means and unbiased variances, as `torch.optim.swa_utils.update_bn` computes them. A batch

@@ -19,7 +19,7 @@ from modulekg_widgets.engine.pruning.recover.passes import TracedCall
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock
 from modulekg_widgets.engine.residuals.followers import first_of_numbered
 from modulekg_widgets.engine.residuals.removal import NOTHING_REMOVED
-from modulekg_widgets.engine.residuals.trial import removals, tried
+from modulekg_widgets.engine.residuals.trial import can_go
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Sizes = dict[str, Any]
@@ -53,10 +53,9 @@ def plan_without(graph: DataflowGraph, request: Request, rest: Rest) -> PruningP
 
 def _left(graph: DataflowGraph, blocks: Sequence[ResidualBlock]) -> DataflowGraph:
     """The pass without the blocks."""
-    for removal in removals(graph, blocks):
-        found = tried(graph, blocks, removal)
-        if found is not None:
-            return found
+    found = can_go(graph, blocks)
+    if found is not None:
+        return found
     names = ", ".join(shown(block.path) for block in blocks[:8])
     raise CutError(f"forward does not run without {names} together: take fewer of them, or others of graph.blocks()")
 
