@@ -13,18 +13,35 @@ def live_operators(graph: Dataflow) -> set[OperatorNode]:
 
     A recurrent layer stacks the last states of all layers though no operator reads them; this couples no axes.
     """
-    live: set[OperatorNode] = set()
-    waiting = [node.producer for node in graph.outputs]
-    waiting += [node.producer for node, _ in graph.escaped]
-    waiting += [operator for operator in graph.operators if not operator.outputs or _writes_state(operator)]
+    read = [node.producer for node, _ in graph.escaped]
+    read += [operator for operator in graph.operators if not operator.outputs]
+    return _above([*_ends(graph), *read])
+
+
+def returned_operators(graph: Dataflow) -> set[OperatorNode]:
+    """The operators that more than a question of Python's depends on; all that are live where that is all there is."""
+    return _above(_ends(graph)) if graph.outputs else live_operators(graph)
+
+
+def _ends(graph: Dataflow) -> list[OperatorNode | None]:
+    """The operators that make outputs and what the model holds afterwards."""
     if not graph.outputs:
-        waiting += graph.operators  # forward stopped, or returned nothing: all that ran counts
+        return [*graph.operators]  # forward stopped, or returned nothing: all that ran counts
+    ends = [node.producer for node in graph.outputs]
+    ends += [after.producer for _, after in graph.assigned]
+    return ends + [operator for operator in graph.operators if _writes_state(operator)]
+
+
+def _above(ends: list[OperatorNode | None]) -> set[OperatorNode]:
+    """Some operators and all that they depend on."""
+    found: set[OperatorNode] = set()
+    waiting = list(ends)
     while waiting:
         operator = waiting.pop()
-        if operator is not None and operator not in live:
-            live.add(operator)
+        if operator is not None and operator not in found:
+            found.add(operator)
             waiting.extend(node.producer for node in operator.inputs)
-    return live
+    return found
 
 
 def _writes_state(operator: OperatorNode) -> bool:

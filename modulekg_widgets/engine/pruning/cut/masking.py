@@ -47,11 +47,11 @@ def mask(model: nn.Module, edits: Edits) -> MaskReceipt:
 
 
 def _produced(found: Iterable[Place]) -> Iterator[Place]:
-    """The parameters that produce what goes, each with an edit of these dimensions alone."""
+    """The weights that produce what goes, each with an edit of these dimensions alone."""
     for place in found:
         edit = place.edit
         kept = {at: edit.kept[at] for at in sorted(edit.produced) if len(edit.kept[at]) < edit.shape[at]}
-        if kept and isinstance(place.tensor, nn.Parameter):
+        if kept:
             yield place._replace(edit=TensorEdit(edit.names, edit.shape, kept))
 
 
