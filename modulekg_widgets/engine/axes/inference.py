@@ -87,7 +87,9 @@ class Inference:
             self._follow_assignment(before, after)
         for node, record in graph.escaped:
             # what happens outside of torch is not seen
-            where = f"{record.operator} in {record.module or '(root)'}, {record.source}"
+            where = f"{record.operator} in {record.module or '(root)'}" + (
+                f", {record.source}" if record.source else ""
+            )
             self._freeze(node, f"leaves torch: {where}")
             self._let_read(node, Reason(f"its indices leave torch: {where}", node.producer))
         self._keep_deciding(deciding)

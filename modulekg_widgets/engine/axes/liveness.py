@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.tracing.dataflow import Dataflow, OperatorNode
-from modulekg_widgets.engine.tracing.held import ATTRIBUTE, BUFFER, PARAMETER
-
-_STATE = (PARAMETER, BUFFER, ATTRIBUTE)
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, OperatorNode, Storage
 
 
 def live_operators(graph: Dataflow) -> set[OperatorNode]:
@@ -29,7 +26,8 @@ def _ends(graph: Dataflow) -> list[OperatorNode | None]:
         return [*graph.operators]  # forward stopped, or returned nothing: all that ran counts
     ends = [node.producer for node in graph.outputs]
     ends += [after.producer for _, after in graph.assigned]
-    return ends + [operator for operator in graph.operators if _writes_state(operator)]
+    held = {node.storage for node in graph.state.values()}
+    return ends + [operator for operator in graph.operators if _writes(operator, held)]
 
 
 def _above(ends: list[OperatorNode | None]) -> set[OperatorNode]:
@@ -44,10 +42,6 @@ def _above(ends: list[OperatorNode | None]) -> set[OperatorNode]:
     return found
 
 
-def _writes_state(operator: OperatorNode) -> bool:
-    for node in operator.outputs:
-        while node.previous is not None:
-            node = node.previous
-            if node.kind in _STATE:
-                return True
-    return False
+def _writes(operator: OperatorNode, memory: set[Storage]) -> bool:
+    """Whether an operator writes into this memory, as into that of a buffer or a view of it."""
+    return any(node.previous is not None and node.storage in memory for node in operator.outputs)

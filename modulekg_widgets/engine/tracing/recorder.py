@@ -129,12 +129,11 @@ class Recorder(TorchDispatchMode):
         node = self.adopt(held.tensor, held.kind, held.name)
         node.names += (held.name,)
         self.graph.state[held.name] = node
-        if not self.watches:
-            self._addresses[id(held.tensor)] = self._address_of(held.tensor)
+        self._addresses[id(held.tensor)] = self._address_of(held.tensor)
 
     def _address_of(self, tensor: Tensor) -> int:
-        """Where the memory of a plain tensor lies, 0 where nobody needs to know."""
-        if self.watches or tensor.layout is not torch.strided or type(tensor) not in _PLAIN:
+        """Where the memory of a plain tensor lies; 0 for others."""
+        if tensor.layout is not torch.strided or type(tensor) not in _PLAIN:
             return 0
         return tensor.data_ptr() or address_of(tensor.untyped_storage())
 
@@ -397,13 +396,19 @@ class Recorder(TorchDispatchMode):
             now = registered.get(each.attribute)
             if now is each.tensor and id(now) not in self._assigned:
                 if self._address_of(now) != self._addresses.get(id(now), 0):
-                    self.missed = True
+                    self._miss(each)
                 continue
             now = each.state.get(each.attribute) if now is None else now
             if isinstance(now, Tensor):
                 self._note_assigned(self.graph.state[each.name], self.node(now))
         if self.missed and not self.watches:
             raise UnwatchedError
+
+    def _miss(self, held: HeldTensor) -> None:
+        """A parameter or buffer has other memory than before, and nobody has seen which."""
+        self.missed = True
+        record = Unknown("a swap of its memory", held.name.rpartition(".")[0], "")
+        self.graph.escaped.append((self.graph.state[held.name], record))
 
     def _note_assigned(self, before: DataNode, after: DataNode) -> None:
         first = after

@@ -18,7 +18,7 @@ from modulekg_widgets.engine.torch_runtime.hooks import Given
 from modulekg_widgets.engine.torch_runtime.inputs import call_arguments, input_tensors, list_hint
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.parallel import inside, is_replicated, sharding_of
-from modulekg_widgets.engine.torch_runtime.private import FAKE_TENSOR_LOGGER, FakeTensorMode
+from modulekg_widgets.engine.torch_runtime.private import FAKE_TENSOR_LOGGER, FakeTensorMode, disable_current_modes
 from modulekg_widgets.engine.torch_runtime.shadow import ALL, SHARED
 from modulekg_widgets.engine.torch_runtime.state import registered_tensors, set_mode, unwrapped
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
@@ -297,7 +297,8 @@ def _advice(model: nn.Module, places: Walk, call: tuple[Any, Any], training: boo
     def plainly(stage: Stage) -> None:
         set_mode(stage.states, training)
         args, kwargs = stage.held
-        with torch.inference_mode(False), torch.enable_grad():
+        devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+        with disable_current_modes(), torch.random.fork_rng(devices), torch.inference_mode(False), torch.enable_grad():
             call_model(stage.of(inside(model)), args, kwargs)
 
     try:
