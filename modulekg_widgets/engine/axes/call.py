@@ -54,7 +54,7 @@ class Call(OperatorCall):
 
     def is_read(self, node: DataNode) -> bool:
         """Whether anything is made of a result, or the model returns it."""
-        return node.is_output or bool(node.consumers)
+        return node.is_read
 
     # -------------------------------------------------------------- terms
 

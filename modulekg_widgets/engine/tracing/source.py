@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dis
 import os
 import sys
+from collections.abc import Callable
 from functools import cache, cached_property
 from itertools import islice
 from types import CodeType, FrameType
@@ -15,6 +17,8 @@ from modulekg_widgets.engine.identity.classes import cell_of
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _ENGINE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_GIVES_AWAY = {"to_dlpack", "_to_dlpack"}
+_ADDRESSES = {"data_ptr", "from_dlpack", "__dlpack__", "untyped_storage", "storage"}
 _USER, _LIBRARY, _RECORDER = range(3)
 
 
@@ -53,7 +57,8 @@ def _short(file: str) -> str:
 class CallingLines:
     """Finds the line behind a call: the innermost one outside torch, else the innermost one of a torch module."""
 
-    def __init__(self) -> None:
+    def __init__(self, meet: Callable[[CodeType], None] | None = None) -> None:
+        self._meet = meet  # called with each code of the user's, once
         self._kinds: dict[CodeType, int] = {}
         self._sources: dict[tuple[CodeType, int], Source] = {}
 
@@ -67,6 +72,8 @@ class CallingLines:
             kind = kinds.get(code)
             if kind is None:
                 kind = kinds[code] = _kind(code)
+                if kind == _USER and self._meet is not None:
+                    self._meet(code)
             if kind == _USER:
                 return self._source(frame)
             if kind == _LIBRARY:
@@ -90,6 +97,21 @@ class CallingLines:
     def is_users(self, code: CodeType) -> bool:
         """Whether the code belongs neither to torch nor to this engine."""
         return _kind(code) == _USER
+
+
+def gives_memory_away(code: CodeType) -> bool:
+    """Whether code hands the memory of tensors to others, who would read it though it holds nothing."""
+    return not _GIVES_AWAY.isdisjoint(code.co_names)
+
+
+@cache
+def goes_past_operators(code: CodeType) -> bool:
+    """Whether code gives tensors other memory, as `p.data = value` does, or takes the address of theirs."""
+    if not _ADDRESSES.isdisjoint(code.co_names):
+        return True
+    return "data" in code.co_names and any(
+        each.opname == "STORE_ATTR" and each.argval == "data" for each in dis.get_instructions(code)
+    )
 
 
 def _kind(code: CodeType) -> int:

@@ -49,7 +49,7 @@ def mask(model: nn.Module, edits: Edits) -> MaskReceipt:
 
 
 def _produced(found: Sequence[Place]) -> Iterator[Masked]:
-    """The parameters that produce what goes, each with an edit of these dimensions alone.
+    """The weights that produce what goes, each with an edit of these dimensions alone.
 
     A gain follows where the norm of its direction runs over what goes.
     """
@@ -66,7 +66,7 @@ def _produced(found: Sequence[Place]) -> Iterator[Masked]:
 def _masked(place: Place) -> Place | None:
     edit = place.edit
     kept = {at: edit.kept[at] for at in sorted(edit.produced - edit.by_gain) if len(edit.kept[at]) < edit.shape[at]}
-    if not kept or not isinstance(place.tensor, nn.Parameter):
+    if not kept:
         return None
     return place._replace(edit=TensorEdit(edit.names, edit.shape, kept))
 

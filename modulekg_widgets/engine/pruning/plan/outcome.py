@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from modulekg_widgets.engine.axes.algebra import atoms
+from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.attributes import changed_attributes
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.cut_analysis import Keeps
@@ -23,6 +23,8 @@ from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.residuals.followers import followers
 from modulekg_widgets.engine.residuals.removal import NOTHING_REMOVED, ModuleRemoval, RemovedModule
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
+
+_ADDITIONS = ("aten::add", "aten::add_")
 
 
 class Outcome:
@@ -39,7 +41,7 @@ class Outcome:
 
     @cached_property
     def _read(self) -> set[tuple[DataNode, int]]:
-        return dimensions_read(self.axes, Layers(self.axes.inference))
+        return dimensions_read(self.axes, Layers(self.axes.inference, buffers=True))
 
     @cached_property
     def _normalised(self) -> list[tuple[DataNode, DataNode, int]]:
@@ -118,7 +120,24 @@ class Outcome:
         return TensorEdit(buffer.names, buffer.shape, dims, values=stay)
 
     def _produced(self, node: DataNode, stays: Iterable[int]) -> frozenset[int]:
-        return frozenset(at for at in stays if node.is_parameter and (node, at) not in self._read)
+        return frozenset(at for at in stays if (node, at) not in self._read and self._makes(node, at))
+
+    def _makes(self, node: DataNode, at: int) -> bool:
+        """Whether a tensor makes what it has along a dimension: a weight, or what is added to what buffers make."""
+        if node.is_parameter or node in self.axes.weight_buffers:
+            return True
+        if not node.dtype.is_floating_point or self._made_by_buffers.isdisjoint(
+            atoms(self.axes.inference.dims(node)[at])
+        ):
+            return False
+        return all(traits_of(operator.overload).layer or operator.name in _ADDITIONS for operator in node.consumers)
+
+    @cached_property
+    def _made_by_buffers(self) -> set[Term]:
+        return {
+            atom for node in self.axes.weight_buffers for at, term in enumerate(self.axes.inference.dims(node))
+            if (node, at) not in self._read for atom in atoms(term)
+        }  # fmt: skip
 
     def parameters(self, selection: Selection) -> tuple[int, int]:
         """How many parameters there are before and after."""
