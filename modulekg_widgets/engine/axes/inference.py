@@ -131,6 +131,9 @@ class Inference:
             self.algebra.freeze(term, text)
 
     def _born(self, node: DataNode) -> Dims:
+        if node.stored is not None:
+            reason = Reason(f"the {node.kind} {node.label} is sparse")
+            return [ONE if size == 1 else Term(size, reason) for size in node.shape]
         if node.kind == PARAMETER or (node.is_table and holds_values(node.dtype)):
             return [self._learnt(node, at, size) for at, size in enumerate(node.shape)]
         if node.is_table and node in self.indices:
@@ -159,6 +162,9 @@ class Inference:
 
     def _apply(self, operator: OperatorNode) -> None:
         self.algebra.cause = operator
+        if self.graph.has_ragged and any(node.is_ragged for node in (*operator.inputs, *operator.outputs)):
+            self._give_up(operator, "rows of several lengths lie one after the other in a nested tensor")
+            return
         rule = self._rule(operator)
         if rule is None:
             self._give_up(operator, "no rule knows this operator")

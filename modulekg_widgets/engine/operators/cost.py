@@ -34,12 +34,26 @@ def flops_and_kind(operator: RecordedCall) -> tuple[int | None, bool]:
     if user is not None and user.flops is not None:
         return _flops_of_user(user.flops, operator), False
     count, pairs = _way_to_count(reading_of(operator.overload).overload)
+    if pairs and any(node.is_ragged for node in operator.inputs):
+        return None, pairs  # the sizes of its rows are not recorded
+    if pairs and any(node.stored is not None for node in operator.inputs[-2:]):
+        return _with_sparse(operator), True
     try:
         found = count(OperatorCall(operator))
     except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError):
         log.debug("the formula of %s failed", operator.where, exc_info=True)
         found = None
     return (None if found is None else round(found)), pairs
+
+
+def _with_sparse(operator: RecordedCall) -> int | None:
+    """A product with a sparse matrix, by the elements that it stores; None where their number is not known."""
+    first, second = operator.inputs[-2:]
+    if first.stored is not None and second.stored is None and first.stored >= 0:
+        return 2 * first.stored * (second.numel() // max(second.shape[0], 1))
+    if second.stored is not None and first.stored is None and second.stored >= 0:
+        return 2 * second.stored * (first.numel() // max(first.shape[-1], 1))
+    return None
 
 
 def _flops_of_user(flops: Callable[..., int], operator: RecordedCall) -> int:

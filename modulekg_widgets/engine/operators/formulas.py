@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Formula)
 
 
 def _aten(names: str) -> list[str]:
-    return [f"aten::{name}" for name in names.split()]
+    return [name if "::" in name else f"aten::{name}" for name in names.split()]
 
 
 def _by_name(names_of: dict[int, str]) -> dict[str, int]:
@@ -39,16 +39,22 @@ FREE = frozenset(
     replication_pad3d im2col max_unpool2d max_unpool3d pixel_shuffle pixel_unshuffle channel_shuffle
     native_channel_shuffle upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d
     _upsample_nearest_exact2d _upsample_nearest_exact3d _pack_padded_sequence _pad_packed_sequence
+    _sparse_coo_tensor_with_dims_and_tensors _sparse_coo_tensor_unsafe sparse_compressed_tensor
+    _sparse_compressed_tensor_unsafe _to_dense _to_sparse _to_sparse_csr _to_sparse_csc _coalesce
+    sparse_mask _jagged_to_padded_dense_forward _padded_dense_to_jagged_forward
+    _nested_tensor_from_tensor_list
     bernoulli uniform normal normal_functional random exponential cauchy geometric log_normal poisson binomial
     rand_like randn_like randint_like
-    _local_scalar_dense is_nonzero _assert_async _assert_scalar _assert_tensor_metadata _functional_assert_async
+    _local_scalar_dense is_nonzero prims::convert_element_type
+    _assert_async _assert_scalar _assert_tensor_metadata _functional_assert_async
     _linalg_check_errors
 """)
 )
 
 # operations per element of the result
 PER_OUTPUT = _by_name({
-    1: "hardswish log_sigmoid_forward _prelu_kernel floor_divide rrelu_with_noise _masked_scale",
+    1: """hardswish log_sigmoid_forward _prelu_kernel floor_divide rrelu_with_noise _masked_scale
+          prims::add prims::div prims::mul prims::neg prims::sub""",
     2: "native_dropout _fused_dropout glu polar _add_relu rrelu_with_noise_functional",
     3: "upsample_linear1d linalg_cross",  # of n points: n multiplications, n - 1 additions
     # quantisation: scale, round, clamp, scale back
@@ -103,6 +109,17 @@ def _outer_product(call: OperatorCall) -> float:
 def _matrices(call: OperatorCall) -> float:
     left = call.get("mat1", call.get("batch1", call.inputs[0]))
     return 2 * left.numel() * call.output.shape[-1]
+
+
+@_formula(*_aten("_sparse_addmm _sparse_mm _sparse_mm_reduce_impl _sparse_sparse_matmul"), pairs=True)
+def _without_sparse(call: OperatorCall) -> None:
+    return None  # with one sparse matrix it is counted by what that stores
+
+
+@_formula("aten::sparse_sampled_addmm", pairs=True)
+def _sampled(call: OperatorCall) -> float | None:
+    stored = call["self"].stored
+    return 2 * stored * call["mat1"].shape[-1] if stored is not None and stored >= 0 else None
 
 
 @_formula(*_aten("linear matmul"), pairs=True)

@@ -18,16 +18,17 @@ from modulekg_widgets.engine.operators.recorded import Unknown
 from modulekg_widgets.engine.operators.signature import Signature, on_meta, signature_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.torch_runtime.caches import kept_result
+from modulekg_widgets.engine.torch_runtime.higher_order import OperatorMode
 from modulekg_widgets.engine.torch_runtime.hooks import Given, hearing_calls
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.torch_runtime.private import (
     FakeTensor,
-    TorchDispatchMode,
+    NestedTensor,
     disable_current_modes,
     schema_of,
 )
 from modulekg_widgets.engine.torch_runtime.structure import is_plain, tensors, with_tensors
-from modulekg_widgets.engine.tracing.call_arguments import ArgumentRecorder, flat_tensors, replaced
+from modulekg_widgets.engine.tracing.call_arguments import ArgumentRecorder, flat_tensors, plain_inside, replaced
 from modulekg_widgets.engine.tracing.dataflow import (
     CONSTANT,
     RESULT,
@@ -48,11 +49,13 @@ Tensor = torch.Tensor
 _READS = {Tensor.numpy, Tensor.tolist, Tensor.__array__}
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(OperatorMode):
     """Records into `graph`; `stand_in` makes, of a tensor from outside, the one that the operators shall see.
 
     `on_meta`: operators run on meta tensors, and a call with layouts that were seen before does not run at all.
     """
+
+    tries_branches = True
 
     def __init__(
         self,
@@ -88,11 +91,13 @@ class Recorder(TorchDispatchMode):
 
     def adopt(self, tensor: Tensor, kind: str, label: str) -> DataNode:
         """The node of a tensor from outside, made when it is new."""
+        of_user = plain_inside(self.stage.original(tensor))
+        tensor = plain_inside(tensor)
         node = self._nodes.get(id(tensor))
         if node is None:
             self.stage.check(tensor)
             node = DataNode(self.graph, tensor, kind, Storage(), label)
-            node.tensor = self.stage.original(tensor)
+            node.tensor = of_user
             self._nodes[id(tensor)] = node
             self._kept.append(tensor)
             if self.stand_in is not None and not self._stands_in_late(tensor):
@@ -108,7 +113,8 @@ class Recorder(TorchDispatchMode):
         """The node that holds the present contents of `tensor`."""
         node = self._nodes.get(id(tensor))
         if node is None:
-            return self._constant(tensor)
+            inside = plain_inside(tensor)
+            return self._constant(tensor) if inside is tensor else self.node(inside)
         storage = node.storage
         if storage.written > node.stamp:
             # another view of the same memory was written since
@@ -147,7 +153,7 @@ class Recorder(TorchDispatchMode):
     def seen(self, tensor: Tensor) -> Tensor:
         """What forward gets instead of an input: the tensor that its operators see."""
         stand_in = self._stand_in(tensor)
-        self._nodes[id(stand_in)] = self._nodes[id(tensor)]
+        self._nodes[id(stand_in)] = self.node(tensor)
         return stand_in
 
     def _stand_in(self, tensor: Tensor) -> Tensor:
@@ -202,9 +208,13 @@ class Recorder(TorchDispatchMode):
     # ---------------------------------------------------------- operators
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if NestedTensor in types:
+            return NotImplemented  # its operators on the tensor of all rows come next
         signature = signature_of(func)
-        if signature.is_composite and torch.is_inference_mode_enabled():
-            # forward turned it on, and then composites come whole
+        if signature.reads_stored and self.stand_in is not None:
+            self._try_another_way("how many elements a sparse tensor stores is in its data")
+        if signature.is_composite and not any(tensor.is_nested for tensor in flat_tensors(args)):
+            # in inference mode, and inside of operators that take functions, composites come whole
             with self:
                 parts = func.decompose(*args, **(kwargs or {}))
             if parts is not NotImplemented:
@@ -239,6 +249,12 @@ class Recorder(TorchDispatchMode):
         self.graph.attempt = operator
         results = self._run(signature, args, kwargs, key)
         return self._record(operator, signature, results, read, args, kwargs)
+
+    def entered_operator(self, name: str) -> None:
+        """An operator that takes functions is about to run."""
+        if name == "cond":
+            source = self._lines.find(sys._getframe(1))
+            self.graph.notes.append(f"both branches of torch.cond at {source} are recorded, and FLOPs count them both")
 
     def _is_from_outside(self, signature: Signature, args: Any) -> bool:
         """Whether an operator that makes a tensor gets none, or one that the model had no part in yet."""
