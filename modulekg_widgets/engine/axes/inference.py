@@ -11,18 +11,11 @@ import torch
 
 from modulekg_widgets.engine.axes import rules as _registered
 from modulekg_widgets.engine.axes.algebra import (
-    ATOM,
     ONE,
-    PRODUCT,
     Algebra,
     Reason,
     Term,
     atoms,
-    find,
-    flat,
-    product,
-    reordered,
-    total,
 )
 from modulekg_widgets.engine.axes.call import Call, Dims, Rule, rules
 from modulekg_widgets.engine.axes.chosen_indices import EXPERTS, LEFT_OUT, READ, ChosenIndices
@@ -72,7 +65,7 @@ class Inference:
         self.indices = IndexBuffers(graph)
         self.chosen = ChosenIndices()
         self.idle: set[OperatorNode] = set()  # the operators whose results are not used
-        live = live_operators(graph)
+        self._live = live = live_operators(graph)
         for operator in graph.operators:
             if operator in live:
                 self._apply(operator)
@@ -172,6 +165,7 @@ class Inference:
         try:
             fillers = self.algebra.fillers
             call = Call(operator, self.algebra, self._reader(operator), self.roles, self.indices, self.chosen)
+            call.live = self._live
             merge_triangles(call)
             found = rule(call)
             self._take(operator, found)
@@ -211,7 +205,7 @@ class Inference:
             if node.index not in self._uniform or node in written:
                 return self.dims(node)
             if node not in own:
-                own[node] = [_with_own_fillers(term) for term in self.dims(node)]
+                own[node] = [self.algebra.of_its_own(term) for term in self.dims(node)]
             return own[node]
 
         return read
@@ -263,6 +257,9 @@ class _Said(Algebra):
         super().__init__()
         self.pairs: list[tuple[Term, Term]] = []
 
+    def of_its_own(self, term: Term) -> Term:
+        return term
+
     def unify(self, a: Term, b: Term) -> None:
         self.pairs.append((a, b))
 
@@ -288,17 +285,6 @@ def said_equal(operator: OperatorNode, dims: Callable[[DataNode], Dims] | None =
 def sizes_meet(operator: OperatorNode) -> bool:
     """Whether the shapes in a call are such that what its rule says of them can hold."""
     return all(a.size == b.size for a, b in said_equal(operator))
-
-
-def _with_own_fillers(term: Term) -> Term:
-    """The term with new atoms in the places of its fillers."""
-    term = find(term)
-    if term.kind == ATOM:
-        return term if term.filler is None else Term(term.size, term.frozen, term.filler)
-    parts = [_with_own_fillers(part) for part in flat(term)]
-    if term.order is not None:
-        return reordered(parts[0], term.order)
-    return product(parts) if term.kind == PRODUCT else total(parts)
 
 
 def find_rule(overload: Any) -> Rule | None:

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import flop_registry
 
 from modulekg_widgets.engine.errors import TraceError, shown
 from modulekg_widgets.engine.operators.arguments import OperatorCall, reading_of
-from modulekg_widgets.engine.operators.formulas import FREE, PER_INPUT, PER_OUTPUT, formulas, multiply_adds
+from modulekg_widgets.engine.operators.formulas import FREE, PER_INPUT, PER_OUTPUT, apart, formulas, multiply_adds
 from modulekg_widgets.engine.operators.recorded import RecordedCall, Value, without_data
 from modulekg_widgets.engine.operators.signature import base_name, signature_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
@@ -44,6 +44,16 @@ def flops_and_kind(operator: RecordedCall) -> tuple[int | None, bool]:
         log.debug("the formula of %s failed", operator.where, exc_info=True)
         found = None
     return (None if found is None else round(found)), pairs
+
+
+def flops_in_parts(operator: RecordedCall) -> list[tuple[int | None, bool]]:
+    """The cost of a call, what is made of multiply-adds and what is not each for itself."""
+    found, pairs = flops_and_kind(operator)
+    beside = apart.get(schema_of(reading_of(operator.overload).overload).name)
+    if found is None or beside is None or not pairs:
+        return [(found, pairs)]
+    rest = round(beside(OperatorCall(operator)) or 0)
+    return [(found - rest, True), (rest, False)]
 
 
 def _with_sparse(operator: RecordedCall) -> int | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from modulekg_widgets.engine.operators.arguments import OperatorCall
+from modulekg_widgets.engine.operators.recorded import Value
 
 Formula = Callable[[OperatorCall], "float | None"]
 F = TypeVar("F", bound=Formula)
@@ -79,6 +80,7 @@ PER_INPUT = _by_name({
     5: "smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits",
 })  # fmt: skip
 
+apart: dict[str, Formula] = {}  # of what is made of multiply-adds but for a part: that part
 formulas: dict[str, Formula] = {}  # what takes more than a number per element
 multiply_adds: set[str] = set()  # those of them that count multiplications and additions in pairs
 
@@ -164,6 +166,45 @@ def _distances(call: OperatorCall) -> float:
 def _embedding_bag(call: OperatorCall) -> float:
     return call["indices"].numel() * call["weight"].shape[1]
 
+
+# ------------------------------------------------------- recurrent layers, as their steps
+
+IN_A_STEP = {"lstm": 13, "gru": 10, "rnn_tanh": 2, "rnn_relu": 2}  # functions, sums and products of each hidden index
+
+
+def cells(call: OperatorCall) -> list[list[Value]]:
+    """The weights and biases of each layer and direction of a recurrent layer."""
+    every = call["params"]
+    count = len(every) // (call["num_layers"] * (2 if call["bidirectional"] else 1))
+    return [every[at : at + count] for at in range(0, len(every), count)]
+
+
+def _steps(call: OperatorCall) -> int:
+    """How many times a cell is called for one sample."""
+    return call.inputs[0].numel() // max(call.inputs[0].shape[-1], 1)
+
+
+def _beside_products(call: OperatorCall) -> float:
+    """What the steps do beside products; biases are added apart where the first layer gets a transposed input."""
+    first = call.inputs[0]
+    own = sum(IN_A_STEP[call.name] * _hidden(cell) for cell in cells(call))
+    if call.get("batch_first") and call["has_biases"] and min(first.shape[:2]) > 1:
+        own += sum(cell[0].shape[0] for cell in cells(call)[: 2 if call["bidirectional"] else 1])
+    return _steps(call) * own
+
+
+def _hidden(cell: list[Value]) -> int:
+    """The width of a state within a cell: what its projection reads, or else its own weight."""
+    return [weight for weight in cell if weight.dim() == 2][-1].shape[1]
+
+
+@_formula(*_aten("lstm gru rnn_tanh rnn_relu"), pairs=True)
+def _recurrent(call: OperatorCall) -> float:
+    weights = sum(each.numel() for cell in cells(call) for each in cell if each.dim() == 2)
+    return 2 * _steps(call) * weights + _beside_products(call)
+
+
+apart.update(dict.fromkeys(_aten("lstm gru rnn_tanh rnn_relu"), _beside_products))
 
 # ----------------------------------------------------------------- normalisation
 

@@ -120,6 +120,7 @@ disable_current_modes = _python_dispatch._disable_current_modes  # operators run
 function_modes = torch.overrides._get_current_function_mode_stack  # the modes that hear of functions, innermost last
 pop_function_mode, push_function_mode = torch.overrides._pop_mode, torch.overrides._push_mode  # to put them back
 without_innermost_mode = torch.overrides._pop_mode_temporarily  # a context
+without_innermost_dispatch_mode = _python_dispatch._pop_mode_temporarily  # a context, in which operators run past it
 set_grad_enabled: Callable[[bool], None] = torch._C._set_grad_enabled  # without the context manager's cost
 is_any_autocast_enabled: Callable[[], bool] = torch._C._is_any_autocast_enabled  # on whichever device
 tracing_state: Callable[[], object] = torch._C._get_tracing_state  # not None while torch.jit.trace records
@@ -132,6 +133,11 @@ next_node_number: Callable[[], int] = vars(torch._C)["_autograd"]._get_sequence_
 BACKWARD_FUNCTION = "_engine_run_backward"  # in whose frame a thread runs a backward pass
 FAKE_TENSOR_LOGGER = "torch._subclasses.fake_tensor"  # logs an error before it is raised
 C_EXTENSION = torch._C.__name__  # the module of classes in C++
+
+
+def is_innermost(mode: TorchDispatchMode) -> bool:
+    """Whether a mode of operators is the first to hear of them."""
+    return _python_dispatch._get_current_dispatch_mode() is mode
 
 
 def default_device() -> torch.device | None:

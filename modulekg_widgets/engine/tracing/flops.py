@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.operators.cost import flops_and_kind
+from modulekg_widgets.engine.operators.cost import flops_in_parts
 from modulekg_widgets.engine.operators.recorded import RecordedCall, Unknown
 
 REMEDY = "tell its cost with mk.axis_rule({name!r}, flops=lambda *args: …), or name a like operator"
@@ -59,14 +59,14 @@ def count_flops(operators: Iterable[CallInModule]) -> Flops:
     by_module: dict[str, int] = defaultdict(int)
     unknown = []
     for operator in operators:
-        found, pairs = flops_and_kind(operator)
-        if found is None:
-            unknown.append(operator.record(REMEDY.format(name=operator.name)))
-            continue
-        total += found
-        macs += found // 2 if pairs else 0
-        by_operator[operator.name] += found
-        by_module[operator.module] += found
+        for found, pairs in flops_in_parts(operator):
+            if found is None:
+                unknown.append(operator.record(REMEDY.format(name=operator.name)))
+                continue
+            total += found
+            macs += found // 2 if pairs else 0
+            by_operator[operator.name] += found
+            by_module[operator.module] += found
     sums = Flops(total)
     sums.macs, sums.by_operator, sums.by_module, sums.unknown = (
         macs, dict(by_operator), with_containers(by_module), unknown,

@@ -28,6 +28,7 @@ from modulekg_widgets.engine.torch_runtime.private import (
     schema_of,
 )
 from modulekg_widgets.engine.torch_runtime.structure import is_plain, tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.unfused import RECURRENT_OVERLOADS, WholeLayers, shapes_of_layer
 from modulekg_widgets.engine.tracing.call_arguments import ArgumentRecorder, flat_tensors, plain_inside, replaced
 from modulekg_widgets.engine.tracing.dataflow import (
     CONSTANT,
@@ -86,6 +87,7 @@ class Recorder(OperatorMode):
         self._scope = [""]
         self._calls: list[ModuleCall] = []
         self._thread = threading.get_ident()
+        self._whole_layers = WholeLayers(self)
 
     # ------------------------------------------------------------ tensors
 
@@ -213,7 +215,11 @@ class Recorder(OperatorMode):
         signature = signature_of(func)
         if signature.reads_stored and self.stand_in is not None:
             self._try_another_way("how many elements a sparse tensor stores is in its data")
-        if signature.is_composite and not any(tensor.is_nested for tensor in flat_tensors(args)):
+        if (
+            signature.is_composite
+            and func not in RECURRENT_OVERLOADS
+            and not any(tensor.is_nested for tensor in flat_tensors(args))
+        ):
             # in inference mode, and inside of operators that take functions, composites come whole
             with self:
                 parts = func.decompose(*args, **(kwargs or {}))
@@ -250,6 +256,10 @@ class Recorder(OperatorMode):
         results = self._run(signature, args, kwargs, key)
         return self._record(operator, signature, results, read, args, kwargs)
 
+    def _comes_apart(self, func: Any, args: Any) -> bool:
+        """Whether an operator that came whole is recorded in parts: recurrent layers are not, nor is what is nested."""
+        return func not in RECURRENT_OVERLOADS and not any(tensor.is_nested for tensor in flat_tensors(args))
+
     def entered_operator(self, name: str) -> None:
         """An operator that takes functions is about to run."""
         if name == "cond":
@@ -279,6 +289,8 @@ class Recorder(OperatorMode):
         user = user_operators.get(schema_of(func).name)
         if user is not None:
             return user(func, args, kwargs, on_meta=self.stand_in is not None)
+        if self.stand_in is not None and func in RECURRENT_OVERLOADS and not kwargs:
+            return shapes_of_layer(func, args)
         return func(*args, **kwargs)
 
     def _record(
@@ -351,6 +363,8 @@ class Recorder(OperatorMode):
         call = ModuleCall(path, len(self.graph.operators), found, places=[at for at, _ in given])
         self._scope.append(path)
         self._calls.append(call)
+        if isinstance(module, nn.RNNBase):
+            self._whole_layers.__enter__()
         if id(module) in self._paths:  # others are no part of the model, their operators are their caller's
             self.graph.modules[path].calls.append(call)
         return None
@@ -361,6 +375,8 @@ class Recorder(OperatorMode):
             return
         self._scope.pop()
         call = self._calls.pop()
+        if isinstance(module, nn.RNNBase):
+            self._whole_layers.__exit__(None, None, None)
         call.end = len(self.graph.operators)
         if kwargs:
             named = [(name, tensor) for name, value in kwargs.items() for _, tensor in tensors(value)]

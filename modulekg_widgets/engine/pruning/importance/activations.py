@@ -24,7 +24,7 @@ from modulekg_widgets.engine.pruning.importance.votes import reading_places
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
 from modulekg_widgets.engine.torch_runtime.higher_order import OperatorMode
 from modulekg_widgets.engine.torch_runtime.look import Stage
-from modulekg_widgets.engine.torch_runtime.unfused import Unfused
+from modulekg_widgets.engine.torch_runtime.unfused import Unfused, WholeLayers
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.held import held_named
 
@@ -282,6 +282,7 @@ class _Watch(OperatorMode):
 
 @contextmanager
 def _watching(readings: Readings, stage: Stage) -> Iterator[None]:
-    """Recurrent layers as the operators that they are made of, as the trace sees them."""
-    with Unfused(), _Watch(readings, stage):
+    """Recurrent layers whole, as the trace sees them."""
+    watch = _Watch(readings, stage)
+    with Unfused(), watch, WholeLayers(watch):
         yield
