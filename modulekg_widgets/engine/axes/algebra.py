@@ -190,6 +190,16 @@ class Algebra:
             size, None if frozen is None else self.reason(frozen), None if filler is None else self.reason(filler)
         )
 
+    def of_its_own(self, term: Term) -> Term:
+        """The term with new atoms in the places of its fillers: what is uniform along it couples nothing."""
+        term = find(term)
+        if term.kind == ATOM:
+            return term if term.filler is None else Term(term.size, term.frozen, term.filler)
+        parts = [self.of_its_own(part) for part in flat(term)]
+        if term.order is not None:
+            return reordered(parts[0], term.order)
+        return product(parts) if term.kind == PRODUCT else total(parts)
+
     def unify(self, a: Term, b: Term) -> None:
         """State that two terms are one index set."""
         a, b = find(a), find(b)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from modulekg_widgets.engine.axes.algebra import (
@@ -33,7 +33,7 @@ class Call(OperatorCall):
     Of a user's operator that is like another one it reads as a call of that one, which is what its rule knows.
     """
 
-    __slots__ = ("_algebra", "_dims", "_indices", "_roles", "chosen", "followed")
+    __slots__ = ("_algebra", "_dims", "_indices", "_roles", "chosen", "followed", "live")
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class Call(OperatorCall):
         super().__init__(operator)
         self.chosen = ChosenIndices() if chosen is None else chosen
         self.followed: set[DataNode] = set()  # the values that hold indices of an axis, of which the rule takes care
+        self.live: Collection[OperatorNode] | None = None  # the operators that the outputs depend on, where it is known
         self._algebra = algebra
         self._dims = dims
         self._roles = roles
@@ -55,6 +56,12 @@ class Call(OperatorCall):
     def is_read(self, node: DataNode) -> bool:
         """Whether anything is made of a result, or the model returns it."""
         return node.is_read
+
+    def counts(self, node: DataNode) -> bool:
+        """Whether an output depends on a result."""
+        return (
+            self.is_read(node) if self.live is None else node.is_output or any(o in self.live for o in node.consumers)
+        )
 
     # -------------------------------------------------------------- terms
 
@@ -70,6 +77,10 @@ class Call(OperatorCall):
         """State it for dimensions in pairs."""
         for a, b in zip(left, right, strict=True):
             self._algebra.unify(a, b)
+
+    def of_its_own(self, term: Term) -> Term:
+        """A dimension along which all is equal, as it meets one of several others: it couples nothing."""
+        return self._algebra.of_its_own(term)
 
     def unify_broadcast(self, node: DataNode, dims: Sequence[Term]) -> None:
         """State that `node`, right-aligned and broadcast, meets `dims`."""

@@ -12,18 +12,11 @@ import torch
 
 from modulekg_widgets.engine.axes import rules as _registered
 from modulekg_widgets.engine.axes.algebra import (
-    ATOM,
     ONE,
-    PRODUCT,
     Algebra,
     Reason,
     Term,
     atoms,
-    find,
-    flat,
-    product,
-    reordered,
-    total,
 )
 from modulekg_widgets.engine.axes.call import Call, Dims, Rule, rules
 from modulekg_widgets.engine.axes.chosen_indices import EXPERTS, LEFT_OUT, READ, ChosenIndices
@@ -76,7 +69,7 @@ class Inference:
         self.indices = IndexBuffers(graph)
         self.chosen = ChosenIndices()
         self.idle: set[OperatorNode] = set()  # the operators whose results are not used
-        live = live_operators(graph)
+        self._live = live = live_operators(graph)
         deciding = live - returned_operators(graph)
         for operator in graph.operators:
             if operator in live:
@@ -184,6 +177,9 @@ class Inference:
             self.algebra.freeze(term, text)
 
     def _born(self, node: DataNode) -> Dims:
+        if node.stored is not None:
+            reason = Reason(f"the {node.kind} {node.label} is sparse")
+            return [ONE if size == 1 else Term(size, reason) for size in node.shape]
         if node.kind == PARAMETER or (node.is_table and holds_values(node.dtype)):
             return [self._learnt(node, at, size) for at, size in enumerate(node.shape)]
         if node.is_table and node in self.indices:
@@ -212,6 +208,9 @@ class Inference:
 
     def _apply(self, operator: OperatorNode) -> None:
         self.algebra.cause = operator
+        if self.graph.has_ragged and any(node.is_ragged for node in (*operator.inputs, *operator.outputs)):
+            self._give_up(operator, "rows of several lengths lie one after the other in a nested tensor")
+            return
         rule = self._rule(operator)
         if rule is None:
             self._give_up(operator, "no rule knows this operator")
@@ -219,6 +218,7 @@ class Inference:
         try:
             fillers = self.algebra.fillers
             call = Call(operator, self.algebra, self._reader(operator), self.roles, self.indices, self.chosen)
+            call.live = self._live
             merge_triangles(call)
             found = rule(call)
             self._take(operator, found)
@@ -258,7 +258,7 @@ class Inference:
             if node.index not in self._uniform or node in written:
                 return self.dims(node)
             if node not in own:
-                own[node] = [_with_own_fillers(term) for term in self.dims(node)]
+                own[node] = [self.algebra.of_its_own(term) for term in self.dims(node)]
             return own[node]
 
         return read
@@ -310,6 +310,9 @@ class _Said(Algebra):
         super().__init__()
         self.pairs: list[tuple[Term, Term]] = []
 
+    def of_its_own(self, term: Term) -> Term:
+        return term
+
     def unify(self, a: Term, b: Term) -> None:
         self.pairs.append((a, b))
 
@@ -341,17 +344,6 @@ def _holds_numbers(result: Any) -> bool:
     """Whether a model returns numbers that are no tensors."""
     kinds: Any = (int, float, np.ndarray, np.generic)
     return any(type(number) is not bool for _, number in leaves(result, kinds))
-
-
-def _with_own_fillers(term: Term) -> Term:
-    """The term with new atoms in the places of its fillers."""
-    term = find(term)
-    if term.kind == ATOM:
-        return term if term.filler is None else Term(term.size, term.frozen, term.filler)
-    parts = [_with_own_fillers(part) for part in flat(term)]
-    if term.order is not None:
-        return reordered(parts[0], term.order)
-    return product(parts) if term.kind == PRODUCT else total(parts)
 
 
 def find_rule(overload: Any) -> Rule | None:

@@ -13,7 +13,8 @@ from modulekg_widgets.engine.errors import TraceError, shown
 from modulekg_widgets.engine.operators.arguments import Arguments
 from modulekg_widgets.engine.operators.traits import DROPPED, FLIPPED, traits_of
 from modulekg_widgets.engine.torch_runtime.caches import kept_result
-from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode, schema_of
+from modulekg_widgets.engine.torch_runtime.higher_order import OperatorMode
+from modulekg_widgets.engine.torch_runtime.private import schema_of
 from modulekg_widgets.engine.torch_runtime.rng import is_drawn, seeded
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def rescaled(nodes: Sequence[DataNode], seed: int) -> State:
     return state
 
 
-class In(TorchDispatchMode):
+class In(OperatorMode):
     """Gives `dtype` wherever the code asks for another floating-point type."""
 
     def __init__(self, dtype: torch.dtype) -> None:

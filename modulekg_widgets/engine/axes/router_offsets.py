@@ -9,7 +9,7 @@ import torch
 
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.operators.traits import CONVOLUTION, MATRIX_PRODUCT, traits_of
-from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode
+from modulekg_widgets.engine.torch_runtime.higher_order import OperatorMode
 from modulekg_widgets.engine.torch_runtime.structure import tensors
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
@@ -22,7 +22,7 @@ def router_weights(axis: Axis) -> list[tuple[DataNode, int]]:
     return [(node, at) for node, at in axis.places if node.dim() > 1 and node not in set(inside)]
 
 
-class RouterOffsets(TorchDispatchMode):
+class RouterOffsets(OperatorMode):
     """Adds to what products with these weights give, along the dimension of their indices; no gradients run."""
 
     def __init__(self, offsets: Iterable[tuple[Tensor, Tensor]]) -> None:

@@ -29,7 +29,7 @@ from modulekg_widgets.engine.torch_runtime.numbered import NumberedModules
 from modulekg_widgets.engine.torch_runtime.rng import seeded
 from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
 from modulekg_widgets.engine.torch_runtime.state import set_mode
-from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.structure import leaves, rows_of, tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 from modulekg_widgets.engine.tracing.held import ATTRIBUTE, held_tensors, put_tables
@@ -350,7 +350,7 @@ class PermutationProof:
                 f"verify runs the model in float64, and {shown(type(model).__name__)} stopped: "
                 f"{type(error).__name__}: {shown(str(error), 300)}"
             ) from error
-        return [tensor for _, tensor in tensors(output)], held
+        return [rows_of(tensor) for _, tensor in tensors(output)], held
 
 
 def _named_anew(stage: Stage, nodes: Sequence[DataNode], held: State) -> State:

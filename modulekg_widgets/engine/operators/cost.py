@@ -12,7 +12,15 @@ from torch.utils.flop_counter import flop_registry
 
 from modulekg_widgets.engine.errors import TraceError, shown
 from modulekg_widgets.engine.operators.arguments import OperatorCall, reading_of
-from modulekg_widgets.engine.operators.formulas import FREE, PER_INPUT, PER_OUTPUT, formulas, multiply_adds, written_out
+from modulekg_widgets.engine.operators.formulas import (
+    FREE,
+    PER_INPUT,
+    PER_OUTPUT,
+    apart,
+    formulas,
+    multiply_adds,
+    written_out,
+)
 from modulekg_widgets.engine.operators.recorded import RecordedCall, Value, without_data
 from modulekg_widgets.engine.operators.signature import base_name, signature_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
@@ -44,12 +52,36 @@ def flops_and_kind(operator: RecordedCall) -> tuple[int | None, Kind]:
     if user is not None and user.flops is not None:
         return _flops_of_user(user.flops, operator), OTHER
     count, kind = _way_to_count(reading_of(operator.overload).overload)
+    if kind.pairs and any(node.is_ragged for node in operator.inputs):
+        return None, kind  # the sizes of its rows are not recorded
+    if kind.pairs and any(node.stored is not None for node in operator.inputs[-2:]):
+        return _with_sparse(operator), kind
     try:
         found = count(OperatorCall(operator))
     except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError):
         log.debug("the formula of %s failed", operator.where, exc_info=True)
         found = None
     return (None if found is None else round(found)), kind
+
+
+def flops_in_parts(operator: RecordedCall) -> list[tuple[int | None, Kind]]:
+    """The cost of a call, what is made of multiply-adds and what is not each for itself."""
+    found, kind = flops_and_kind(operator)
+    beside = apart.get(schema_of(reading_of(operator.overload).overload).name)
+    if found is None or beside is None or not kind.pairs:
+        return [(found, kind)]
+    rest = round(beside(OperatorCall(operator)) or 0)
+    return [(found - rest, kind), (rest, OTHER)]
+
+
+def _with_sparse(operator: RecordedCall) -> int | None:
+    """A product with a sparse matrix, by the elements that it stores; None where their number is not known."""
+    first, second = operator.inputs[-2:]
+    if first.stored is not None and second.stored is None and first.stored >= 0:
+        return 2 * first.stored * (second.numel() // max(second.shape[0], 1))
+    if second.stored is not None and first.stored is None and second.stored >= 0:
+        return 2 * second.stored * (first.numel() // max(first.shape[-1], 1))
+    return None
 
 
 def _flops_of_user(flops: Callable[..., int], operator: RecordedCall) -> int:

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from modulekg_widgets.engine.operators.arguments import OperatorCall
+from modulekg_widgets.engine.operators.recorded import Value
 
 Formula = Callable[[OperatorCall], "float | None"]
 F = TypeVar("F", bound=Formula)
 
 
 def _aten(names: str) -> list[str]:
-    return [f"aten::{name}" for name in names.split()]
+    return [name if "::" in name else f"aten::{name}" for name in names.split()]
 
 
 def _by_name(names_of: dict[int, str]) -> dict[str, int]:
@@ -39,16 +40,22 @@ FREE = frozenset(
     replication_pad3d im2col max_unpool2d max_unpool3d pixel_shuffle pixel_unshuffle channel_shuffle
     native_channel_shuffle upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d
     _upsample_nearest_exact2d _upsample_nearest_exact3d _pack_padded_sequence _pad_packed_sequence
+    _sparse_coo_tensor_with_dims_and_tensors _sparse_coo_tensor_unsafe sparse_compressed_tensor
+    _sparse_compressed_tensor_unsafe _to_dense _to_sparse _to_sparse_csr _to_sparse_csc _coalesce
+    sparse_mask _jagged_to_padded_dense_forward _padded_dense_to_jagged_forward
+    _nested_tensor_from_tensor_list
     bernoulli uniform normal normal_functional random exponential cauchy geometric log_normal poisson binomial
     rand_like randn_like randint_like
-    _local_scalar_dense is_nonzero _assert_async _assert_scalar _assert_tensor_metadata _functional_assert_async
+    _local_scalar_dense is_nonzero prims::convert_element_type
+    _assert_async _assert_scalar _assert_tensor_metadata _functional_assert_async
     _linalg_check_errors
 """)
 )
 
 # operations per element of the result
 PER_OUTPUT = _by_name({
-    1: "hardswish log_sigmoid_forward _prelu_kernel floor_divide rrelu_with_noise _masked_scale",
+    1: """hardswish log_sigmoid_forward _prelu_kernel floor_divide rrelu_with_noise _masked_scale
+          prims::add prims::div prims::mul prims::neg prims::sub""",
     2: "native_dropout _fused_dropout glu polar _add_relu rrelu_with_noise_functional",
     3: "upsample_linear1d linalg_cross",  # of n points: n multiplications, n - 1 additions
     # quantisation: scale, round, clamp, scale back
@@ -73,6 +80,7 @@ PER_INPUT = _by_name({
     5: "smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits",
 })  # fmt: skip
 
+apart: dict[str, Formula] = {}  # of what is made of multiply-adds but for a part: that part
 formulas: dict[str, Formula] = {}  # what takes more than a number per element
 multiply_adds: set[str] = set()  # those of them that count multiplications and additions in pairs
 written_out: set[str] = set()  # those of them whose parts torch's FlopCounterMode counts where it sees them
@@ -105,6 +113,17 @@ def _outer_product(call: OperatorCall) -> float:
 def _matrices(call: OperatorCall) -> float:
     left = call.get("mat1", call.get("batch1", call.inputs[0]))
     return 2 * left.numel() * call.output.shape[-1]
+
+
+@_formula(*_aten("_sparse_addmm _sparse_mm _sparse_mm_reduce_impl _sparse_sparse_matmul"), pairs=True)
+def _without_sparse(call: OperatorCall) -> None:
+    return None  # with one sparse matrix it is counted by what that stores
+
+
+@_formula("aten::sparse_sampled_addmm", pairs=True)
+def _sampled(call: OperatorCall) -> float | None:
+    stored = call["self"].stored
+    return 2 * stored * call["mat1"].shape[-1] if stored is not None and stored >= 0 else None
 
 
 @_formula(*_aten("linear matmul"), parts=True)
@@ -149,6 +168,45 @@ def _distances(call: OperatorCall) -> float:
 def _embedding_bag(call: OperatorCall) -> float:
     return call["indices"].numel() * call["weight"].shape[1]
 
+
+# ------------------------------------------------------- recurrent layers, as their steps
+
+IN_A_STEP = {"lstm": 13, "gru": 10, "rnn_tanh": 2, "rnn_relu": 2}  # functions, sums and products of each hidden index
+
+
+def cells(call: OperatorCall) -> list[list[Value]]:
+    """The weights and biases of each layer and direction of a recurrent layer."""
+    every = call["params"]
+    count = len(every) // (call["num_layers"] * (2 if call["bidirectional"] else 1))
+    return [every[at : at + count] for at in range(0, len(every), count)]
+
+
+def _steps(call: OperatorCall) -> int:
+    """How many times a cell is called for one sample."""
+    return call.inputs[0].numel() // max(call.inputs[0].shape[-1], 1)
+
+
+def _beside_products(call: OperatorCall) -> float:
+    """What the steps do beside products; biases are added apart where the first layer gets a transposed input."""
+    first = call.inputs[0]
+    own = sum(IN_A_STEP[call.name] * _hidden(cell) for cell in cells(call))
+    if call.get("batch_first") and call["has_biases"] and min(first.shape[:2]) > 1:
+        own += sum(cell[0].shape[0] for cell in cells(call)[: 2 if call["bidirectional"] else 1])
+    return _steps(call) * own
+
+
+def _hidden(cell: list[Value]) -> int:
+    """The width of a state within a cell: what its projection reads, or else its own weight."""
+    return [weight for weight in cell if weight.dim() == 2][-1].shape[1]
+
+
+@_formula(*_aten("lstm gru rnn_tanh rnn_relu"), parts=True)
+def _recurrent(call: OperatorCall) -> float:
+    weights = sum(each.numel() for cell in cells(call) for each in cell if each.dim() == 2)
+    return 2 * _steps(call) * weights + _beside_products(call)
+
+
+apart.update(dict.fromkeys(_aten("lstm gru rnn_tanh rnn_relu"), _beside_products))
 
 # ----------------------------------------------------------------- normalisation
 

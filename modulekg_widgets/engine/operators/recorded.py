@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
+
+from modulekg_widgets.engine.torch_runtime.private import FakeTensor, stored_places
+
+SPARSE_LAYOUTS = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
 
 
 class Value:
@@ -14,6 +19,8 @@ class Value:
     __slots__ = ()
     shape: tuple[int, ...]
     dtype: torch.dtype
+    stored: int | None = None  # of a sparse tensor how many elements it stores, -1 where that is not known
+    is_ragged: bool = False  # whether it has rows of several lengths, one after the other in its one dimension
 
     def dim(self) -> int:
         return len(self.shape)
@@ -60,3 +67,19 @@ def nodes_in(value: Any) -> list[Any]:
 def without_data(value: Value) -> torch.Tensor:
     """A tensor without data of a value's shape and type."""
     return torch.empty(value.shape, dtype=value.dtype, device="meta")
+
+
+def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The shape that a value has for a tensor: of a nested one that of its memory, in which all rows lie."""
+    return (tensor.numel(),) if tensor.is_nested and tensor.layout is torch.strided else tuple(tensor.shape)
+
+
+def stored_elements(tensor: torch.Tensor) -> int | None:
+    """How many elements a sparse tensor stores, -1 where it has no data; None for a dense one."""
+    if tensor.layout is torch.strided or tensor.layout not in SPARSE_LAYOUTS:
+        return None
+    if tensor.is_meta or isinstance(tensor, FakeTensor):
+        return -1
+    if tensor.layout is not torch.sparse_coo:
+        return tensor.detach().values().numel()
+    return stored_places(tensor) * math.prod(tensor.shape[tensor.sparse_dim() :])

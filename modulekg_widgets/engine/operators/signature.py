@@ -15,9 +15,15 @@ _QUESTIONS = {
     "prim::device", "prim::dtype", "prim::layout", "aten::is_contiguous", "aten::size", "aten::sym_size",
     "aten::stride", "aten::sym_stride", "aten::numel", "aten::sym_numel", "aten::dim", "aten::storage_offset",
     "aten::sym_storage_offset", "aten::is_same_size", "aten::is_complex", "aten::is_floating_point",
+    "aten::_has_same_storage_numel", "aten::_nnz", "aten::is_coalesced", "aten::sparse_dim", "aten::dense_dim",
+    "aten::_dimI", "aten::_dimV",
 }  # fmt: skip
 
 
+_STORED = {
+    "aten::_values", "aten::values", "aten::_indices", "aten::indices", "aten::crow_indices", "aten::col_indices",
+    "aten::ccol_indices", "aten::row_indices", "aten::_nnz",
+}  # fmt: skip
 _READING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 _MASKS = (torch.bool, torch.uint8)
 
@@ -30,6 +36,7 @@ class Signature:
         "is_question",
         "overload",
         "reads_data",
+        "reads_stored",
         "takes_device",
         "views",
         "writes",
@@ -45,6 +52,7 @@ class Signature:
         self.takes_device = any(argument.name == "device" for argument in schema.arguments)
         # turns data into Python values or shapes: another input may take another way; an index only by its masks
         self.reads_data = schema.name == "torchvision::nms" or bool(_READING & {*overload.tags})
+        self.reads_stored = schema.name in _STORED  # its shapes go by how many elements a sparse tensor stores
         self.writes: list[int] = []  # positions of the arguments that are written
         self.writes_named: list[str] = []  # names of those that are passed by keyword only
         shared: set[str] = set()

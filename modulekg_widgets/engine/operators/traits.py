@@ -119,7 +119,8 @@ ELEMENTWISE = row(
     "__and__ __iand__ __ior__ __irshift__ __or__ _add_relu _conj _conj_copy _fake_quantize_learnable_per_tensor_affine"
     " _masked_scale _neg_view _neg_view_copy _pin_memory _to_copy alias alias_copy clone complex contiguous copy detach"
     " detach_copy empty_like fake_quantize_per_tensor_affine_cachemask fill floor_divide full_like hardswish lift"
-    " lift_fresh lift_fresh_copy ones_like polar resolve_conj resolve_neg zero zeros_like",
+    " lift_fresh lift_fresh_copy ones_like polar prims::add prims::convert_element_type prims::div prims::mul"
+    " prims::neg prims::sub resolve_conj resolve_neg zero zeros_like",
     pointwise=True,
 )
 COPY = row("_to_copy clone detach alias", copies=True, keeps_zero=True, keeps_indices=True)
@@ -171,6 +172,8 @@ row("native_batch_norm batch_norm cudnn_batch_norm miopen_batch_norm", writes_bu
 
 MATMUL = row("mm bmm matmul _int_mm", layer=MATRIX_PRODUCT)
 ADDMM = row("addmm baddbmm addbmm _addmm_activation", layer=MATRIX_PRODUCT)
+SPARSE_MATMUL = row("_sparse_mm _sparse_sparse_matmul _sparse_mm_reduce_impl")
+SPARSE_ADDMM = row("_sparse_addmm sparse_sampled_addmm")
 MATVEC = row("mv addmv", layer=VECTOR_PRODUCT)
 LINEAR_LAYER = row("linear", layer=LINEAR)
 TRILINEAR = row("_trilinear", layer=BILINEAR)

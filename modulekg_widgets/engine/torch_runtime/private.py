@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +16,7 @@ import torch
 from torch import _tensor_str, nn
 from torch._subclasses.fake_tensor import FakeTensor as FakeTensor  # a tensor without data that knows its device
 from torch._subclasses.fake_tensor import FakeTensorMode as FakeTensorMode  # makes them
+from torch.nested._internal.nested_tensor import NestedTensor as NestedTensor  # rows of several lengths, jagged
 from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode  # sees every operator that runs
 from torch.utils._python_dispatch import (
@@ -91,12 +92,15 @@ as_class: Callable[..., torch.Tensor] = torch.Tensor._make_subclass  # a tensor'
 can_take_data: Callable[..., bool] = torch._has_compatible_shallow_copy_type  # type: ignore[attr-defined]
 # the norms of many tensors in a given precision, on a GPU by few kernels and without copies
 norms_at_once: Callable[[list[torch.Tensor], float, torch.dtype], Sequence[torch.Tensor]] = vars(torch)["_foreach_norm"]
+values_of_nested: Callable[[torch.Tensor], torch.Tensor] = attrgetter("_values")  # all rows of a jagged tensor
+stored_places: Callable[[torch.Tensor], int] = methodcaller("_nnz")  # how many places of a sparse tensor hold something
 PRINT_OPTIONS = _tensor_str.PRINT_OPTS  # of the process
 
 # -------------------------------------------------------------------------------------------------------- operators
 
 OpOverload = torch._ops.OpOverload  # aten::add.Tensor
 OpOverloadPacket = torch._ops.OpOverloadPacket  # aten::add
+HigherOrderOperator = torch._ops.HigherOrderOperator  # cond, which takes functions
 SCHEMA = "_schema"  # the signature of an overload
 schema_of: Callable[[Any], Any] = attrgetter(SCHEMA)
 packet_of: Callable[[Any], Any] = attrgetter("_overloadpacket")  # the packet of an overload
@@ -124,12 +128,14 @@ disable_current_modes = _python_dispatch._disable_current_modes  # operators run
 function_modes = torch.overrides._get_current_function_mode_stack  # the modes that hear of functions, innermost last
 pop_function_mode, push_function_mode = torch.overrides._pop_mode, torch.overrides._push_mode  # to put them back
 without_innermost_mode = torch.overrides._pop_mode_temporarily  # a context
+without_innermost_dispatch_mode = _python_dispatch._pop_mode_temporarily  # a context, in which operators run past it
 set_grad_enabled: Callable[[bool], None] = torch._C._set_grad_enabled  # without the context manager's cost
 is_any_autocast_enabled: Callable[[], bool] = torch._C._is_any_autocast_enabled  # on whichever device
 tracing_state: Callable[[], object] = torch._C._get_tracing_state  # not None while torch.jit.trace records
 _levels = vars(torch._C)["_functorch"]
 transforms: Callable[[], object] = _levels.peek_interpreter_stack  # not None inside of vmap, grad
 is_functorch_wrapped_tensor: Callable[[torch.Tensor], bool] = _levels.is_functorch_wrapped_tensor  # by one of these
+unwrapped_once: Callable[[torch.Tensor], torch.Tensor] = _levels.get_unwrapped  # what one of them has wrapped
 backward_pass: Callable[[], int] = torch._C._current_graph_task_id  # its number, -1 outside
 backward_node: Callable[[], Any] = torch._C._current_autograd_node  # the one that a backward pass is at
 keeps_graph: Callable[[], bool] = vars(torch._C)["_autograd"]._get_current_graph_task_keep_graph  # may come again
@@ -139,6 +145,11 @@ next_node_number: Callable[[], int] = vars(torch._C)["_autograd"]._get_sequence_
 BACKWARD_FUNCTION = "_engine_run_backward"  # in whose frame a thread runs a backward pass
 FAKE_TENSOR_LOGGER = "torch._subclasses.fake_tensor"  # logs an error before it is raised
 C_EXTENSION = torch._C.__name__  # the module of classes in C++
+
+
+def is_innermost(mode: TorchDispatchMode) -> bool:
+    """Whether a mode of operators is the first to hear of them."""
+    return _python_dispatch._get_current_dispatch_mode() is mode
 
 
 def default_device() -> torch.device | None:
@@ -165,6 +176,25 @@ def compiler_stance() -> str | None:
     """What `torch.compiler.set_stance` was told; None before anything is compiled."""
     frames = compiler_frames()
     return None if frames is None else frames._stance.stance
+
+
+def count_compiled_frames(count: int) -> int:
+    """Let torch count in this thread what it compiles, or not by -1; a call that is counted may compile nothing."""
+    set_count = getattr(torch._C._dynamo.eval_frame, "set_fullgraph_compiled_frame_count", None)
+    return -1 if set_count is None else set_count(count)
+
+
+def kernel_in_parts(operator: Any) -> Callable[..., Any] | None:
+    """What an operator that takes functions does on any device, in other operators."""
+    return operator.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+
+
+def scan_in_parts(*args: Any, **kwargs: Any) -> Any:
+    """The kernel of scan without its check that no mode is on."""
+    from torch._higher_order_ops.scan import generic_scan
+
+    combine, init, xs, *more = args
+    return generic_scan(combine, init, xs, additional_inputs=more[0] if more else kwargs.get("additional_inputs", ()))
 
 
 # -------------------------------------------------------------------------------------------------------- TorchScript

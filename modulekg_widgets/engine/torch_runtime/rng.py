@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
+from modulekg_widgets.engine.torch_runtime.higher_order import OperatorMode
 from modulekg_widgets.engine.torch_runtime.private import (
-    TorchDispatchMode,
     address_of,
     overload_name_of,
     packet_of,
@@ -26,7 +26,7 @@ Seed = int | dict[torch.device, torch.Tensor] | None
 APART = 1_000_003  # between the seeds of one pass and those of the next
 
 
-class ReproducibleDraws(TorchDispatchMode):
+class ReproducibleDraws(OperatorMode):
     """Gives every operator that draws a generator of this pass: from `seed`, or a copy of the process's.
 
     `seed` may also be what `process_states` gave. With a number what is drawn goes by how many draws came before it,

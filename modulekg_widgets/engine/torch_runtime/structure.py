@@ -50,6 +50,11 @@ def is_plain(value: Any, kind: type, depth: int = DEEPEST) -> bool:
     return entered and depth > 0 and all(is_plain(part, kind, depth - 1) for _, part in entries(value))
 
 
+def rows_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A nested tensor as the rows of all samples, one after the other; any other tensor is itself."""
+    return tensor.values() if tensor.is_nested else tensor
+
+
 def entries(value: Any) -> list[tuple[str, Any]]:
     """What a container holds, each with the step that leads there, as `.logits` or `[0]`."""
     if isinstance(value, Mapping):

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from functools import cache, partial
 from types import FunctionType
 from typing import Any
 
 import torch
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from modulekg_widgets.engine.torch_runtime.private import attention_as_products, decompositions, recurrent_steps
+from modulekg_widgets.engine.torch_runtime.higher_order import OperatorMode
+from modulekg_widgets.engine.torch_runtime.private import (
+    attention_as_products,
+    decompositions,
+    is_innermost,
+    recurrent_steps,
+    without_innermost_dispatch_mode,
+)
 
 
 class PlainAttention(TorchFunctionMode):
@@ -50,6 +60,69 @@ class Unfused(PlainAttention):
         return func(*args, **(kwargs or {}))
 
 
+class WholeLayers(PlainAttention):
+    """Hands the calls of torch's recurrent layers to a mode of operators whole, as it would get any other operator.
+
+    Where dropout is drawn between layers, each layer is a call. What other code makes of the functions is not heard.
+    """
+
+    def __init__(self, mode: OperatorMode) -> None:
+        super().__init__()
+        self._mode = mode
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", None)
+        if name not in _RECURRENT or kwargs or sys._getframe(1).f_code not in _LAYERS or not is_innermost(self._mode):
+            return func(*args, **(kwargs or {}))
+        packed = isinstance(args[3], list | tuple)
+        overload = getattr(getattr(torch.ops.aten, name), "data" if packed else "input")
+        return self._in_layers(overload, *args) if _draws_dropout(packed, args) else self._whole(overload, args)
+
+    def _whole(self, overload: Any, args: Sequence[Any]) -> Any:
+        with without_innermost_dispatch_mode():
+            return self._mode.__torch_dispatch__(overload, (), tuple(args), {})
+
+    def _in_layers(self, overload: Any, *args: Any) -> Any:
+        """Layer by layer, with dropout between two of them."""
+        at = 2 if isinstance(args[3], list | tuple) else 1
+        given, below = list(args), args[0]
+        hx, params, _, layers, dropout, train, bidirectional = args[at : at + 7]
+        states = list(hx) if isinstance(hx, list | tuple) else [hx]
+        directions, count = (2 if bidirectional else 1), len(params) // layers
+        last: list[list[torch.Tensor]] = [[] for _ in states]
+        for layer in range(layers):
+            own = [state.narrow(0, layer * directions, directions) for state in states]
+            given[0] = torch.dropout(below, dropout, train) if layer else below
+            given[at] = own if len(own) > 1 else own[0]
+            given[at + 1] = params[layer * count : (layer + 1) * count]
+            given[at + 3], given[at + 4] = 1, 0.0
+            below, *after = self._whole(overload, given)
+            for every, one in zip(last, after, strict=True):
+                every.append(one)
+        return (below, *(torch.cat(every) for every in last))
+
+
+def _draws_dropout(packed: bool, args: Sequence[Any]) -> bool:
+    """Whether a call of several layers drops some of what lies between them."""
+    layers, dropout, train = args[5:8] if packed else args[4:7]
+    return layers > 1 and dropout > 0 and train
+
+
+def shapes_of_layer(overload: Any, args: Sequence[Any]) -> Any:
+    """What a recurrent layer gives on tensors without data, of which the first step alone runs, to see that all fit."""
+    x, batch_first = args[0], bool(args[8])
+    time = 1 if batch_first else 0
+    if x.dim() != 3 or x.shape[time] < 2:
+        return overload(*args)
+    out, *states = overload(x.narrow(time, 0, 1), *args[1:])
+    steps, samples, width = x.shape[time], x.shape[1 - time], out.shape[-1]
+    whole = out.new_empty((steps, samples, width))
+    return (whole.transpose(0, 1) if batch_first else whole, *states)
+
+
+RECURRENT_OVERLOADS = {getattr(getattr(torch.ops.aten, name), kind)
+                       for name in ("lstm", "gru", "rnn_tanh", "rnn_relu") for kind in ("input", "data")}  # fmt: skip
+_LAYERS = {layer.forward.__code__ for layer in (nn.LSTM, nn.GRU, nn.RNN)}
 _RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
 
 

@@ -7,6 +7,12 @@ from typing import Any
 
 import torch
 
+from modulekg_widgets.engine.torch_runtime.private import (
+    NestedTensor,
+    is_functorch_wrapped_tensor,
+    unwrapped_once,
+    values_of_nested,
+)
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Tensor = torch.Tensor
@@ -57,3 +63,10 @@ def replaced(value: Any, change: Callable[[Tensor], Any]) -> Any:
     if isinstance(value, tuple | list):
         return type(value)(replaced(part, change) for part in value)
     return value
+
+
+def plain_inside(tensor: Tensor) -> Tensor:
+    """What a tensor is to operators: within `vmap` that of all samples, of a jagged one that of all rows."""
+    if is_functorch_wrapped_tensor(tensor):
+        return plain_inside(unwrapped_once(tensor))
+    return values_of_nested(tensor) if isinstance(tensor, NestedTensor) else tensor

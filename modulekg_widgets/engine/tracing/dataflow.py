@@ -13,7 +13,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
 from modulekg_widgets.engine.operators.arguments import own_arguments
 from modulekg_widgets.engine.operators.cost import operator_flops
-from modulekg_widgets.engine.operators.recorded import Unknown, Value
+from modulekg_widgets.engine.operators.recorded import Unknown, Value, shape_of, stored_elements
 from modulekg_widgets.engine.torch_runtime.private import buffers_of, modules_of, parameters_of, schema_of
 from modulekg_widgets.engine.torch_runtime.state import is_script
 from modulekg_widgets.engine.tracing.flops import Flops, count_flops, matmul_flops
@@ -38,8 +38,8 @@ class DataNode(Value):
     """One tensor of the forward pass; writing in place makes a new one, whose `previous` is the tensor before."""
 
     __slots__ = (
-        "consumers", "dtype", "escapes", "graph", "index", "is_output", "kind", "label", "names", "previous",
-        "producer", "shape", "stamp", "storage", "stride", "tensor", "value",
+        "consumers", "dtype", "escapes", "graph", "index", "is_output", "is_ragged", "kind", "label", "names",
+        "previous", "producer", "shape", "stamp", "storage", "stored", "stride", "tensor", "value",
     )  # fmt: skip
 
     def __init__(self, graph: Dataflow, tensor: torch.Tensor, kind: str, storage: Storage, label: str = "") -> None:
@@ -48,8 +48,13 @@ class DataNode(Value):
         self.kind = kind
         self.label = label
         self.names: tuple[str, ...] = ()  # of what the model holds: all its names, several when it is tied
-        self.shape: tuple[int, ...] = tuple(tensor.shape)
-        self.stride: tuple[int, ...] = tensor.stride() if tensor.layout is torch.strided else ()
+        self.shape: tuple[int, ...] = shape_of(tensor)
+        self.stored = stored_elements(tensor)
+        self.is_ragged = tensor.is_nested and tensor.layout is torch.strided
+        self.stride: tuple[int, ...] = (
+            tensor.stride() if tensor.layout is torch.strided and not tensor.is_nested else ()
+        )
+        self.graph.has_ragged |= self.is_ragged
         self.dtype: torch.dtype = tensor.dtype
         self.producer: OperatorNode | None = None
         self.consumers: list[OperatorNode] = []
@@ -286,6 +291,7 @@ class Dataflow:
         self.error: Exception | None = None  # why the forward pass stopped; the graph ends there
         self.attempt: OperatorNode | None = None  # the last call that was made, recorded if it went through
         self.data_dependent: list[Unknown] = []  # calls that turned tensor data into Python values
+        self.has_ragged = False  # whether there is a nested tensor among the values
         self.escaped: list[tuple[DataNode, Unknown]] = []  # values that left torch, as `x.numpy()` does
         # parameters and buffers, each with the value that forward puts in its place for the next call
         self.assigned: list[tuple[DataNode, DataNode]] = []

@@ -9,12 +9,14 @@ from typing import Any
 import torch
 
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, shown
+from modulekg_widgets.engine.operators.recorded import shape_of
 from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.torch_runtime.inputs import input_tensors
 from modulekg_widgets.engine.torch_runtime.private import has_storage, schema_of
 from modulekg_widgets.engine.torch_runtime.state import module_state, registered_tensors
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves
+from modulekg_widgets.engine.tracing.call_arguments import plain_inside
 from modulekg_widgets.engine.tracing.dataflow import CONSTANT, INPUT, Dataflow, DataNode, OperatorNode, split_name
 from modulekg_widgets.engine.tracing.held import ATTRIBUTE, plain_tensor
 
@@ -128,7 +130,8 @@ class ForwardReplay:
             self.devices = {traced[0][1].device: today, torch.device("meta"): today}
         nodes = {id(node.tensor): node for node in self.graph.values if node.tensor is not None}
         found: dict[DataNode, Tensor] = {}
-        for (name, tensor), (_, before) in zip(given, traced, strict=True):
+        for (name, given_now), (_, given_then) in zip(given, traced, strict=True):
+            tensor, before = plain_inside(given_now), plain_inside(given_then)
             node = nodes[id(before)]
             if found.setdefault(node, tensor if node.kind == INPUT else before) is not tensor:
                 raise self._error(f"the traced {name} and {shown(node.name)} were one tensor, and now they are two")
@@ -181,8 +184,8 @@ class ForwardReplay:
             raise self._error(f"{operator.where} gave {results}, at the trace {operator.result}")
         for node, tensor in zip(traced, produced, strict=True):
             # what nobody reads, such as statistics saved for a backward pass, may differ between devices
-            if tuple(tensor.shape) != node.shape and node.is_read:
-                raise self._error(f"{operator.where} gave {list(tensor.shape)}, at the trace {list(node.shape)}")
+            if shape_of(tensor) != node.shape and node.is_read:
+                raise self._error(f"{operator.where} gave {list(shape_of(tensor))}, at the trace {list(node.shape)}")
             if node not in versions:
                 self._take(node, tensor)
 

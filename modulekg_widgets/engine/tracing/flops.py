@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.operators.cost import flops_and_kind
+from modulekg_widgets.engine.operators.cost import flops_and_kind, flops_in_parts
 from modulekg_widgets.engine.operators.recorded import RecordedCall, Unknown
 
 PRODUCTS = "matrix products and convolutions"
@@ -60,25 +60,27 @@ class Flops(int):
 
 def matmul_flops(operators: Iterable[CallInModule]) -> Flops:
     """The sums over the operators that are matrix products and convolutions, as torch's FlopCounterMode counts."""
-    return count_flops(operator for operator in operators if flops_and_kind(operator)[1].products)
+    return count_flops((each for each in operators if flops_and_kind(each)[1].products), products_alone=True)
 
 
-def count_flops(operators: Iterable[CallInModule]) -> Flops:
-    """The sums over the operators."""
+def count_flops(operators: Iterable[CallInModule], products_alone: bool = False) -> Flops:
+    """The sums over the operators, or over what of them are matrix products and convolutions."""
     total = macs = products = 0
     by_operator: dict[str, int] = defaultdict(int)
     by_module: dict[str, int] = defaultdict(int)
     unknown = []
     for operator in operators:
-        found, kind = flops_and_kind(operator)
-        if found is None:
-            unknown.append(operator.record(REMEDY.format(name=operator.name)))
-            continue
-        total += found
-        macs += found // 2 if kind.pairs else 0
-        products += found if kind.products else 0
-        by_operator[operator.name] += found
-        by_module[operator.module] += found
+        for found, kind in flops_in_parts(operator):
+            if found is None:
+                unknown.append(operator.record(REMEDY.format(name=operator.name)))
+                continue
+            if products_alone and not kind.products:
+                continue
+            total += found
+            macs += found // 2 if kind.pairs else 0
+            products += found if kind.products else 0
+            by_operator[operator.name] += found
+            by_module[operator.module] += found
     sums = Flops(total)
     sums.macs, sums.matmul, sums.by_operator, sums.by_module, sums.unknown = (
         macs, products, dict(by_operator), with_containers(by_module), unknown,

@@ -19,6 +19,7 @@ from modulekg_widgets.engine.operators.recorded import Unknown
 from modulekg_widgets.engine.operators.signature import Signature, on_meta, signature_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.torch_runtime.caches import kept_result
+from modulekg_widgets.engine.torch_runtime.higher_order import OperatorMode
 from modulekg_widgets.engine.torch_runtime.hooks import Given, hearing_calls
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.torch_runtime.private import (
@@ -26,14 +27,15 @@ from modulekg_widgets.engine.torch_runtime.private import (
     PARAMETERS,
     DisableTorchFunction,
     FakeTensor,
-    TorchDispatchMode,
+    NestedTensor,
     address_of,
     disable_current_modes,
     has_storage,
     schema_of,
 )
 from modulekg_widgets.engine.torch_runtime.structure import is_plain, tensors, with_tensors
-from modulekg_widgets.engine.tracing.call_arguments import ArgumentRecorder, flat_tensors, replaced
+from modulekg_widgets.engine.torch_runtime.unfused import RECURRENT_OVERLOADS, WholeLayers, shapes_of_layer
+from modulekg_widgets.engine.tracing.call_arguments import ArgumentRecorder, flat_tensors, plain_inside, replaced
 from modulekg_widgets.engine.tracing.dataflow import (
     CONSTANT,
     RESULT,
@@ -64,11 +66,13 @@ class UnwatchedError(NotImplementedError):
     """Forward gives tensors other memory, or takes theirs, and nobody has watched."""
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(OperatorMode):
     """Records into `graph`; `stand_in` makes, of a tensor from outside, the one that the operators shall see.
 
     `on_meta`: operators run on meta tensors, and a call with layouts that were seen before does not run at all.
     """
+
+    tries_branches = True
 
     def __init__(
         self,
@@ -103,16 +107,19 @@ class Recorder(TorchDispatchMode):
         self._scope = [""]
         self._calls: list[ModuleCall] = []
         self._thread = threading.get_ident()
+        self._whole_layers = WholeLayers(self)
 
     # ------------------------------------------------------------ tensors
 
     def adopt(self, tensor: Tensor, kind: str, label: str) -> DataNode:
         """The node of a tensor from outside, made when it is new."""
+        of_user = plain_inside(self.stage.original(tensor))
+        tensor = plain_inside(tensor)
         node = self._nodes.get(id(tensor))
         if node is None:
             self.stage.check(tensor)
             node = DataNode(self.graph, tensor, kind, Storage(), label)
-            node.tensor = self.stage.original(tensor)
+            node.tensor = of_user
             self._nodes[id(tensor)] = node
             self._kept.append(tensor)
             if self.stand_in is not None and not self._stands_in_late(tensor):
@@ -147,7 +154,8 @@ class Recorder(TorchDispatchMode):
         """The node that holds the present contents of `tensor`."""
         node = self._nodes.get(id(tensor))
         if node is None:
-            return self._constant(tensor)
+            inside = plain_inside(tensor)
+            return self._constant(tensor) if inside is tensor else self.node(inside)
         storage = node.storage
         if storage.written > node.stamp:
             # another view of the same memory was written since
@@ -202,7 +210,7 @@ class Recorder(TorchDispatchMode):
     def seen(self, tensor: Tensor) -> Tensor:
         """What forward gets instead of an input: the tensor that its operators see."""
         stand_in = self._stand_in(tensor)
-        self._nodes[id(stand_in)] = self._nodes[id(tensor)]
+        self._nodes[id(stand_in)] = self.node(tensor)
         return stand_in
 
     def _stand_in(self, tensor: Tensor) -> Tensor:
@@ -257,9 +265,17 @@ class Recorder(TorchDispatchMode):
     # ---------------------------------------------------------- operators
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if NestedTensor in types:
+            return NotImplemented  # its operators on the tensor of all rows come next
         signature = signature_of(func)
-        if signature.is_composite and torch.is_inference_mode_enabled():
-            # forward turned it on, and then composites come whole
+        if signature.reads_stored and self.stand_in is not None:
+            self._try_another_way("how many elements a sparse tensor stores is in its data")
+        if (
+            signature.is_composite
+            and func not in RECURRENT_OVERLOADS
+            and not any(tensor.is_nested for tensor in flat_tensors(args))
+        ):
+            # in inference mode, and inside of operators that take functions, composites come whole
             with self:
                 parts = func.decompose(*args, **(kwargs or {}))
             if parts is not NotImplemented:
@@ -295,6 +311,16 @@ class Recorder(TorchDispatchMode):
         results = self._run(signature, args, kwargs, key)
         return self._record(operator, signature, results, read, args, kwargs)
 
+    def _comes_apart(self, func: Any, args: Any) -> bool:
+        """Whether an operator that came whole is recorded in parts: recurrent layers are not, nor is what is nested."""
+        return func not in RECURRENT_OVERLOADS and not any(tensor.is_nested for tensor in flat_tensors(args))
+
+    def entered_operator(self, name: str) -> None:
+        """An operator that takes functions is about to run."""
+        if name == "cond":
+            source = self._lines.find(sys._getframe(1))
+            self.graph.notes.append(f"both branches of torch.cond at {source} are recorded, and FLOPs count them both")
+
     def _is_from_outside(self, signature: Signature, args: Any) -> bool:
         """Whether an operator that makes a tensor gets none, or one that the model had no part in yet."""
         first = args[0] if args else None
@@ -318,6 +344,8 @@ class Recorder(TorchDispatchMode):
         user = user_operators.get(schema_of(func).name)
         if user is not None:
             return user(func, args, kwargs, on_meta=self.stand_in is not None)
+        if self.stand_in is not None and func in RECURRENT_OVERLOADS and not kwargs:
+            return shapes_of_layer(func, args)
         return func(*args, **kwargs)
 
     def _record(
@@ -395,7 +423,7 @@ class Recorder(TorchDispatchMode):
                 continue  # of TorchScript, whose code is not recorded
             now = registered.get(each.attribute)
             if now is each.tensor and id(now) not in self._assigned:
-                if self._address_of(now) != self._addresses.get(id(now), 0):
+                if self._address_of(each.tensor) != self._addresses.get(id(now), 0):
                     self._miss(each)
                 continue
             now = each.state.get(each.attribute) if now is None else now
@@ -436,6 +464,8 @@ class Recorder(TorchDispatchMode):
         call = ModuleCall(path, len(self.graph.operators), found, places=[at for at, _ in given])
         self._scope.append(path)
         self._calls.append(call)
+        if isinstance(module, nn.RNNBase):
+            self._whole_layers.__enter__()
         if id(module) in self._paths:  # others are no part of the model, their operators are their caller's
             self.graph.modules[path].calls.append(call)
         return None
@@ -446,6 +476,8 @@ class Recorder(TorchDispatchMode):
             return
         self._scope.pop()
         call = self._calls.pop()
+        if isinstance(module, nn.RNNBase):
+            self._whole_layers.__exit__(None, None, None)
         call.end = len(self.graph.operators)
         if kwargs:
             named = [(name, tensor) for name, value in kwargs.items() for _, tensor in tensors(value)]

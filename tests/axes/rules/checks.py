@@ -88,7 +88,10 @@ def random_orders(of: Sequence[Term], seed: int) -> Orders:
 
 
 def permuted(tensor: torch.Tensor, dims: Sequence[Term], orders: Orders) -> torch.Tensor:
-    """The tensor with the indices of each atom in their new order."""
+    """The tensor with the indices of each atom in their new order; the dimensions of a sparse one are frozen."""
+    if tensor.layout is not torch.strided:
+        assert not any(atom in orders for term in dims for atom in atoms(term))
+        return tensor
     for at, term in enumerate(dims):
         tensor = tensor.index_select(at, torch.from_numpy(rearranged(term, orders)))
     return tensor
@@ -98,7 +101,8 @@ def values_after(of: Example, inputs: Sequence[torch.Tensor]) -> list[torch.Tens
     """The results that can be compared, and what the inputs hold after the call."""
     given = [tensor.clone() for tensor in inputs]
     results = [t for _, t in tensors(of.run_on(given))][: of.values]
-    return [*results, *given] if of.values != 0 else []
+    every = [*results, *given] if of.values != 0 else []
+    return [tensor if tensor.layout is torch.strided else tensor.to_dense() for tensor in every]
 
 
 def difference(a: torch.Tensor, b: torch.Tensor) -> float:

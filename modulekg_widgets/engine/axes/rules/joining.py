@@ -8,6 +8,8 @@ from modulekg_widgets.engine.axes.chosen_indices import EXPERTS
 from modulekg_widgets.engine.operators.traits import CAT, PAD, SELECT, SLICE, SPLIT, UNBIND
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
+ROWS = "rows of several lengths"
+
 
 @rule(*CAT)
 def cat(call: Call) -> Dims:
@@ -204,3 +206,22 @@ def meshgrid(call: Call) -> list[Dims]:
     if call.has("indexing") and call["indexing"] == "xy":
         every[:2] = every[1::-1]
     return [every for _ in call.results]
+
+
+@rule("aten::_jagged_to_padded_dense_forward")
+def jagged_to_padded(call: Call) -> Dims:
+    """(rows of all samples, features) → (samples, rows of the longest, features)."""
+    rows, *features = call.axes(call["values"])
+    ends = [term for node in call["offsets"] for term in call.axes(node)]
+    call.freeze_all([rows, *ends], ROWS)
+    return [*call.frozen_all(call.output.shape[: -len(features) or None], ROWS), *features]
+
+
+@rule("aten::_padded_dense_to_jagged_forward")
+def padded_to_jagged(call: Call) -> Dims:
+    """(samples, rows of the longest, features) → (rows of all samples, features)."""
+    walked = 1 + len(call["offsets"])
+    dims = call.axes(call["dense"])
+    ends = [term for node in call["offsets"] for term in call.axes(node)]
+    call.freeze_all([*dims[:walked], *ends], ROWS)
+    return [call.frozen(call.output.shape[0], ROWS), *dims[walked:]]

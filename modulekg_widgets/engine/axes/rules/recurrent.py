@@ -4,44 +4,53 @@ from __future__ import annotations
 
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.operators.formulas import cells
 from modulekg_widgets.engine.operators.traits import MKLDNN_RNN, RECURRENT_LAYER
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 WALKED = "walked in time"
 PACKED = "packed by lengths"
+LAYERS = "layers and directions"
 
 
 @rule(*RECURRENT_LAYER)
 def recurrent(call: Call) -> list[Dims]:
     """Per layer and direction: w_ih (gates·H, in), w_hh (gates·H, H); the outputs of both directions lie end to end.
 
-    A first state has one width for all layers and directions, so these share their hidden dimension.
+    First and last states have one width for all layers and directions, so these share their hidden dimension, but where
+    the first ones are all equal, as zeros, and nobody reads the last ones.
     """
     x = call.axes(call.inputs[0])
     hx = call["hx"]
     states = [call.axes(node) for node in (hx if isinstance(hx, list) else [hx])]
     batch = _batch(call, x)
     for state in states:
-        call.freeze(state[0], "layers and directions")
+        call.freeze(state[0], LAYERS)
         if batch is not None:
             call.unify(state[1], batch)
         else:
             call.freeze(state[1], PACKED)
     directions = 2 if call["bidirectional"] else 1
-    weights: list[DataNode] = call["params"]
-    count = call["num_layers"] * directions
-    per_cell = len(weights) // count
-    below, ends = x[-1], []
-    for at in range(count):
+    below: Term = x[-1]
+    ends: list[Term] = []  # of each cell
+    hidden: list[Term] = []
+    for cell in cells(call):
         # where there is a projection, the second state keeps the width from before it
-        hidden, end = _cell(call, weights[at * per_cell : (at + 1) * per_cell], below, GATES[call.name])
-        call.unify(states[0][-1], end)
-        call.unify(states[-1][-1], hidden if len(states) > 1 else end)
+        inside, end = _cell(call, cell, below, GATES[call.name])
+        hidden.append(inside)
         ends.append(end)
-        if len(ends) == directions:
-            below, ends = call.sum(*ends), []
-    return [[*x[:-1], below], *states]
+        call.unify(call.of_its_own(states[0][-1]), end)
+        call.unify(call.of_its_own(states[-1][-1]), inside if len(states) > 1 else end)
+        if len(ends) % directions == 0:
+            below = call.sum(*ends[-directions:])
+    _, *last = call.results
+    for node, own in zip(last, (ends, hidden), strict=False):
+        for other in own[1:] if call.counts(node) else ():
+            call.unify(own[0], other)
+    after = [[call.frozen(node.shape[0], LAYERS), state[1], own[0]]
+             for node, state, own in zip(last, states, (ends, hidden), strict=False)]  # fmt: skip
+    return [[*x[:-1], below], *after]
 
 
 def _batch(call: Call, x: Dims) -> Term | None:

@@ -22,9 +22,9 @@ from modulekg_widgets.engine.pruning.importance.importance import Criterion, imp
 from modulekg_widgets.engine.pruning.importance.index_sums import Element, IndexSums, Vector, marginals, relative
 from modulekg_widgets.engine.pruning.importance.votes import reading_places
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
+from modulekg_widgets.engine.torch_runtime.higher_order import OperatorMode
 from modulekg_widgets.engine.torch_runtime.look import Stage
-from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode
-from modulekg_widgets.engine.torch_runtime.unfused import Unfused
+from modulekg_widgets.engine.torch_runtime.unfused import Unfused, WholeLayers
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.held import held_named
 
@@ -217,7 +217,7 @@ def _first_result(operator: OperatorNode) -> DataNode | None:
     return next((each for each in results if isinstance(each, DataNode)), None)
 
 
-class _Watch(TorchDispatchMode):
+class _Watch(OperatorMode):
     """Reads the values of one pass as they come and go."""
 
     def __init__(self, readings: Readings, stage: Stage) -> None:
@@ -282,6 +282,7 @@ class _Watch(TorchDispatchMode):
 
 @contextmanager
 def _watching(readings: Readings, stage: Stage) -> Iterator[None]:
-    """Recurrent layers as the operators that they are made of, as the trace sees them."""
-    with Unfused(), _Watch(readings, stage):
+    """Recurrent layers whole, as the trace sees them."""
+    watch = _Watch(readings, stage)
+    with Unfused(), watch, WholeLayers(watch):
         yield

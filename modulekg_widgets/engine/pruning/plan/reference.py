@@ -21,6 +21,7 @@ from modulekg_widgets.engine.axes.verify import distance, largest
 from modulekg_widgets.engine.errors import TraceError
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.operators.arguments import OperatorCall
+from modulekg_widgets.engine.operators.recorded import shape_of
 from modulekg_widgets.engine.operators.signature import signature_of
 from modulekg_widgets.engine.operators.traits import CHANNELS, LAST, LENGTH, traits_of
 from modulekg_widgets.engine.pruning.cut.edits import Edits, slices
@@ -197,7 +198,7 @@ class MaskedReplay:
         is_view = signature_of(operator.overload).views is not None
         for node, tensor in zip(nodes, (tensor for _, tensor in tensors(results)), strict=True):
             # what nobody reads, such as statistics saved for a backward pass, may have another shape on other tensors
-            zeroed = not is_view and tuple(tensor.shape) == node.shape
+            zeroed = not is_view and shape_of(tensor) == node.shape
             if zeroed and node not in self.chosen.meanings:
                 self._silence(node, tensor)
             self.values[node] = self._renumbered(node, tensor) if compact else tensor

@@ -7,14 +7,17 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, find, flat
 from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.axes.list_elements import ListElements
+from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.operators.cost import Kind, flops_and_kind, operator_flops
+from modulekg_widgets.engine.operators.formulas import IN_A_STEP, apart, cells
+from modulekg_widgets.engine.operators.traits import RECURRENT, traits_of
 from modulekg_widgets.engine.pruning.plan.resized import resizing
 from modulekg_widgets.engine.residuals.nesting import NO_BLOCK, NestedBlocks
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
@@ -155,16 +158,18 @@ def written_sizes(
             others.append(OtherCost(operator, dims, asked or 0, kind))
         goes_with = elements.axes_of_cost(operator.module)
         pace = (times or {}).get(operator.index, 0.0) / (asked or 1)  # nanoseconds for each FLOP
+        beside = _beside_products(operator, other)
         for expressions, factor in (found or {(): float(asked or 0)}).items():
+            share = 1.0 - beside.get(expressions, 0.0) / factor if factor else 0.0  # that is made of multiply-adds
             expressions = (*expressions, *(axis.number for axis in goes_with))
             factor /= math.prod(axis.size for axis in goes_with)
             key = tuple(sorted(map(table.place, expressions))), block_of[operator.index] if block_of else NO_BLOCK
             costs[key] += factor
             taken[key] += factor * pace
-            if kind.pairs:
-                macs[key] += factor / 2
-            if kind.products:
-                matmul[key] += factor
+            if share > 0 and kind.pairs:
+                macs[key] += share * factor / 2
+            if share > 0 and kind.products:
+                matmul[key] += share * factor
     terms = SizeTerms(tuple(table.places), tuple(tensors), _summed(costs), not others)
     return WrittenSizes(terms, _summed(macs), _summed(matmul), tuple(others), _summed(taken))
 
@@ -263,6 +268,8 @@ def _costs(
     """
     if not asked:
         return {}
+    if traits_of(operator.overload).layer == RECURRENT and OperatorCall(operator).has("params"):
+        return _of_cells(operator, writer)
     nodes = dict.fromkeys([*operator.inputs, *operator.outputs])
     dims = {node: writer.dims(node) for node in nodes}
     if pairs and all(node.dim() <= 2 for node in operator.inputs):  # a product of matrices
@@ -286,6 +293,42 @@ def _costs(
     }
     at_full = sum(factor * math.prod(full[dim] for dim in product) for product, factor in costs.items())
     return costs if abs(at_full - asked) <= 1e-9 * asked else None
+
+
+def _of_cells(
+    operator: OperatorNode, writer: _SizeWriter, products: bool = True
+) -> dict[tuple[Expression, ...], float]:
+    """The FLOPs of a recurrent layer, cell by cell; without `products` what is no matrix product alone."""
+    call = OperatorCall(operator)
+    steps, found = writer.dims(call.inputs[0])[:-1], _Products()
+    transposed = call.get("batch_first") and call["has_biases"] and min(call.inputs[0].shape[:2]) > 1
+    first = 2 if call["bidirectional"] else 1
+    for at, cell in enumerate(cast("list[list[DataNode]]", cells(call))):
+        weights = [node for node in cell if node.dim() == 2]
+        dims = [writer.dims(node) for node in weights]
+        for own in dims if products else ():
+            found.add(2, (*steps, *own))
+        found.add(IN_A_STEP[call.name], (*steps, dims[-1][-1]))
+        if transposed and at < first:
+            found.add(1, (*steps, dims[0][0]))
+    return dict(found.costs)
+
+
+def _beside_products(operator: OperatorNode, writer: _SizeWriter) -> dict[tuple[Expression, ...], float]:
+    """What of the FLOPs of an operator that is made of multiply-adds is something else."""
+    return _of_cells(operator, writer, products=False) if operator.name in apart else {}
+
+
+class _Products:
+    """Factors of products of expressions, which are added up."""
+
+    def __init__(self) -> None:
+        self.costs: dict[tuple[Expression, ...], float] = defaultdict(float)
+
+    def add(self, factor: float, dims: Sequence[Expression]) -> None:
+        """Add a product of dimensions, times a number."""
+        constants = [-dim for dim in dims if isinstance(dim, int) and dim < 0]
+        self.costs[tuple(dim for dim in dims if not _is_constant(dim))] += factor * math.prod(constants)
 
 
 def _summed_alike(

@@ -17,7 +17,7 @@ from modulekg_widgets.engine.operators.traits import (
     traits_of,
 )
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
-from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode
+from modulekg_widgets.engine.torch_runtime.higher_order import OperatorMode
 
 Tensor = torch.Tensor
 OTHER = "another operator, "
@@ -50,7 +50,7 @@ class LayerCall(NamedTuple):
     again: Callable[[Tensor], Tensor]  # the output with another value of the parameter
 
 
-class LayerWatch(TorchDispatchMode):
+class LayerWatch(OperatorMode):
     """Hands over the calls of layers whose weights are among some parameters, and notes how else these are used."""
 
     def __init__(self, tensors: Mapping[str, Tensor], take: Callable[[LayerCall], None]) -> None:

@@ -26,8 +26,9 @@ from modulekg_widgets.engine.pruning.importance.calibration import (
 )
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
 from modulekg_widgets.engine.torch_runtime.drawn_items import drawn_apart
+from modulekg_widgets.engine.torch_runtime.higher_order import OperatorMode
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
-from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode, disable_current_modes
+from modulekg_widgets.engine.torch_runtime.private import disable_current_modes
 from modulekg_widgets.engine.torch_runtime.shadow import ALL, LOOSE
 from modulekg_widgets.engine.torch_runtime.state import registered_tensors, set_mode
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
@@ -247,7 +248,7 @@ class _WouldWriteError(BaseException):
     """Forward is about to write into memory of the model; no `Exception`, so that its code does not catch it."""
 
 
-class _NoWrites(TorchDispatchMode):
+class _NoWrites(OperatorMode):
     """Stops a forward before it writes into the memory of some tensors."""
 
     def __init__(self, kept: Iterable[Tensor]) -> None:

@@ -14,7 +14,8 @@ from modulekg_widgets.engine.operators.signature import plain_name
 from modulekg_widgets.engine.operators.traits import CHANNELS, traits_of
 from modulekg_widgets.engine.pruning.cut.edits import NewValue
 from modulekg_widgets.engine.pruning.recover.passes import Batches, Call, CutStage, each_run
-from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode, schema_of
+from modulekg_widgets.engine.torch_runtime.higher_order import OperatorMode
+from modulekg_widgets.engine.torch_runtime.private import schema_of
 
 Tensor = torch.Tensor
 COUNTER = "num_batches_tracked"  # where torch's batch normalisations count, beside their statistics
@@ -36,7 +37,7 @@ class _Sums:
         self.calls += 1
 
 
-class Renewal(TorchDispatchMode):
+class Renewal(OperatorMode):
     """Runs the normalisations that keep statistics on those of the batch, and adds these up.
 
     The formula is that of `torch.optim.swa_utils.update_bn`: the mean over calls, of variances without bias. Calls

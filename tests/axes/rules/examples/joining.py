@@ -54,4 +54,10 @@ EXAMPLES = [
     example("aten::block_diag", "a b, c, () -> (a+1+1) (b+c+1)", [x(2, 3), x(5), x()]),
     example("aten::meshgrid", "a, b, c -> a b c, a b c, a b c", [x(2), x(3), x(5)]),
     example("aten::meshgrid.indexing", "a, b, c -> b a c, b a c, b a c", [x(2), x(3), x(5)], indexing="xy"),
+    # samples of two, one and three rows, each of five features
+    example("aten::_jagged_to_padded_dense_forward", ". a, . -> . . a", x(6, 5), [torch.tensor([0, 2, 3, 6])], [3]),
+    example(
+        "aten::_jagged_to_padded_dense_forward", ". a b, . -> . . a b", x(6, 5, 2), [torch.tensor([0, 2, 3, 6])], [4]
+    ),
+    example("aten::_padded_dense_to_jagged_forward", ". . a, . -> . a", x(3, 3, 5), [torch.tensor([0, 2, 3, 6])], 6),
 ]
