@@ -153,6 +153,11 @@ def _composite(kind: str, parts: list[Term]) -> Term:
     return out
 
 
+def is_index(value: object) -> bool:
+    """Whether a value is a whole number, as Python or NumPy has it."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 class Algebra:
     """Unification of terms; `cause` is the operator at work, which every freezing names.
 

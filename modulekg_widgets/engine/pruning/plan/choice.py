@@ -31,7 +31,7 @@ class Choice:
     """The axes of a model that a plan may cut; without a granularity whole heads and groups go where axes multiply."""
 
     def __init__(self, axes: Axes, granularity: str | None, only: Any, keep: Any) -> None:
-        if granularity is not None and granularity not in GRANULARITIES:
+        if granularity is not None and not (isinstance(granularity, str) and granularity in GRANULARITIES):
             raise UnknownNameError(
                 f"granularity={shown(str(granularity))!r}: {nearest(str(granularity), GRANULARITIES)}"
             )
@@ -218,8 +218,6 @@ class Choice:
         """What the number of indices of each axis must be a multiple of, so that whole dimensions are of `round_to`."""
         if round_to is None:
             return {}
-        if not isinstance(round_to, int) or round_to < 1:
-            raise CutError(f"round_to={shown(repr(round_to))}: give the multiple that sizes shall have, as 8")
         steps = {axis.term: 1 for axis in chosen}
         for term in self._terms():
             for atom, times in _times(term):

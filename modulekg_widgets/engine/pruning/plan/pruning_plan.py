@@ -202,7 +202,10 @@ class PruningPlan:
             Its operators and values in the sizes that are left.
         """
         from modulekg_widgets.engine.pruning.plan.dry_run import run_through
+        from modulekg_widgets.engine.tracing.dataflow import Dataflow
 
+        if not isinstance(graph, Dataflow):
+            raise CutError(f"plan.flow takes what mk.trace(model, args) gives, got a {shown(type(graph).__name__)}")
         return run_through(graph, self.edits)
 
     @property
