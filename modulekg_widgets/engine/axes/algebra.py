@@ -28,8 +28,13 @@ class Reason:
     operator: OperatorNode | None = None
     order_alone: bool = False  # the sizes agree, but how the indices lie to each other could not be followed
 
+    @property
+    def where(self) -> str:
+        """The operator that says so, with its line; empty where none does."""
+        return "" if self.operator is None else self.operator.where
+
     def __str__(self) -> str:
-        return self.text if self.operator is None else f"{self.text}: {self.operator.where}"
+        return self.text if self.operator is None else f"{self.text}: {self.where}"
 
 
 class Term:

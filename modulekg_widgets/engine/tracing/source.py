@@ -34,10 +34,10 @@ class Source(_Line):
     @cached_property
     def end(self) -> tuple[int, int] | None:
         """The line and the column in bytes where the expression ends that made the call; None where Python drops it."""
-        if self.call is None or not hasattr(self.call[0], "co_positions"):
+        positions = None if self.call is None else getattr(self.call[0], "co_positions", None)
+        if self.call is None or positions is None:
             return None  # before Python 3.11
-        code, instruction = self.call
-        _, line, _, column = next(islice(code.co_positions(), instruction // 2, None), (None,) * 4)
+        _, line, _, column = next(islice(positions(), self.call[1] // 2, None), (None,) * 4)
         return None if line is None or column is None else (line, column)
 
 

@@ -44,8 +44,10 @@ class Choice:
         self.layers = list(Layers(axes.inference))
         self.read = dimensions_read(axes, self.layers)
         self.granularity = granularity
-        chosen = set(axes.free) if only is None else {axis for axis in self._within(only) if axis.frozen is None}
-        self.allowed = chosen if keep is None else chosen - set(self.named(keep)) - set(self._taking(keep))
+        wanted = set(axes) if only is None else self._within(only)
+        wanted = wanted if keep is None else wanted - set(self.named(keep)) - set(self._taking(keep))
+        self.allowed = {axis for axis in wanted if axis.frozen is None}
+        self._wanted = wanted
 
     # --------------------------------------------------------------- names
 
@@ -144,6 +146,19 @@ class Choice:
     def able(self) -> list[Axis]:
         """The allowed axes that a parameter makes; without a granularity none that lies inside of heads."""
         return [axis for axis in self.allowed if self._is_learnt(axis) and not self._is_spared(axis)]
+
+    def of_fixed_size(self) -> list[Axis]:
+        """The axes that would be allowed but for a size that stands in the code, and have no allowed one beside them."""
+        allowed = {axis.term for axis in self.allowed}
+        return [
+            axis
+            for axis in self.axes
+            if axis in self._wanted
+            and axis.frozen is not None
+            and axis.term.frozen is None
+            and self._is_learnt(axis)
+            and allowed.isdisjoint(self._crossing.get(axis.term, ()))
+        ]
 
     def _is_spared(self, axis: Axis) -> bool:
         """Whether an axis would change what a head is, as its rotary part, where whole heads go."""

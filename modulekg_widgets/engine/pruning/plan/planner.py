@@ -16,7 +16,7 @@ from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.cut.replicas import refuse_sharded
 from modulekg_widgets.engine.pruning.latency.stopwatch import NANOSECONDS, Stopwatch
-from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, Attempt
+from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, WHOLE, Attempt, Change
 from modulekg_widgets.engine.pruning.plan.choice import Choice
 from modulekg_widgets.engine.pruning.plan.counts import LOCAL, Counts, Floats, Ints, rounded
 from modulekg_widgets.engine.pruning.plan.dry_run import Rehearsal
@@ -125,6 +125,7 @@ class Planner:
             edits=edits,
             changes=(
                 *self.repair.changes(attempt),
+                *self._of_fixed_size(),
                 *scale_changes(rehearsal.scales),
                 *output_changes(self.axes, selection),
             ),
@@ -152,6 +153,15 @@ class Planner:
         notes = (*(note for note in plan.notes if note not in before_that), *still)
         changes = (*plan.changes, *more.changes)
         return replace(plan, edits=edits, changes=changes, params=(plan.params[0], plan.params[1] - gone), notes=notes)
+
+    def _of_fixed_size(self) -> list[Change]:
+        """What a ratio or target would take, if its size did not stand in the code."""
+        fixed = self.choice.of_fixed_size() if self._ratio_wanted() else []
+        reasons = [(axis, self.axes.inference.fixed_sizes[axis.term]) for axis in fixed]
+        return [
+            Change(WHOLE, f"{axis.name} stays whole, for {reason.text}", reason.where, (axis.name,))
+            for axis, reason in reasons
+        ]
 
     def _left_behind(self, attempt: Attempt, edits: Edits) -> list[str]:
         """The note of what the pass does not read and a cut leaves as it is."""
