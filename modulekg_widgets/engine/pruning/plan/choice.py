@@ -148,7 +148,7 @@ class Choice:
         return [axis for axis in self.allowed if self._is_learnt(axis) and not self._is_spared(axis)]
 
     def of_fixed_size(self) -> list[Axis]:
-        """The axes that would be allowed but for a size that stands in the code, and have no allowed one beside them."""
+        """The axes that would be allowed but for a size that stands in the code, with no allowed one beside them."""
         allowed = {axis.term for axis in self.allowed}
         return [
             axis

@@ -200,6 +200,11 @@ class PruningPlan:
         -------
         Dataflow
             Its operators and values in the sizes that are left.
+
+        Raises
+        ------
+        CutError
+            For what is no graph, and where the pass does not go through.
         """
         from modulekg_widgets.engine.pruning.plan.dry_run import run_through
         from modulekg_widgets.engine.tracing.dataflow import Dataflow
