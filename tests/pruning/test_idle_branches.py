@@ -219,3 +219,50 @@ def test_the_dry_run_sees_shapes_that_a_kernel_without_data_accepts(channels: in
     operators = mk.trace(transposed(channels), torch.zeros(1, 4, 4, 4)).operators
     assert [operator.name for operator in operators] == ["aten::convolution"]
     assert sizes_meet(operators[0]) is fits
+
+
+# ------------------------------------------------- a branch that is not taken
+
+
+class Taken(nn.Module):
+    """Takes one of two branches by a flag; the third is of sizes that nothing else has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head, self.other, self.apart = (nn.Linear(*n) for n in ((4, 8), (8, 3), (8, 3), (5, 7)))
+        self.is_other = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.body(x).relu()
+        return self.other(hidden) if self.is_other else self.head(hidden)
+
+
+def test_a_branch_that_is_not_taken_and_keeps_its_sizes_is_named() -> None:
+    graph = mk.trace(Taken().eval(), torch.randn(2, 4))
+    (note,) = mk.plan(graph, ratio=0.5).notes
+    assert note.startswith("the traced pass does not read other.weight, so their sizes stay")
+    assert mk.plan(graph, cuts=[graph.cut_analysis("body.weight", [1])]).notes == (note,)
+    assert note in str(mk.plan(graph, target={"params": 0.9}))
+
+
+def test_nothing_is_named_where_nothing_is_left_behind() -> None:
+    model = Taken().eval()
+    model.other = nn.Linear(5, 7)
+    assert mk.plan(mk.trace(model, torch.randn(2, 4)), ratio=0.5).notes == ()
+    layers = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)).eval()
+    assert mk.plan(mk.trace(layers, torch.randn(2, 4)), ratio=0.5).notes == ()
+
+
+def test_an_adapter_that_is_not_active_is_named() -> None:
+    peft, transformers = pytest.importorskip("peft"), pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=4
+    )
+    base = transformers.LlamaForCausalLM(config)
+    model = peft.get_peft_model(base, peft.LoraConfig(r=4, target_modules=["q_proj"])).eval()
+    tokens = torch.randint(0, 64, (1, 6))
+    assert mk.plan(mk.trace(model, tokens), ratio=0.5).notes == ()
+    model.add_adapter("second", peft.LoraConfig(r=2, target_modules=["q_proj"]))
+    (note,) = mk.plan(mk.trace(model, tokens), ratio=0.5).notes
+    assert "q_proj.lora_A.second.weight, base_model" in note
+    assert "default" not in note

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
+import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torchvision
@@ -401,3 +404,83 @@ def test_a_graph_is_of_now_after_an_undo_and_with_other_weights() -> None:
     mk.plan(graph, ratio=0.3).cut(model).undo()
     model.load_state_dict(torchvision.models.resnet18().state_dict(), assign=True)
     assert mk.plan(graph, cuts=[graph.cut_analysis("layer4.1.conv1.weight", [0, 1])]).axes
+
+
+# ------------------------------------------------------------- what is no request
+
+NONSENSE: list[Any] = [
+    True, -1, 10**30, math.nan, math.inf, "x", b"x", [], [None], (), (1, 2), {"x": 1}, {None: None}, {1}, object(), int,
+    nn.ReLU(), torch.tensor([1, 2]), np.array([1, 2]), 1j, [("third", 0.5)], {("third.weight", "x"): 0.5},
+    {(1, 2): 0.5}, {"third": 1j}, {"third": None}, {"third": [0.5]}, {("third.weight", 9): 0.5},
+]  # fmt: skip
+OPTIONS = [
+    "target", "per_axis", "cuts", "importance", "scope", "only", "keep", "granularity", "round_to", "floor", "ceiling",
+    "per", "blocks", "layers",
+]  # fmt: skip
+
+
+def raises_nothing_else(call: Any) -> None:
+    """Whatever is wrong is an error of the package."""
+    with contextlib.suppress(mk.ModuleKGError):
+        call()
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_nonsense_is_refused_in_words(graph: mk.DataflowGraph, option: str) -> None:
+    for value in NONSENSE:
+        raises_nothing_else(lambda value=value: mk.plan(graph, **{option: value}))
+        if option != "target":
+            raises_nothing_else(lambda value=value: mk.plan(graph, **{"ratio": 0.5, option: value}))
+
+
+def test_nonsense_is_refused_by_what_looks_at_a_graph(graph: mk.DataflowGraph) -> None:
+    plan, axis, operator = mk.plan(graph, ratio=0.5), graph.axes.free[0], graph.operators[0]
+    for value in NONSENSE:
+        for call in (
+            lambda value=value: graph.cut_analysis(value, [0]),
+            lambda value=value: graph.cut_analysis("third.weight", value),
+            lambda value=value: graph.cut_analysis("third.weight", [0], value),
+            lambda value=value: graph.axes[value],
+            lambda value=value: axis.indices(value),
+            lambda value=value: axis.indices("third.weight", value),
+            lambda value=value: graph.operator_analysis(value, operator.outputs[0], {0: [0]}),
+            lambda value=value: graph.operator_analysis(operator, value, {0: [0]}),
+            lambda value=value: graph.operator_analysis(operator, operator.outputs[0], value),
+            lambda value=value: plan.flow(value),
+        ):
+            raises_nothing_else(call)
+        assert value not in graph.axes
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({"ratio": 0.5, "round_to": 10**30}, "give the multiple that sizes shall have"),
+        ({"per_axis": [("third", 0.5)]}, "give shares or indices by axis"),
+        ({"cuts": 5}, "give results of graph.cut_analysis, in a list"),
+        ({"blocks": object()}, "give a number, a share or paths, in a list"),
+        ({"ratio": 0.5, "granularity": ["head"]}, "granularity="),
+    ],
+)
+def test_nonsense_is_told_what_to_give(graph: mk.DataflowGraph, how: dict[str, Any], says: str) -> None:
+    with pytest.raises(mk.ModuleKGError, match=says):
+        mk.plan(graph, **how)
+
+
+def test_a_graph_is_copied_and_not_pickled(graph: mk.DataflowGraph) -> None:
+    cut = graph.cut_analysis("third.weight", [0])
+    for held in (
+        graph,
+        graph.axes,
+        graph.axes.free[0],
+        cut,
+        graph.operators[0],
+        graph.values[0],
+        graph.modules["third"],
+    ):
+        with pytest.raises(mk.ModuleKGError, match="cannot be pickled"):
+            pickle.dumps(held)
+    plan = mk.plan(graph, ratio=0.5)
+    for again in (copy.copy(graph), copy.deepcopy(graph)):
+        assert mk.plan(again, ratio=0.5).axes == plan.axes
+    assert pickle.loads(pickle.dumps(plan.edits)) == plan.edits

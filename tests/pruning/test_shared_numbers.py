@@ -96,3 +96,37 @@ def test_a_list_of_a_module_under_several_names_is_one() -> None:
     assert {(axis.size, axis.left) for axis in plan.axes} >= {(8, 4), (6, 3)}
     plan.cut(net)
     assert splits.sizes == [4, 3]
+
+
+class Recurrent(nn.Module):
+    """A recurrent layer of several layers or directions, and two plain ones."""
+
+    def __init__(self, kind: type[nn.RNNBase], **options: int | bool) -> None:
+        super().__init__()
+        self.rnn = kind(12, 32, batch_first=True, **options)
+        self.out, self.last = nn.Linear(32 * (1 + bool(options.get("bidirectional"))), 15), nn.Linear(15, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.out(self.rnn(x)[0]))
+
+
+RECURRENT = [
+    (nn.LSTM, {"num_layers": 2, "bidirectional": True}),
+    (nn.GRU, {"num_layers": 2}),
+    (nn.RNN, {"bidirectional": True}),
+]
+
+
+@pytest.mark.parametrize(("kind", "options"), RECURRENT)
+def test_one_layer_alone_is_told_which_axes_have_its_number(kind: type[nn.RNNBase], options: dict[str, int]) -> None:
+    graph = mk.trace(Recurrent(kind, **options).eval(), torch.randn(2, 5, 12))
+    names = [axis.name for axis in graph.axes.free if axis.size == 32]
+    shared = f"hidden_size of rnn is one number for {', '.join(names)}, which can only go alike"
+    for how in ({"per_axis": {names[0]: 0.5}}, {"ratio": 0.5, "only": names[1]}):
+        with pytest.raises(mk.ModuleKGError, match="had to stay whole") as caught:
+            mk.plan(graph, **how)
+        assert shared in str(caught.value)
+    plan = mk.plan(graph, per_axis={names[1]: 0.5, "out": 0.5})
+    assert [axis.name for axis in plan.axes] == ["out.out"]
+    assert shared in str(plan)
+    assert len(mk.plan(graph, per_axis={"rnn": 0.5}).axes) == len(names)

@@ -28,8 +28,13 @@ class Reason:
     operator: OperatorNode | None = None
     order_alone: bool = False  # the sizes agree, but how the indices lie to each other could not be followed
 
+    @property
+    def where(self) -> str:
+        """The operator that says so, with its line; empty where none does."""
+        return "" if self.operator is None else self.operator.where
+
     def __str__(self) -> str:
-        return self.text if self.operator is None else f"{self.text}: {self.operator.where}"
+        return self.text if self.operator is None else f"{self.text}: {self.where}"
 
 
 class Term:
@@ -151,6 +156,11 @@ def _composite(kind: str, parts: list[Term]) -> Term:
     out.parts = parts
     flat(out)
     return out
+
+
+def is_index(value: object) -> bool:
+    """Whether a value is a whole number, as Python or NumPy has it."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 class Algebra:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.axes.algebra import Term, atoms, find
+from modulekg_widgets.engine.axes.algebra import Term, atoms, find, is_index
 from modulekg_widgets.engine.axes.chosen_indices import LeastCount
 from modulekg_widgets.engine.axes.expression import positions, written
 from modulekg_widgets.engine.axes.inference import NO_LISTS, Inference, ListsOfDimensions, holds_values
@@ -231,6 +231,8 @@ class Axes:
             raise UnknownAxisError(
                 f"no axis {shown(key)!r}: {nearest(key, self._by_name)}; or ask axes[parameter, dim]"
             )
+        if not (isinstance(key, tuple) and len(key) == 2):
+            raise UnknownAxisError(f"axes are looked up by name, or as axes[parameter, dim]; got {shown(repr(key))}")
         name, dim = key
         term = self.term(name, dim)
         axis = self._axes.get(term)
@@ -238,7 +240,9 @@ class Axes:
 
     def __contains__(self, what: object) -> bool:
         """Whether an axis of that name, or that axis, is one of them."""
-        return self.named(what) is not None if isinstance(what, str) else what in self._axes.values()
+        if isinstance(what, str):
+            return self.named(what) is not None
+        return isinstance(what, Axis) and what in self._axes.values()
 
     def named(self, name: str) -> Axis | None:
         """The axis of that name, or that had it in an earlier version: plans and programs of then still hold it."""
@@ -251,6 +255,10 @@ class Axes:
 
     def term(self, name: str, dim: int) -> Term:
         """The term of a dimension of a parameter, a buffer or, by its name, any value."""
+        if not isinstance(name, str) or not is_index(dim):
+            raise UnknownAxisError(
+                f"a dimension is a name and a number, as axes['conv1.weight', 0]; got {shown(repr((name, dim)))}"
+            )
         node = self.graph.state.get(name)
         if node is None:
             node = self.graph.values[name]

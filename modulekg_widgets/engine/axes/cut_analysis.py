@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.axes.algebra import ATOM, SUM, Algebra, Term, atoms, find, flat
+from modulekg_widgets.engine.axes.algebra import ATOM, SUM, Algebra, Term, atoms, find, flat, is_index
 from modulekg_widgets.engine.axes.attributes import changed_attributes
 from modulekg_widgets.engine.axes.call import Call, Dims
 from modulekg_widgets.engine.axes.expression import kept
@@ -52,6 +52,8 @@ def cut_analysis(axes: Axes, what: str | DataNode, index: Iterable[int], dim: in
     """
     node = what if isinstance(what, DataNode) else _node(axes, what)
     dims = axes.inference.dims(node)
+    if not is_index(dim):
+        raise CutError(f"dim={shown(repr(dim))}: give the number of a dimension of {shown(node.name)}")
     if not -len(dims) <= dim < len(dims):
         raise CutError(f"{shown(node.name)} has the shape {list(node.shape)}: there is no dimension {dim}")
     gone = position_flags(index, node.shape[dim], f"dimension {dim} of {shown(node.name)}")
@@ -209,6 +211,9 @@ def operator_analysis(operator: OperatorNode, value: DataNode, mask: Any) -> dic
     `mask` is {dimension: positions that go}, or an array in the tensor's shape whose zeros go where a whole slice is
     zero. Raises `CutError` when the operator cannot follow.
     """
+    if not isinstance(operator, OperatorNode) or not isinstance(value, DataNode):
+        got = f"{shown(type(operator).__name__)} and {shown(type(value).__name__)}"
+        raise CutError(f"an operator of graph.operators and one of its values are analysed, got {got}")
     dims = _alone(operator)
     if value not in dims:
         raise CutError(f"{shown(value.name)} is neither an input nor an output of {operator.where}")
@@ -235,8 +240,15 @@ def _alone(operator: OperatorNode) -> dict[DataNode, Dims]:
 
 def _by_dimension(mask: Any, value: DataNode) -> Mapping[int, Iterable[int]]:
     if isinstance(mask, Mapping):
-        return {int(at) % max(value.dim(), 1): positions for at, positions in mask.items()}
-    grid = np.asarray(mask) != 0
+        if not all(is_index(at) and -value.dim() <= at < value.dim() for at in mask):
+            raise CutError(f"{shown(value.name)} has the shape {list(value.shape)}: the mask names other dimensions")
+        return {int(at) % value.dim(): positions for at, positions in mask.items()}
+    try:
+        grid = np.asarray(mask) != 0
+    except (TypeError, ValueError, RuntimeError):
+        raise CutError(
+            f"a mask is an array of zeros and ones, or positions by dimension; got {shown(repr(mask))}"
+        ) from None
     if grid.shape != value.shape:
         raise CutError(
             f"a mask of shape {list(grid.shape)} for {shown(value.name)}, whose shape is {list(value.shape)}"

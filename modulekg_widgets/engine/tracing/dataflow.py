@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,7 +11,7 @@ from typing import Any, overload
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
+from modulekg_widgets.engine.errors import TraceError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.operators.arguments import own_arguments
 from modulekg_widgets.engine.operators.cost import operator_flops
 from modulekg_widgets.engine.operators.recorded import Unknown, Value, shape_of, stored_elements
@@ -295,6 +296,25 @@ class Dataflow:
         self.escaped: list[tuple[DataNode, Unknown]] = []  # values that left torch, as `x.numpy()` does
         # parameters and buffers, each with the value that forward puts in its place for the next call
         self.assigned: list[tuple[DataNode, DataNode]] = []
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TraceError(
+            "a traced graph cannot be pickled, for it holds operators and the model: trace the model again where it is "
+            "needed, and save plans with plan.save(path)"
+        )
+
+    def __copy__(self) -> Dataflow:
+        return self._again(self.__dict__)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Dataflow:
+        memo[id(self)] = again = self._again({})
+        again.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return again
+
+    def _again(self, state: Mapping[str, Any]) -> Dataflow:
+        again = object.__new__(type(self))
+        again.__dict__.update(state)
+        return again
 
     @cached_property
     def unread(self) -> list[DataNode]:

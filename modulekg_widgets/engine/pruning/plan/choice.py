@@ -31,7 +31,7 @@ class Choice:
     """The axes of a model that a plan may cut; without a granularity whole heads and groups go where axes multiply."""
 
     def __init__(self, axes: Axes, granularity: str | None, only: Any, keep: Any) -> None:
-        if granularity is not None and granularity not in GRANULARITIES:
+        if granularity is not None and not (isinstance(granularity, str) and granularity in GRANULARITIES):
             raise UnknownNameError(
                 f"granularity={shown(str(granularity))!r}: {nearest(str(granularity), GRANULARITIES)}"
             )
@@ -44,8 +44,10 @@ class Choice:
         self.layers = list(Layers(axes.inference, buffers=True))
         self.read = dimensions_read(axes, self.layers)
         self.granularity = granularity
-        chosen = set(axes.free) if only is None else {axis for axis in self._within(only) if axis.frozen is None}
-        self.allowed = chosen if keep is None else chosen - set(self.named(keep)) - set(self._taking(keep))
+        wanted = set(axes) if only is None else self._within(only)
+        wanted = wanted if keep is None else wanted - set(self.named(keep)) - set(self._taking(keep))
+        self.allowed = {axis for axis in wanted if axis.frozen is None}
+        self._wanted = wanted
 
     # --------------------------------------------------------------- names
 
@@ -145,6 +147,19 @@ class Choice:
         """The allowed axes that a parameter makes; without a granularity none that lies inside of heads."""
         return [axis for axis in self.allowed if self._is_learnt(axis) and not self._is_spared(axis)]
 
+    def of_fixed_size(self) -> list[Axis]:
+        """The axes that would be allowed but for a size that stands in the code, with no allowed one beside them."""
+        allowed = {axis.term for axis in self.allowed}
+        return [
+            axis
+            for axis in self.axes
+            if axis in self._wanted
+            and axis.frozen is not None
+            and axis.term.frozen is None
+            and self._is_learnt(axis)
+            and allowed.isdisjoint(self._crossing.get(axis.term, ()))
+        ]
+
     def _is_spared(self, axis: Axis) -> bool:
         """Whether an axis would change what a head is, as its rotary part, where whole heads go."""
         if self.granularity is not None or axis.role not in INNER:
@@ -221,8 +236,6 @@ class Choice:
         """What the number of indices of each axis must be a multiple of, so that whole dimensions are of `round_to`."""
         if round_to is None:
             return {}
-        if not isinstance(round_to, int) or round_to < 1:
-            raise CutError(f"round_to={shown(repr(round_to))}: give the multiple that sizes shall have, as 8")
         steps = {axis.term: 1 for axis in chosen}
         for term in self._terms():
             for atom, times in _times(term):

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import product
 from typing import Any, TypeVar
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.expression import neighbours, parts_of
+from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, CONSTRAINT, WHOLE, Attempt, Change
 from modulekg_widgets.engine.pruning.plan.attribute_sizes import Attribute, attributes_of
 from modulekg_widgets.engine.pruning.plan.dry_run import Mismatch, Rehearsal
 from modulekg_widgets.engine.pruning.plan.likely_constraints import LikelyConstraints
+from modulekg_widgets.engine.pruning.plan.one_number import one_number_names
 from modulekg_widgets.engine.pruning.plan.read_names import names_read
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.size_constraints import SizeConstraint, solved
@@ -269,10 +272,24 @@ class Corrections:
     def spared(self, attempt: Attempt, cut: list[Term], mismatch: Mismatch) -> Attempt:
         """The attempt with some axes kept whole."""
         names = ", ".join(self.axes.of(atom).name for atom in cut[:3]) + (", …" if len(cut) > 3 else "")
-        change = Change(WHOLE, f"{names} stays whole", mismatch.where, self._names(cut))
+        what = f"{names} stays whole{self._for_one_number(attempt, cut)}"
+        change = Change(WHOLE, what, mismatch.where, self._names(cut))
         return replace(
             attempt, selection=attempt.selection.pin(cut, mismatch.where), changes=(*attempt.changes, change)
         )
+
+    def _for_one_number(self, attempt: Attempt, cut: Sequence[Term]) -> str:
+        """The number of a module that has to be one for an axis and others of which not as many were to stay."""
+        for number, group in (self._one_number[atom] for atom in cut if atom in self._one_number):
+            if len({attempt.wanted.get(atom, atom.size) for atom in group}) > 1:
+                names = ", ".join(shown(self.axes.of(atom).name) for atom in group[:FEW])
+                more = ", …" if len(group) > FEW else ""
+                return f", for {number} is one number for {names}{more}, which can only go alike"
+        return ""
+
+    @cached_property
+    def _one_number(self) -> dict[Term, tuple[str, tuple[Term, ...]]]:
+        return one_number_names(self.axes.free)
 
     def fewest(self, attempt: Attempt, mismatch: Mismatch, trial: Attempt, found: Rehearsal) -> Attempt:
         """The correction that spares as few of these axes as will do: each obstacle keeps only the axes that it needs.

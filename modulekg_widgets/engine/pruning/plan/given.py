@@ -46,7 +46,7 @@ class NamedAxes:
         found = self.every(name)
         free = [axis for axis in found if axis.frozen is None]
         if not free:
-            why = found[0].frozen if found else "it has none"
+            why = f"{shown(found[0].name)} is frozen, {found[0].frozen}" if found else "it has none"
             raise CutError(f"per_axis: no axis of {shown(str(name))!r} can be cut: {why}")
         if len(free) == 1:
             return free

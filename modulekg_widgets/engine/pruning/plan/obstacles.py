@@ -66,7 +66,7 @@ def within_budgets(request: Request, formula: SizeFormula, found: Tried) -> list
     if not room:
         return []
     tightest = formula.units[int(np.argmin(found.gaps))]
-    left = " and ".join(_size(found.left[at], formula, at) for at in room)
+    left = " and ".join(_size(float(found.left[at]), formula, at) for at in room)
     return [f"of target={_target(request)} {tightest!r} is the tightest: {left} are left, less than asked for"]
 
 
@@ -83,7 +83,7 @@ def not_nearer(request: Request, formula: SizeFormula, found: Tried) -> list[str
     ways += _kept([each for each in found.attempt.changes if each.kind in (WHOLE, CONSTRAINT)])
     off = [at for at in np.flatnonzero(np.abs(found.gaps) > MEETS).tolist()
            if formula.units[at] != LATENCY and not found.has_room(at)]  # fmt: skip
-    left = [_size(found.left[at], formula, at) for at in off]
+    left = [_size(float(found.left[at]), formula, at) for at in off]
     why = "; ".join(ways) or "the steps of single indices"
     missed = " and ".join(repr(formula.units[at]) for at in off)
     what = (

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axis
+from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.pruning.plan.attribute_sizes import attributes_of
 from modulekg_widgets.engine.pruning.plan.proportions import Proportion, Proportions
 from modulekg_widgets.engine.tracing.dataflow import split_name
@@ -22,6 +24,21 @@ def of_one_number(chosen: Sequence[Axis]) -> Iterator[list[int]]:
 
     So do the states of a recurrent layer of several layers or directions, which has one `hidden_size` for all.
     """
+    return (group for _, _, group in _shared_numbers(chosen))
+
+
+def one_number_names(chosen: Sequence[Axis]) -> dict[Term, tuple[str, tuple[Term, ...]]]:
+    """For each of such axes the number by name, as `hidden_size of rnn`, and all axes that it is for."""
+    found: dict[Term, tuple[str, tuple[Term, ...]]] = {}
+    for path, names, group in _shared_numbers(chosen):
+        terms = tuple(chosen[at].term for at in group)
+        number = f"{' and '.join(map(shown, names))} of {shown(path) or 'the model'}"
+        found.update((term, (number, terms)) for term in terms if term not in found)
+    return found
+
+
+def _shared_numbers(chosen: Sequence[Axis]) -> Iterator[tuple[str, list[str], list[int]]]:
+    """The path of each such module, its attributes of the size, and the places of the axes."""
     found: dict[tuple[str, int], dict[int, None]] = {}
     modules = {}
     for at, axis in enumerate(chosen):
@@ -31,6 +48,7 @@ def of_one_number(chosen: Sequence[Axis]) -> Iterator[list[int]]:
                 modules[path] = node.graph.modules[path].module
                 found.setdefault((path, axis.size), {})[at] = None
     for (path, size), group in found.items():
-        numbers = sum(each.size == size for each in attributes_of(path, modules[path])) if len(group) > 1 else 0
-        if 0 < numbers < len(group):
-            yield list(group)
+        own = attributes_of(path, modules[path]) if len(group) > 1 else ()
+        names = [each.name for each in own if each.size == size]
+        if 0 < len(names) < len(group):
+            yield path, names, list(group)

@@ -7,6 +7,7 @@ from typing import Any
 
 from modulekg_widgets.engine.axes.cut_analysis import Cut
 from modulekg_widgets.engine.axes.graph import DataflowGraph
+from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.pruning.plan.limits import Limit
 from modulekg_widgets.engine.pruning.plan.planner import Planner
@@ -137,7 +138,7 @@ def plan(
         ratio,
         target,
         per_axis,
-        None if cuts is None else list(cuts),
+        _listed("cuts", cuts, "results of graph.cut_analysis"),
         importance,
         scope,
         only,
@@ -147,10 +148,18 @@ def plan(
         floor,
         ceiling,
         per,
-        blocks if blocks is None or isinstance(blocks, float | int | str) else list(blocks),
+        blocks if isinstance(blocks, float | int | str) else _listed("blocks", blocks, "a number, a share or paths"),
         layers,
     )
     return plan_without(graph, request, _planned)
+
+
+def _listed(option: str, given: Any, what: str) -> list[Any] | None:
+    """What was given as a list."""
+    try:
+        return None if given is None else list(given)
+    except TypeError:
+        raise CutError(f"{option}={shown(repr(given))}: give {what}, in a list") from None
 
 
 def _planned(graph: DataflowGraph, request: Request) -> PruningPlan:

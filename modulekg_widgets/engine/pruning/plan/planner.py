@@ -16,7 +16,7 @@ from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.cut.replicas import refuse_sharded
 from modulekg_widgets.engine.pruning.latency.stopwatch import NANOSECONDS, Stopwatch
-from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, Attempt
+from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, WHOLE, Attempt, Change
 from modulekg_widgets.engine.pruning.plan.choice import Choice
 from modulekg_widgets.engine.pruning.plan.counts import LOCAL, Counts, Floats, Ints, rounded
 from modulekg_widgets.engine.pruning.plan.dry_run import Rehearsal
@@ -48,7 +48,7 @@ from modulekg_widgets.engine.pruning.plan.search import MEETS, Search
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
 from modulekg_widgets.engine.pruning.plan.targeted import Targeting, Tried
-from modulekg_widgets.engine.pruning.plan.unread import Followers
+from modulekg_widgets.engine.pruning.plan.unread import Followers, left_behind
 from modulekg_widgets.engine.pruning.recover.passes import TracedCall
 
 
@@ -119,16 +119,18 @@ class Planner:
             dropped = tuple(sorted(selection.orders[term][: term.size - count].tolist()))
             found.append((axis.number, AxisCut(axis.name, axis.size, dropped, _members(axis))))
         cuts = tuple(cut for _, cut in sorted(found, key=lambda entry: entry[0]))
+        edits = self.repair.edits(attempt)
         return PruningPlan(
             axes=cuts,
-            edits=self.repair.edits(attempt),
+            edits=edits,
             changes=(
                 *self.repair.changes(attempt),
+                *self._of_fixed_size(),
                 *scale_changes(rehearsal.scales),
                 *output_changes(self.axes, selection),
             ),
             call=self.request.call({cut.name: list(cut.dropped) for cut in cuts}),
-            notes=(*self.notes, *self.layers.notes, *self.said.notes),
+            notes=(*self.notes, *self.layers.notes, *self.said.notes, *self._left_behind(attempt, edits)),
             blocks=(),
             traced=TracedCall.of(self.asked.call, self.asked.training),
             **self.sizes.of(attempt, rehearsal),
@@ -147,9 +149,23 @@ class Planner:
             math.prod(edit.shape) - math.prod(edit.shape_after)
             for edit in more.tensors if self.graph.state[edit.names[0]].is_parameter
         )  # fmt: skip
-        return replace(
-            plan, edits=edits, changes=(*plan.changes, *more.changes), params=(plan.params[0], plan.params[1] - gone)
-        )
+        still, before_that = self._left_behind(attempt, edits), self._left_behind(attempt, plan.edits)
+        notes = (*(note for note in plan.notes if note not in before_that), *still)
+        changes = (*plan.changes, *more.changes)
+        return replace(plan, edits=edits, changes=changes, params=(plan.params[0], plan.params[1] - gone), notes=notes)
+
+    def _of_fixed_size(self) -> list[Change]:
+        """What a ratio or target would take, if its size did not stand in the code."""
+        fixed = self.choice.of_fixed_size() if self._ratio_wanted() else []
+        reasons = [(axis, self.axes.inference.fixed_sizes[axis.term]) for axis in fixed]
+        return [
+            Change(WHOLE, f"{axis.name} stays whole, for {reason.text}", reason.where, (axis.name,))
+            for axis, reason in reasons
+        ]
+
+    def _left_behind(self, attempt: Attempt, edits: Edits) -> list[str]:
+        """The note of what the pass does not read and a cut leaves as it is."""
+        return left_behind(self.graph, edits, {term.size for term in attempt.selection.changed})
 
     # ------------------------------------------------------------ selection
 

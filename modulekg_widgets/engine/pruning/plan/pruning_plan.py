@@ -201,9 +201,17 @@ class PruningPlan:
         -------
         Dataflow
             Its operators and values in the sizes that are left.
+
+        Raises
+        ------
+        CutError
+            For what is no graph, and where the pass does not go through.
         """
         from modulekg_widgets.engine.pruning.plan.dry_run import run_through
+        from modulekg_widgets.engine.tracing.dataflow import Dataflow
 
+        if not isinstance(graph, Dataflow):
+            raise CutError(f"plan.flow takes what mk.trace(model, args) gives, got a {shown(type(graph).__name__)}")
         return run_through(graph, self.edits)
 
     @property

@@ -19,6 +19,7 @@ from modulekg_widgets.engine.tracing.held import held_tensors
 Importance = str | Callable[..., Any] | object
 FREE, UNIFORM = "free", "uniform"
 TARGETS = ("params", "flops", "matmul_flops", "macs", "bytes")
+LARGEST_STEP = 2**31  # of sizes
 LATENCY = "latency"  # a target as well, which is measured and not counted
 
 
@@ -45,7 +46,9 @@ class Request:
     @property
     def granularity_wanted(self) -> str | None:
         """The granularity, else single indices; None for whole heads and groups, as configurations count them."""
-        return self.granularity or (None if self.layers == UNIFORM else "index")
+        if self.granularity is not None:
+            return self.granularity
+        return None if self.layers == UNIFORM else "index"
 
     def call(self, dropped: Mapping[str, list[int]], blocks: Sequence[str] = ()) -> str:
         """Python that makes the plan again: the request where text can say it, else the indices and blocks that go."""
@@ -83,13 +86,17 @@ def check(graph: Any, request: Request) -> None:
         raise CutError("ratio and target exclude each other: the target finds the ratio")
     if request.ratio is not None and not (isinstance(request.ratio, float | int) and 0 <= request.ratio < 1):
         raise CutError(f"ratio={shown(repr(request.ratio))}: give the share of indices that goes, from 0 to below 1")
-    if request.scope not in SCOPES:
-        raise UnknownNameError(f"scope={shown(str(request.scope))!r}: {nearest(str(request.scope), SCOPES)}")
-    if request.layers not in (FREE, UNIFORM):
-        ways = nearest(str(request.layers), (FREE, UNIFORM))
-        raise UnknownNameError(f"layers={shown(str(request.layers))!r}: {ways}")
-    if request.per is not None and request.per not in TARGETS:
-        raise UnknownNameError(f"per={shown(str(request.per))!r}: {nearest(str(request.per), TARGETS)}")
+    for option, ways in (("scope", SCOPES), ("layers", (FREE, UNIFORM)), ("per", TARGETS)):
+        name = getattr(request, option)
+        if (name is not None or option != "per") and not (isinstance(name, str) and name in ways):
+            raise UnknownNameError(f"{option}={shown(str(name))!r}: {nearest(str(name), ways)}")
+    if request.per_axis is not None and not isinstance(request.per_axis, Mapping):
+        raise CutError(
+            f"per_axis={shown(repr(request.per_axis))}: give shares or indices by axis, as {{'layer1.conv1': 0.5}}"
+        )
+    step = request.round_to
+    if step is not None and not (isinstance(step, int) and 1 <= step <= LARGEST_STEP):
+        raise CutError(f"round_to={shown(repr(step))}: give the multiple that sizes shall have, as 8")
     if request.per is not None and request.scope == LOCAL:
         raise CutError(f"per={request.per!r} ranks the indices of several axes: pass scope='global' or 'isomorphic'")
     check_target(request.target, (*TARGETS, LATENCY))

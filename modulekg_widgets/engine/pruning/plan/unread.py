@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 
 Ints = NDArray[np.int64]
 Key = tuple[Any, ...]
+MOST_NAMES = 6
 SOURCE = "layers='uniform', as the configuration has one number for it and for what is cut"
 
 
@@ -35,6 +36,30 @@ class Followers(NamedTuple):
             if path.rpartition(".")[0] not in homes
         ]
         return tuple(Change(ATTRIBUTE, what, SOURCE) for what in (*tensors, *attributes))
+
+
+def left_behind(graph: Dataflow, edits: Edits, cut: Collection[int]) -> list[str]:
+    """The note of parameters that a pass does not read, and that keep a size which goes elsewhere, one of `cut`.
+
+    So are adapters that are not active, and branches that are not taken: with them the cut model may not run.
+    """
+    changed = {name for edit in edits.tensors for name in edit.names}
+    names = [
+        node.label
+        for node in graph.unread
+        if node.is_parameter
+        and changed.isdisjoint(node.names)
+        and not edits.removal.takes_all(node.names)
+        and not set(cut).isdisjoint(node.shape)
+    ]
+    if not names:
+        return []
+    listed = ", ".join(map(shown, names[:MOST_NAMES]))
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    what = (
+        f"the traced pass does not read {listed}{more}, so their sizes stay: a pass that reads them may not run after "
+    )
+    return [f"{what}the cut. Trace such a pass, or remove them before"]
 
 
 def facts_not_read(graph: Dataflow, facts: Iterable[Key]) -> frozenset[Key]:
