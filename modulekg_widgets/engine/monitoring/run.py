@@ -149,7 +149,8 @@ def _nested(readings: Iterable[Reading]) -> dict[str, dict[str, dict[int, Any]]]
         steps.setdefault(reading.step, {})[reading.call] = reading.value
     return {
         module: {
-            metric: {step: _by_call(calls) for step, calls in sorted(steps.items())} for metric, steps in metrics.items()
+            metric: {step: _by_call(calls) for step, calls in sorted(steps.items())}
+            for metric, steps in metrics.items()
         }
         for module, metrics in found.items()
     }

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from modulekg_widgets.engine.monitoring.readings import PHASES
 from modulekg_widgets.engine.monitoring.run import Run
 from modulekg_widgets.engine.palette import PAGE, PALETTE
 from modulekg_widgets.engine.views.metric_reader import Updates
-from modulekg_widgets.engine.monitoring.readings import PHASES
 from modulekg_widgets.engine.views.metric_update import (
     HISTOGRAM,
     LEAST_POINTS,
