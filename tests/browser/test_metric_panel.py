@@ -334,3 +334,48 @@ def test_hostile_names_are_shown_as_they_are(notebook: NotebookPage) -> None:
     assert_harmless(notebook.page, ROOT, address)
     assert_harmless(notebook.page, ".jp-OutputArea-output, .mkg-tooltip, .mkg-menu", address)
     notebook.screenshot("metric-panel-hostile")
+
+
+OPENING = """
+import torch
+from torch import nn
+import modulekg_widgets as mk
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)).eval()  # frozen, and trained in eval mode
+
+def trained(metrics):
+    monitor = mk.Monitor(model, {"Linear": metrics})
+    panel = mk.MetricPanel(monitor)
+    with monitor:
+        for step in range(5):
+            model(torch.randn(3, 4)).sum().backward()
+            monitor.track(step)
+    return panel
+"""
+
+
+@in_shared_page
+def test_a_panel_opens_on_what_has_values(notebook: NotebookPage) -> None:
+    notebook.open([OPENING, "panel = trained(['WeightHistogram'])\ndisplay(panel)"])
+    notebook.run(0)
+    notebook.run(1, until=READY)
+    panel = MetricsPage(notebook)
+    panel.wait_until_painted(".mkg-metric-stage canvas")
+    assert panel.find(".mkg-metric-title").inner_text() == "WeightHistogram"
+    assert panel.find(".mkg-metric-view").input_value() == "histogram"
+    assert not panel.find(".mkg-metric-waiting").is_visible()
+
+
+@in_shared_page
+def test_a_panel_draws_the_phase_that_has_values(notebook: NotebookPage) -> None:
+    notebook.open([OPENING, "panel = trained(['OutputSndNorm', 'WeightNorm'])\ndisplay(panel)"])
+    notebook.run(0)
+    notebook.run(1, until=READY)
+    panel = MetricsPage(notebook)
+    for metric, phase in (("OutputSndNorm", "eval"), ("WeightNorm", "train"), ("OutputSndNorm", "eval")):
+        panel.choose("metric-select", metric)
+        panel.wait_for_points(10)
+        assert {(row["metric"], row["phase"]) for row in panel.drawn()} == {(metric, phase)}
+    panel.choose("metric-phase", "train")
+    assert {row["phase"] for row in panel.drawn()} == {"eval"}  # there is no other, and its name says so
+    assert "eval" in panel.find(".mkg-metric-legend").inner_text()

@@ -240,3 +240,28 @@ def test_a_pass_in_eval_mode_has_values_of_its_own() -> None:
     assert evaluated["InputSndNorm"][0] == pytest.approx(10 * x.norm().item(), rel=1e-5)
     assert set(evaluated) == {"InputSndNorm", "OutputSndNorm"}
     assert set(monitor.frame().phase) == {"train", "eval"}
+
+
+def test_output_falls_back_to_the_phase_that_has_values() -> None:
+    """A frozen model stays in eval mode while it is trained."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 2)).eval()
+    with mk.Monitor(model, {"*": ["OutputSndNorm", "WeightNorm"]}) as monitor:
+        model(torch.randn(3, 4)).sum().backward()
+        monitor.track(0)
+    found = monitor.get_output()
+    assert found["0"].keys() == {"OutputSndNorm", "WeightNorm"}
+    assert found["1"].keys() == {"OutputSndNorm"}
+    assert "OutputSndNorm" not in monitor.get_output("train")["0"]
+    assert monitor.get_output("eval")["0"] == {"OutputSndNorm": found["0"]["OutputSndNorm"]}
+
+
+def test_output_of_both_phases_is_that_of_train() -> None:
+    model = nn.Sequential(nn.Linear(4, 4))
+    with mk.Monitor(model, {"0": ["OutputSndNorm"]}) as monitor:
+        y = model(torch.randn(3, 4))
+        model.eval()(torch.randn(30, 4))
+        monitor.track(0)
+        model(torch.randn(3, 4))
+        monitor.track(1)
+    assert monitor.get_output() == {"0": {"OutputSndNorm": {0: pytest.approx(float(y.detach().norm()))}}}
+    assert set(monitor.get_output("eval")["0"]["OutputSndNorm"]) == {0, 1}

@@ -292,3 +292,143 @@ def test_bad_input_is_named_before_anything_runs() -> None:
             wrong()
     with pytest.raises(UnknownPathError):
         mk.pruning.Distillation(teacher, receipt, features="no.such")(student, x)
+
+
+# ------------------------------------------------------------------ probabilities, and modules that run more than once
+
+
+class PerWindow(nn.Module):
+    """A small net over windows of a signal: a score for each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Sequential(nn.Linear(4, 12), nn.ReLU()), nn.Linear(12, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([torch.sigmoid(self.head(self.body(part))) for part in x.split(4, 1)], 1)
+
+
+def scorer(ratio: float = 0.5) -> tuple[PerWindow, PerWindow, mk.Receipt, torch.Tensor]:
+    torch.manual_seed(0)
+    model, x = PerWindow(), torch.randn(16, 12)
+    teacher = copy.deepcopy(model)
+    return teacher, model, mk.plan(mk.trace(model, x), ratio=ratio).cut(model), x
+
+
+def test_scores_of_their_own_are_compared_one_by_one() -> None:
+    """A softmax over them is blind to what they have in common."""
+    teacher, student, receipt, x = scorer()
+    distill = mk.pruning.Distillation(teacher, receipt, features=False, temperature=1.0)
+    before = float(distill(student, x).detach())
+    ours, theirs = student(x).detach().double(), teacher(x).detach().double()
+    expected = F.binary_cross_entropy(ours, theirs) - F.binary_cross_entropy(theirs, theirs)
+    assert before == pytest.approx(float(expected), rel=1e-3, abs=1e-7)
+    assert "outputs are probabilities," in repr(distill) or "outputs are probabilities>" in repr(distill)
+    with torch.no_grad():
+        student.head.bias += 4
+    assert float(distill(student, x).detach()) > before + 0.3
+
+
+@pytest.mark.parametrize("outputs", ["auto", "kl"])
+@pytest.mark.parametrize(
+    "last",
+    [nn.Softmax(-1), nn.LogSoftmax(-1), nn.Sequential(nn.Softmax(-1), nn.Identity())],
+    ids=["p", "log p", "late"],
+)
+def test_probabilities_of_a_choice_are_worth_their_logits(last: nn.Module, outputs: str) -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(4, 12), nn.ReLU(), nn.Linear(12, 5)), torch.randn(6, 4)
+    teacher = copy.deepcopy(model)
+    receipt = mk.plan(mk.trace(model, x), ratio=0.5).cut(model)
+    logits = float(mk.pruning.Distillation(teacher, receipt, features=False)(model, x).detach())
+    distill = mk.pruning.Distillation(nn.Sequential(*teacher, last), None, outputs=outputs)
+    found = distill(nn.Sequential(*model, last), x)
+    assert float(found.detach()) == pytest.approx(logits, rel=1e-3)
+    found.backward()
+    assert all(bool(torch.isfinite(p.grad).all()) for p in model.parameters() if p.grad is not None)
+
+
+def test_probabilities_over_positions_have_their_classes_where_they_add_up() -> None:
+    torch.manual_seed(0)
+    logits = [nn.Parameter(torch.randn(2, 5, 7)) for _ in range(2)]
+
+    class Given(nn.Module):
+        def __init__(self, at: int, dim: int | None) -> None:
+            super().__init__()
+            self.logits, self.dim = logits[at], dim
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            moved = self.logits if self.dim is not None else self.logits.transpose(1, 2)
+            return moved if self.dim is None else moved.softmax(self.dim)
+
+    x = torch.zeros(1)
+    wanted = mk.pruning.Distillation(Given(0, None))(Given(1, None), x)  # classes last
+    assert float(mk.pruning.Distillation(Given(0, 1))(Given(1, 1), x).detach()) == pytest.approx(
+        float(wanted.detach()), rel=1e-4
+    )
+
+
+def test_logits_that_happen_to_be_between_0_and_1_are_logits_again() -> None:
+    class Given(nn.Module):
+        def __init__(self, values: torch.Tensor) -> None:
+            super().__init__()
+            self.values = nn.Parameter(values)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.values * x
+
+    teacher, student = Given(torch.tensor([[0.2, 0.9, 0.4]])), Given(torch.tensor([[0.3, -0.8, 0.5]]))
+    distill = mk.pruning.Distillation(teacher, temperature=1.0)
+    p, q = teacher.values.softmax(-1), student.values.softmax(-1)
+    assert float(distill(student, torch.ones(1)).detach()) == pytest.approx(float((p * (p / q).log()).sum()), rel=1e-4)
+    assert "probabilities" not in repr(distill)
+
+
+def test_all_calls_of_a_module_are_compared() -> None:
+    teacher, student, receipt, x = scorer()
+    distill = mk.pruning.Distillation(teacher, receipt, features=["body.0", "head"])
+    alone = mk.pruning.Distillation(teacher, receipt, features=False)
+    found = float((distill(student, x) - alone(student, x)).detach())
+    kept = next(edit.kept[0] for edit in receipt.edits.tensors if "body.0.weight" in edit.names).tolist()
+    parts = []
+    with torch.no_grad():
+        for part in x.split(4, 1):
+            for ours, theirs in (
+                (student.body[0](part), teacher.body[0](part)[:, kept]),
+                (student.head(student.body(part)), teacher.head(teacher.body(part))),
+            ):
+                parts.append((ours - theirs).square().mean() / theirs.var(correction=0))
+    assert found == pytest.approx(float(torch.stack(parts).mean()), rel=1e-4)
+    assert "features of 2 modules" in repr(distill)
+    distill(student, torch.randn(16, 20))  # five windows instead of three: all calls lost the same
+
+
+def test_calls_that_cannot_be_paired_are_named() -> None:
+    teacher, student, receipt, x = scorer()
+    distill = mk.pruning.Distillation(teacher, receipt, features=["head"])
+    distill(student, x)
+    student.forward = lambda x: torch.sigmoid(student.head(student.body(x[:, :4]))).repeat(1, 3)  # type: ignore[method-assign]
+    with pytest.raises(CutError, match="'head' runs 3 times in the teacher, 1 times in the student"):
+        distill(student, x)
+
+
+def test_a_module_without_numbers_to_compare_is_named() -> None:
+    class Counting(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x > 0).long()
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.count, self.b = nn.Linear(4, 8), Counting(), nn.Linear(8, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            h = self.a(x)
+            return self.b(h) + self.count(x).sum()
+
+    torch.manual_seed(0)
+    model, x = Net(), torch.randn(5, 4)
+    teacher = copy.deepcopy(model)
+    receipt = mk.plan(mk.trace(model, x), ratio=0.5).cut(model)
+    with pytest.raises(CutError, match="'count' gives no floating-point tensor"):
+        mk.pruning.Distillation(teacher, receipt, features=["count"])(model, x)

@@ -294,3 +294,58 @@ def test_no_model_is_kept_alive_by_a_panel_and_its_graph() -> None:
     gc.collect()
     assert alive() is None
     panel.close()
+
+
+# ------------------------------------------------------------------ what a panel chooses by the values
+
+
+def test_a_panel_of_histograms_alone_opens_on_them() -> None:
+    run = live_run()
+    put(run, 0, {("layer1", "H"): math.nan, ("layer2", "H"): histogram([1, 2])})  # one had no value at the step
+    panel = MetricPanel(run)
+    assert panel.view == "histogram"
+    assert "no values yet" not in panel._static_picture()
+    assert MetricPanel(run, view="lines").view == "lines"
+    put(run, 1, {("layer1", "Norm"): 1.0})
+    assert MetricPanel(run).view == "lines"
+    assert MetricPanel(run, metric="H").view == "histogram"
+    assert MetricPanel(run, metric="Norm").view == "lines"
+
+
+def test_a_panel_that_was_there_before_the_values_goes_by_them_until_somebody_chooses() -> None:
+    run = live_run()
+    panel, chosen = MetricPanel(run), MetricPanel(run)
+    assert (panel.view, panel.phase) == ("lines", "train")
+    chosen.view, chosen.phase = "heatmap", "both"
+    chosen.view, chosen.phase = "lines", "train"
+    put(run, 0, {("layer1", "H"): histogram([1, 2])}, phase="eval")
+    for each in (panel, chosen):
+        each._repr_mimebundle_()
+    wait_until(lambda: (panel.view, panel.phase) == ("histogram", "eval"))
+    put(run, 1, {("layer1", "H"): histogram([1, 2])})
+    put(run, 1, {("layer1", "Norm"): 1.0})
+    wait_until(lambda: (panel.view, panel.phase) == ("lines", "train"))
+    assert (chosen.view, chosen.phase) == ("lines", "train")
+    panel.close()
+    chosen.close()
+
+
+@pytest.mark.parametrize(
+    ("rows", "phase"),
+    [
+        ([({("a", "Norm"): 1.0}, "eval"), ({("a", "WeightNorm"): 1.0}, "train")], "eval"),  # weights are in train
+        ([({("a", "Norm"): 1.0}, "eval"), ({("a", "Norm"): 1.0}, "train")], "train"),
+        ([({("a", "WeightNorm"): 1.0}, "train")], "train"),
+        ([], "train"),
+    ],
+)
+def test_the_phase_is_the_one_that_has_values(rows: list[Any], phase: str) -> None:
+    run = live_run()
+    for values, own in rows:
+        put(run, 0, values, phase=own)
+    panel = MetricPanel(run)
+    assert panel.phase == phase
+    assert MetricPanel(run, phase="train").phase == "train"
+    for metric in {metric for values, _ in rows for _, metric in values}:
+        panel.metric = metric
+        assert ">a<" in panel._static_picture()  # drawn, in whichever phase it has values

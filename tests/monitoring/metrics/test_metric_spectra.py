@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+import modulekg_widgets as mk
 from modulekg_widgets.engine.adapters import channel_dim
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
 from modulekg_widgets.engine.monitoring.metric import NoValueError
@@ -198,3 +199,44 @@ def test_autocast_does_not_round_spectra(shape: tuple[int, int]) -> None:
         inside = Moments(x, 1).eigenvalues, Moments(x, 1).singular_values
     assert torch.equal(outside[0], inside[0])
     assert torch.equal(outside[1], inside[1])
+
+
+def layered(count: int) -> torch.Tensor:
+    """What a float32 layer with two inputs and 8 outputs gives."""
+    return normal(count, 2) @ normal(2, 8, seed=6) + normal(8, seed=7)
+
+
+DEFICIENT = {
+    "a layer's output": layered(64),
+    "many rows": layered(5000),
+    "far from 0": layered(64) + 5,
+    "tiny": layered(64) * 1e-6,
+    "huge": layered(64) * 1e6,
+    "a channel twice": torch.cat([normal(50, 3), normal(50, 3)[:, :1]], 1),
+    "fewer rows than channels": normal(5, 9),
+    "in double precision": layered(64).double(),
+    "wide": normal(400, 3) @ normal(3, 200, seed=6),
+}
+
+
+@pytest.mark.parametrize("name", DEFICIENT)
+def test_an_input_without_full_rank_has_no_condition_number(name: str) -> None:
+    x = DEFICIENT[name]
+    rank = {"a channel twice": 3, "fewer rows than channels": 4, "wide": 3}.get(name, 2)
+    model = nn.Identity()
+    with mk.Monitor(model, {"": ["InputCovCondition", "InputCovMaxEig"]}) as monitor:
+        with pytest.warns(RuntimeWarning, match="InputCovCondition"):
+            model(x)
+        monitor.track(0)
+    assert np.isnan(monitor.get_output()[""]["InputCovCondition"][0])
+    assert f"the rank {rank}, and {x.shape[1]} channels" in monitor.reasons["", "InputCovCondition"]
+    assert np.isfinite(monitor.get_output()[""]["InputCovMaxEig"][0])
+
+
+def test_where_the_rank_suffices_there_is_a_condition_number() -> None:
+    x = normal(500, 8) * torch.logspace(0, -4, 8)  # deviations down to 1e-4: 1e8 between the eigenvalues
+    values = covariance_spectrum(array(x))
+    found = Moments(x, 1).eigenvalues
+    assert float(metric("InputCovCondition", found)) == pytest.approx(values[0] / (values[-1] + 1e-7), rel=1e-4)
+    few = Moments(normal(5, 9), 1).eigenvalues
+    assert float(metric("InputCovCondition20", few)) > 1

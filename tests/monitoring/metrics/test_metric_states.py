@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+import modulekg_widgets as mk
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
 from modulekg_widgets.engine.monitoring.metric import NoValueError
 from modulekg_widgets.engine.monitoring.metrics import METRICS
@@ -211,3 +212,30 @@ def test_a_window_does_not_grow(name: str) -> None:
             sizes.add(sum(value.untyped_storage().nbytes() for value in kept))
     assert len(sizes) == 1
     assert max(sizes) <= 64
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.1, 0.7, None])
+def test_batches_are_compared_with_the_statistics_at_the_end_or_with_their_own(momentum: float | None) -> None:
+    torch.manual_seed(0)
+    norm = nn.BatchNorm2d(6, momentum=momentum)
+    names = ["MeanTID", "VarTID", "MeanTIDByStep", "VarTIDByStep"]
+    batches, own = [torch.randn(8, 6, 4, 4) * (1 + 0.3 * at) + at for at in range(5)], []
+    with mk.Monitor(nn.Sequential(norm), {"0": [[name, "window(5)"] for name in names]}) as monitor:
+        for step, batch in enumerate(batches):
+            norm(batch)
+            assert norm.running_mean is not None
+            assert norm.running_var is not None
+            own.append((norm.running_mean.double().clone(), norm.running_var.double().sqrt()))
+            monitor.track(step)
+    rows = [batch.movedim(1, -1).flatten(0, -2).double() for batch in batches]
+    expected = {
+        name: np.mean(
+            [
+                float(((row.mean(0) if "Mean" in name else row.std(0)) - held["Var" in name]).norm() / held[1].norm())
+                for row, held in zip(rows, own if "ByStep" in name else [own[-1]] * 5, strict=True)
+            ]
+        )
+        for name in names
+    }
+    assert {name: values[4] for name, values in monitor.get_output()["0"].items()} == pytest.approx(expected, rel=1e-4)
+    assert (expected["MeanTID"] == pytest.approx(expected["MeanTIDByStep"], rel=1e-2)) == (momentum == 0.0)

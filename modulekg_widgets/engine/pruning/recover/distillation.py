@@ -35,16 +35,19 @@ from modulekg_widgets.engine.torch_runtime.structure import tensors
 
 Tensor = torch.Tensor
 MOST_FEATURES = 24  # modules that are compared unless the user names them
+ADDS_UP = 5e-3  # how far from 1 the sum of a half-precision softmax may be
+SATURATED = 1e-6  # probabilities so near to 0 or 1 have no logits
 
 
 class Distillation:
     """A loss for training a cut model towards the uncut one: `loss = distill(student, batch)`.
 
     The sum of two parts. The outputs: KL(teacher ‖ student) of logits at a temperature T, times T² (Hinton et al. 2015,
-    "Distilling the Knowledge in a Neural Network"), averaged over all distributions; where the model gives no logits,
-    as hidden states or one number a sample, the mean squared difference relative to the teacher's variance. The
-    features: the same relative difference between what modules give in both, where the teacher's values are those at
-    the indices that the cut kept, so that no projection has to be learnt.
+    "Distilling the Knowledge in a Neural Network"), averaged over all distributions; where the model gives
+    probabilities, as behind a softmax or a sigmoid, that of the logits that they come from; where it gives neither, as
+    hidden states or one number a sample, the mean squared difference relative to the teacher's variance. The features:
+    the same relative difference between what modules give in both, in each of their calls, where the teacher's values
+    are those at the indices that the cut kept, so that no projection has to be learnt.
 
     Parameters
     ----------
@@ -63,7 +66,9 @@ class Distillation:
         What the part of the features is multiplied with.
     outputs : {"auto", "kl", "mse"} or function, default "auto"
         How outputs are compared; a function takes (student's output, teacher's output) and gives a tensor of one
-        number. A model whose only tensor has no classes, as that of an autoencoder, needs "mse".
+        number. A model whose only tensor has no classes, as that of an autoencoder, needs "mse". Outputs that lie
+        between 0 and 1 in both models count as probabilities: of one choice where they add up to 1, else each of its
+        own yes and no.
 
     Raises
     ------
@@ -109,7 +114,9 @@ class Distillation:
         self._teacher = _sharing_copy(teacher)
         wanted = TracedCall.of_signature(teacher)
         self._call = (wanted.args, wanted.kwargs)  # how batches are read
-        self._kept: dict[str, Positions] | None = None  # per module that is compared
+        self._kept: dict[str, list[Positions]] | None = None  # per module that is compared, and per call
+        self._are_scores = True  # whether all outputs so far lay between 0 and 1
+        self._form = "logits"  # of the outputs, as they were compared last
 
     # ------------------------------------------------------------------ loss
 
@@ -148,7 +155,7 @@ class Distillation:
         with _outputs_of(student, [self._moved[path] for path in self._kept]) as of_student:
             found = _run(student, args, kwargs, "student")
         loss = compare(found)
-        parts = [self._at_feature(path, of_student, of_teacher) for path in self._kept if path in of_teacher]
+        parts = [part for path in self._kept for part in self._at_feature(path, of_student, of_teacher)]
         loss = loss + self.weight * torch.stack(parts).mean() if parts and self.weight else loss
         if not bool(torch.isfinite(loss)):
             raise CutError(f"the loss of this batch is {float(loss.detach())}: look at the weights of the student")
@@ -178,29 +185,56 @@ class Distillation:
         return lambda found: _mean_of_all(compare, _compared(found), theirs)
 
     def _divergence(self, found: Tensor, expected: Tensor) -> Tensor:
-        """KL over classes, averaged over all else."""
-        dim = _class_dim(found)
-        ours = F.log_softmax(found.float() / self.temperature, dim)
-        theirs = F.log_softmax(expected.float() / self.temperature, dim)
+        """KL over classes, averaged over all else; of probabilities between the logits that they come from."""
+        found, expected = found.float(), expected.float()
+        self._are_scores = self._are_scores and _lie_between_0_and_1(expected) and _lie_between_0_and_1(found)
+        if not self._are_scores:
+            self._form = "logits"
+            return self._choice_divergence(found, expected, _dim_of_one(expected.exp()))
+        dim = _dim_of_one(expected)
+        self._form = "probabilities" if dim is None else "probabilities of one choice"
+        if dim is not None:
+            return self._choice_divergence(_logarithm(found), _logarithm(expected), dim)
+        ours, theirs = (torch.logit(each, SATURATED) / self.temperature for each in (found, expected))
+        yes, no = (torch.sigmoid(sign * theirs) * _log_ratio(sign * theirs, sign * ours) for sign in (1, -1))
+        return (yes + no).mean() * self.temperature**2
+
+    def _choice_divergence(self, found: Tensor, expected: Tensor, dim: int | None) -> Tensor:
+        dim = _class_dim(found) if dim is None else dim
+        ours = F.log_softmax(found / self.temperature, dim)
+        theirs = F.log_softmax(expected / self.temperature, dim)
         return F.kl_div(ours, theirs, reduction="none", log_target=True).sum(dim).mean() * self.temperature**2
 
-    def _at_feature(self, path: str, of_student: Mapping[str, Tensor], of_teacher: Mapping[str, Tensor]) -> Tensor:
+    def _at_feature(
+        self, path: str, of_student: Mapping[str, list[Tensor]], of_teacher: Mapping[str, list[Tensor]]
+    ) -> list[Tensor]:
+        """What each call of a module differs by."""
         assert self._kept is not None
-        expected = selected(of_teacher[path], self._kept[path])
-        found = of_student.get(self._moved[path])
-        if found is None or found.shape != expected.shape:
-            gives = "nothing" if found is None else f"the shape {list(found.shape)}"
+        theirs, ours = of_teacher.get(path, []), of_student.get(self._moved[path], [])
+        kept = self._kept[path]
+        if len(kept) != len(theirs) and all(_are_equal(one, kept[0]) for one in kept):
+            kept = [kept[0]] * len(theirs)
+        if not len(kept) == len(theirs) == len(ours):
             raise CutError(
-                f"{shown(path)!r} gives {gives} in the student and {list(expected.shape)} at the kept indices of the "
-                "teacher: is the student the model that the receipt is of, and not cut again since? "
-                "features=False leaves them out"
+                f"{shown(path)!r} runs {len(theirs)} times in the teacher, {len(ours)} times in the student and "
+                f"{len(kept)} times for the first batch: its calls cannot be compared; leave it out of features="
+            )
+        pairs = zip(ours, theirs, kept, strict=True)
+        return [self._at_call(path, found, selected(expected, positions)) for found, expected, positions in pairs]
+
+    def _at_call(self, path: str, found: Tensor, expected: Tensor) -> Tensor:
+        if found.shape != expected.shape:
+            raise CutError(
+                f"{shown(path)!r} gives the shape {list(found.shape)} in the student and {list(expected.shape)} at the "
+                "kept indices of the teacher: is the student the model that the receipt is of, and not cut again "
+                "since? features=False leaves them out"
             )
         return relative_error(found, expected)
 
     # -------------------------------------------------------------- features
 
-    def _features(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Positions]:
-        """The modules that are compared, each with what stays of its output."""
+    def _features(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, list[Positions]]:
+        """The modules that are compared, each with what stays of its output in each call."""
         if self._edits is None or self._wanted is False:
             return {}
         try:
@@ -211,16 +245,15 @@ class Distillation:
         keeps = keeps_of(axes, self._edits)
         found = {}
         for path in (path for path in self._paths(graph) if path in self._moved):
-            node = first_output(graph, path)
-            if node is not None:
-                found[path] = positions_of(axes, keeps, node)
+            nodes = float_outputs(graph, path)
+            if not nodes:
+                raise CutError(f"{shown(path)!r} gives no floating-point tensor: leave it out of features=")
+            found[path] = [positions_of(axes, keeps, node) for node in nodes]
         return found
 
     def _paths(self, graph: DataflowGraph) -> list[str]:
         if isinstance(self._wanted, bool):
-            have_one = [
-                path for path in _repeated(graph) if path in self._moved and first_output(graph, path) is not None
-            ]
+            have_one = [path for path in _repeated(graph) if path in self._moved and float_outputs(graph, path)]
             return _evenly(have_one, MOST_FEATURES)
         found: dict[str, None] = {}
         known = [path for path in graph.modules if path]
@@ -239,7 +272,8 @@ class Distillation:
         else:
             inside = f", features of {len(self._kept)} modules"
         other = "outputs by a function" if callable(self.outputs) else "squared differences"
-        how = f"temperature {self.temperature:g}" if self.outputs in ("auto", "kl") else other
+        form = "" if self._form == "logits" else f", outputs are {self._form}"
+        how = f"temperature {self.temperature:g}{form}" if self.outputs in ("auto", "kl") else other
         return f"<Distillation from {shown(type(self._teacher).__name__)}: {how}{inside}>"
 
 
@@ -276,12 +310,42 @@ def _one_number(value: Any) -> Tensor:
     return value.reshape(())
 
 
-def first_output(graph: DataflowGraph, path: str) -> Any:
-    """The first tensor of floating-point numbers that a module gave; None where it ran more than once or gave none."""
-    calls = graph.modules[path].calls
-    if len(calls) != 1:
-        return None
-    return next((node for node in calls[0].outputs if node.dtype.is_floating_point), None)
+def float_outputs(graph: DataflowGraph, path: str) -> list[Any]:
+    """The first tensor of floating-point numbers that a module gave in each call that gave one."""
+    firsts = (
+        next((node for node in call.outputs if node.dtype.is_floating_point), None)
+        for call in graph.modules[path].calls
+    )
+    return [node for node in firsts if node is not None]
+
+
+def _are_equal(one: Positions, other: Positions) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[at], other[at]) for at in one)
+
+
+# ------------------------------------------------------------- probabilities
+
+
+def _lie_between_0_and_1(values: Tensor) -> bool:
+    least, greatest = values.detach().aminmax()
+    return bool((least >= 0) & (greatest <= 1))
+
+
+def _dim_of_one(shares: Tensor) -> int | None:
+    """The dimension of the classes over which positive numbers add up to 1, if there is one."""
+    shares = shares.detach()
+    for dim in dict.fromkeys((_class_dim(shares) % shares.dim(), shares.dim() - 1, 1)):
+        if shares.shape[dim] > 1 and bool(((shares.sum(dim) - 1).abs() < ADDS_UP).all()):
+            return dim
+    return None
+
+
+def _logarithm(shares: Tensor) -> Tensor:
+    return shares.clamp_min(torch.finfo(shares.dtype).tiny).log()
+
+
+def _log_ratio(one: Tensor, other: Tensor) -> Tensor:
+    return F.logsigmoid(one) - F.logsigmoid(other)
 
 
 # ------------------------------------------------------------------- choices
@@ -373,11 +437,11 @@ def _run(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], role: 
 
 
 @contextmanager
-def _outputs_of(model: nn.Module, paths: Iterable[str]) -> Iterator[dict[str, Tensor]]:
-    """What these modules give while this thread runs the model; nothing is registered on them."""
+def _outputs_of(model: nn.Module, paths: Iterable[str]) -> Iterator[dict[str, list[Tensor]]]:
+    """What these modules give in each call while this thread runs the model; nothing is registered on them."""
     every = dict(model.named_modules(remove_duplicate=False))
     names = {id(every[path]): path for path in paths if path in every}
-    found: dict[str, Tensor] = {}
+    found: dict[str, list[Tensor]] = {}
     thread = threading.get_ident()
 
     def take(module: nn.Module, _: Any, output: Any) -> None:
@@ -385,7 +449,7 @@ def _outputs_of(model: nn.Module, paths: Iterable[str]) -> Iterator[dict[str, Te
         if path is not None and threading.get_ident() == thread:
             value = first_float(output)
             if value is not None:
-                found[path] = value
+                found.setdefault(path, []).append(value)
 
     if not names:
         yield found
