@@ -119,6 +119,10 @@ class MissingPackageError(ModuleKGError, ImportError):
     """An optional package that is not installed; the message names the extra that brings it."""
 
 
+class MissingReaderError(MissingPackageError, ModelFileError):
+    """A model file whose reader needs a package that is not installed; the message names the extra that brings it."""
+
+
 class UnknownAxisError(ModuleKGError, KeyError):
     """An axis that does not exist, or does not run where it is asked for."""
 

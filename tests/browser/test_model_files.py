@@ -299,10 +299,10 @@ def test_a_tensor_is_counted_by_a_kernel_that_runs(files: FilesPage) -> None:
 def test_other_binary_files_open_here_only_where_that_is_asked_for(files: FilesPage) -> None:
     factories = files.page.evaluate(
         """names => names.map(name => window.jupyterapp.docRegistry.preferredWidgetFactories(name).map(f => f.name))""",
-        ["a.bin", "a.pkl", "a.ckpt", "a.index.json"],
+        ["a.bin", "a.pkl", "a.ckpt", "a.index.json", "a.jit", "a.pth.tar", "a.pt.tar", "__0_0.distcp"],
     )
     assert factories[0][0] != "ModuleKG Model File" != factories[1][0]
     assert "ModuleKG Model File" in factories[0]
     assert "ModuleKG Model File" in factories[1]
-    assert factories[2][0] == "ModuleKG Model File"
+    assert [found[0] for found in (factories[2], *factories[4:])] == ["ModuleKG Model File"] * 5
     assert "ModuleKG Model File" not in factories[3]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torchvision
 from torch import nn
@@ -188,12 +189,47 @@ def write_quantised(example: Example, path: Path) -> None:
     torch.save(torch.ao.quantization.quantize_dynamic(example[0], {nn.Linear}).state_dict(), path)
 
 
+def write_distributed(example: Example, path: Path) -> None:
+    """The metadata of a checkpoint of torch.distributed.checkpoint, with its shard beside it."""
+    import torch.distributed.checkpoint as dcp
+
+    dcp.save({"model": example[0].state_dict(), "step": 3}, checkpoint_id=path.parent)
+    path.with_name(".metadata").rename(path)
+
+
+def write_big_gguf(example: Example, path: Path) -> None:
+    """In the other order of bytes, with a type whose number readers use differently."""
+    from gguf import GGMLQuantizationType, GGUFEndian, GGUFWriter
+
+    writer = GGUFWriter(path, "test", endianess=GGUFEndian.BIG)
+    for name, tensor in example[0].state_dict().items():
+        writer.add_tensor(name, tensor.float().numpy() if tensor.dim() else tensor.float().reshape(1).numpy())
+    writer.add_tensor("mx", np.zeros((2, 34), dtype=np.uint8), raw_dtype=GGMLQuantizationType.MXFP4)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def write_int8_onnx(example: Example, path: Path) -> None:
+    """With weights of eight bits, and numbers in lists of their type."""
+    from onnxruntime.quantization import quantize_dynamic
+
+    whole = path.with_name("whole.onnx")
+    write_onnx(example, whole)
+    quantize_dynamic(whole, path)
+    whole.unlink()
+
+
 # what else is tampered with: other ways to write the same formats, some of them in several files
 OTHER_WRITERS: dict[str, Callable[[Example, Path], None]] = {
     ".safetensors.index.json": write_index,
     ".external.onnx": write_onnx_in_two,
     ".legacy.pt": write_legacy,
     ".quantised.pt": write_quantised,
+    ".metadata": write_distributed,
+    ".big.gguf": write_big_gguf,
+    ".int8.onnx": write_int8_onnx,
 }
 
 

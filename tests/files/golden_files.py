@@ -117,6 +117,8 @@ def write_files(folder: Path) -> None:
             _sharded_checkpoint,
             _gguf,
             _gguf_part,
+            _gguf_of_others,
+            _adapter,
             _exported,
             _onnx_of_before,
             _onnx_by_hand,
@@ -214,6 +216,34 @@ def _gguf_part(folder: Path) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def _gguf_of_others(folder: Path) -> None:
+    """Big-endian, with types by numbers that readers use differently, one of which has the bytes of MXFP4."""
+    import struct
+
+    def text(value: str) -> bytes:
+        return struct.pack(">Q", len(value)) + value.encode()
+
+    tensors = [("ternary", 36, 64), ("mx", 39, 64), ("other", 39, 32), ("new", 99, 16), ("plain", 0, 8)]
+    starts = [0, 64, 128, 192, 224]
+    head = b"GGUF" + struct.pack(">IQQ", 3, len(tensors), 1) + text("general.architecture") + struct.pack(">I", 8)
+    head += text("bitnet")
+    for (name, kind, size), start in zip(tensors, starts, strict=True):
+        head += text(name) + struct.pack(">IQIQ", 1, size, kind, start)
+    data = bytes(224) + struct.pack(">8f", *range(8))
+    (folder / "others.gguf").write_bytes(head + bytes(-len(head) % 32) + data)
+
+
+def _adapter(folder: Path) -> None:
+    from safetensors.torch import save_file
+
+    folder = folder / "adapter"
+    folder.mkdir(exist_ok=True)
+    layers = {f"base_model.model.{at}.q.lora_{part}.weight": torch.zeros(2, 3) for at in range(2) for part in "AB"}
+    save_file(layers, folder / "adapter_model.safetensors")
+    config = {"peft_type": "LORA", "base_model_name_or_path": "some/model", "r": 2, "target_modules": ["q"]}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
 
 
 def _exported(folder: Path) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import ModelFileError
 from modulekg_widgets.engine.files import gguf as reader
 from modulekg_widgets.engine.files.ggml_types import GGML_TYPES
@@ -265,3 +267,52 @@ def test_any_change_gives_records_within_the_file_or_a_named_error(tmp_path: Pat
             assert record.offset is not None
             assert 0 <= record.offset <= record.offset + record.nbytes <= len(content)
     assert 100 < failed < 400
+
+
+def test_numbers_are_those_of_the_other_order(tmp_path: Path) -> None:
+    package = pytest.importorskip("gguf")
+    draws = np.random.default_rng(0)
+    kinds = (np.float32, np.float16, np.float64, np.int8, np.int16, np.int32, np.int64)
+    arrays = {kind.__name__: draws.integers(-90, 90, (3, 4)).astype(kind) for kind in kinds}
+    for order in ("LITTLE", "BIG"):
+        writer = package.GGUFWriter(tmp_path / f"{order}.gguf", "llama", endianess=package.GGUFEndian[order])
+        for name, array in arrays.items():
+            writer.add_tensor(name, array)
+        blocks = draws.integers(0, 255, (2, 36)).astype(np.uint8)
+        writer.add_tensor("packed", blocks, raw_dtype=package.GGMLQuantizationType.Q4_0)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+    little, big = (mk.open_file(tmp_path / f"{order}.gguf") for order in ("LITTLE", "BIG"))
+    assert all(torch.equal(big.tensor(name), torch.from_numpy(array)) for name, array in arrays.items())
+    assert mk.diff(big, little, weights=True).counts == {"unread": 1}  # blocks hold numbers in their order
+    assert mk.diff(big, mk.open_file(tmp_path / "BIG.gguf"), weights=True).identical
+    with pytest.raises(mk.ModelFileError, match="big-endian"):
+        big.tensor("packed")
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "nbytes", "dtype", "warns"),
+    [
+        (36, 64, 16 + 32, "ggml type 36", True),  # I2_S: two bits each, and a scale
+        (36, 64, 36, "ggml type 36", True),  # IQ4_NL_4_4
+        (37, 32, 32, "ggml type 37", True),
+        (39, 64, 34, "MXFP4", False),
+        (39, 64, 80, "ggml type 39", True),  # more than the blocks of MXFP4 take, beyond what aligns
+        (39, 48, 64, "ggml type 39", True),  # which cannot be cut into its blocks
+        (40, 64, 20, "ggml type 40", True),
+        (41, 128, 18, "Q1_0", False),
+    ],
+)
+def test_numbers_of_types_that_readers_use_differently(
+    tmp_path: Path, kind: int, size: int, nbytes: int, dtype: str, warns: bool
+) -> None:
+    path = tmp_path / "x.gguf"
+    path.write_bytes(gguf_of([], [tensor("w", (size,), kind)], data=nbytes))
+    file = mk.open_file(path)
+    assert file.record("w").dtype == dtype
+    assert bool(file.warnings) == warns
+    if warns:
+        assert f"the type {kind}, which readers use differently" in file.warnings[0]
+        assert file.record("w").nbytes == nbytes

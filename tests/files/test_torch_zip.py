@@ -17,6 +17,7 @@ import torch
 import torchvision
 from torch import nn
 
+import modulekg_widgets as mk
 from files.nets import Lists
 from modulekg_widgets.engine.errors import ModelFileError
 from modulekg_widgets.engine.files import torch_zip
@@ -363,3 +364,39 @@ def test_many_tensors_take_two_seconds_for_fifty_thousand(tmp_path: Path) -> Non
     taken = time.process_time() - started
     assert len(found.tensors) == 15_000
     assert taken < 1.5  # 0.4 on a machine that does nothing else
+
+
+def trained() -> tuple[nn.Module, torch.optim.Optimizer]:
+    net = nn.Linear(8, 8)
+    optimizer = torch.optim.Adam(net.parameters(), amsgrad=True)
+    net(torch.rand(1, 8)).sum().backward()
+    optimizer.step()
+    return net, optimizer
+
+
+NET, OPTIMIZER = trained()
+NAMED = {name: {"exp_avg": each.detach().clone()} for name, each in NET.named_parameters()}
+WITH_OPTIMIZER = {
+    "beside the model": ({"model": NET.state_dict(), "optimizer": OPTIMIZER.state_dict()}, 72),
+    "in a list": ({"state_dict": NET.state_dict(), "optimizer_states": [OPTIMIZER.state_dict()]}, 72),
+    "alone": (OPTIMIZER.state_dict(), 0),
+    "as objects": ({"net": NET, "optimizer": OPTIMIZER}, 72),
+    "by names": ({"model": NET.state_dict(), "optim": {"state": NAMED, "param_groups": [{"lr": 1.0}]}}, 72),
+    "none": ({"state": NET.state_dict(), "groups": []}, 72),
+}
+
+
+@pytest.mark.parametrize("options", [{}, LEGACY], ids=["zip", "legacy"])
+@pytest.mark.parametrize("case", WITH_OPTIMIZER)
+def test_what_an_optimizer_remembers_is_no_parameter(tmp_path: Path, case: str, options: dict[str, Any]) -> None:
+    state, count = WITH_OPTIMIZER[case]
+    torch.save(state, tmp_path / "x.pt", **options)
+    file = mk.open_file(tmp_path / "x.pt")
+    assert file.hierarchy().root.parameters == count
+    payload = mk.ModelGraph(file).payload
+    assert payload["columns"]["params"][0] == count
+    assert payload["columns"]["bytes"][0] == sum(each.nbytes for each in unique(file))
+
+
+def unique(file: mk.ModelFile) -> list[TensorRecord]:
+    return list({(each.offset, each.shape): each for each in file.contents.tensors}.values())

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from modulekg_widgets.engine.errors import ModelFileError, shown
+from modulekg_widgets.engine.errors import ModelFileError, ModuleKGError, shown
 from modulekg_widgets.engine.files.distributed import STREAM
 from modulekg_widgets.engine.files.gguf import BIG_ENDIAN
 from modulekg_widgets.engine.files.mapping import mapped_part
 from modulekg_widgets.engine.files.onnx_tensors import PROTOBUF
+from modulekg_widgets.engine.files.readers import ALSO_MALFORMED, MALFORMED
 from modulekg_widgets.engine.files.records import EncodedPart, TensorRecord
 from modulekg_widgets.engine.files.source import FilePart, FileSource
 from modulekg_widgets.engine.files.torch_dtypes import torch_dtype
@@ -36,7 +37,13 @@ def decoded_tensor(source: FileSource, record: TensorRecord) -> torch.Tensor:
     decode = _DECODERS.get(record.encoded.form)
     if decode is None:
         raise ModelFileError(f"{shown(record.name)} is stored as {shown(record.encoded.form)}, which is not decoded")
-    return decode(source, record)
+    try:
+        return decode(source, record)
+    except (*MALFORMED, *ALSO_MALFORMED) as error:
+        if isinstance(error, ModuleKGError):
+            raise
+        reason = shown(str(error), 300) or type(error).__name__
+        raise ModelFileError(f"{shown(record.name)} cannot be decoded: {reason}") from error
 
 
 def _from_message(source: FileSource, record: TensorRecord) -> torch.Tensor:

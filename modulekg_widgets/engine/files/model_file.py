@@ -58,7 +58,7 @@ class ModelFile(SkeletonSource):
     Attributes
     ----------
     format : str
-        "safetensors", "onnx", "pt2", "torchscript", "checkpoint" or "gguf", or the word of another reader.
+        "safetensors", "onnx", "pt2", "torchscript", "checkpoint", "pickle", "dcp" or "gguf", or another reader's word.
     title : str
         The class of the model where that is known, else the file's name.
     metadata : dict
@@ -278,7 +278,7 @@ def open_file(path: PATHLIKE) -> ModelFile:
     path : str or Path
         A file of safetensors (or the index of several), ONNX, torch.export (`.pt2`), TorchScript, a checkpoint of
         torch (`.pt`, `.pth`, `.ckpt`, `.bin`), GGUF, or of a format that `file_reader` has added; or the folder of a
-        saved model. A config.json beside it gives title and sizes.
+        saved model, an adapter or a checkpoint of torch.distributed. A config.json beside it gives title and sizes.
 
     Returns
     -------
@@ -290,8 +290,8 @@ def open_file(path: PATHLIKE) -> ModelFile:
     ModelFileError
         For a file that cannot be read, is cut off, malformed or forged, or of a format that is not known; it says
         what was found.
-    MissingPackageError
-        For ONNX without the extra `[files]`.
+    MissingReaderError
+        For ONNX without the extra `[files]`; it is a `ModelFileError`, too.
 
     Examples
     --------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modulekg_widgets.engine.errors import MissingPackageError, ModelFileError, shown
+from modulekg_widgets.engine.errors import MissingReaderError, ModelFileError, shown
 from modulekg_widgets.engine.files.graph_parts import LONGEST_TEXT, Allowance, short_text
 from modulekg_widgets.engine.files.onnx_graph import GraphReader, Span
 from modulekg_widgets.engine.files.onnx_wire import LENGTH, Wire, varint_bytes
@@ -109,7 +109,7 @@ def _messages() -> Any:
     try:
         from onnx import onnx_ml_pb2
     except ImportError as error:
-        raise MissingPackageError(
+        raise MissingReaderError(
             "this is an ONNX file: pip install 'modulekg-widgets[files]' brings the package that reads it"
         ) from error
     return onnx_ml_pb2

@@ -14,7 +14,7 @@ from enum import Enum
 
 from modulekg_widgets.engine.files.graph_parts import NO_MODULE, Allowance, NamedModules
 from modulekg_widgets.engine.files.kinds import is_buffer
-from modulekg_widgets.engine.files.owners import Paths, named
+from modulekg_widgets.engine.files.owners import ModulePaths, named
 from modulekg_widgets.engine.files.records import ModulePart, OperatorRecord, TensorRecord
 
 SCOPES, CLASSES, TRACE = (f"pkg.torch.onnx.{key}" for key in ("name_scopes", "class_hierarchy", "stack_trace"))
@@ -47,7 +47,7 @@ class OnnxModules:
         A body may be empty, and a module whose operators were folded into another's weights has none left.
         """
         paths = {each.module for each in operators} | {named(each.name)[0] for each in tensors}
-        known = Paths(paths)
+        known = ModulePaths(paths)
         return tuple(part for part in self._modules.parts() if not part.path or part.path in known)
 
     def hold(self, tensors: Iterable[str]) -> None:
@@ -150,7 +150,7 @@ def _drawn(
     """The modules of operators that weights draw to them, by the operators' places."""
     owned = {each.name: (named(each.name)[0], each.nbytes) for each in tensors if each.role != "constant"}
     numbers = {each.name for each in tensors if not is_buffer("", each)}
-    called = Paths(
+    called = ModulePaths(
         each.module for each in operators if not numbers.isdisjoint(each.inputs)
     )  # with weights of their own
     readers: dict[str, list[int]] = defaultdict(list)

@@ -25,7 +25,7 @@ def owners(contents: FileContents) -> list[Owned]:
     """
     others = [each for each in contents.tensors if each.role != "constant"]
     constants = [each for each in contents.tensors if each.role == "constant"]
-    known = Paths(_told(contents, others)) if constants else Paths(())
+    known = ModulePaths(_told(contents, others)) if constants else ModulePaths(())
     placed = [(named(each.name), each) for each in others]
     placed += [(_of_constant(each.name, known), each) for each in constants]
     moves = contents.format in UNTOLD_ROLES
@@ -70,7 +70,7 @@ def named(name: str) -> tuple[str, str]:
     return (path, own) if path and not name.startswith("/") else ("", name)
 
 
-def _of_constant(name: str, known: Paths) -> tuple[str, str]:
+def _of_constant(name: str, known: ModulePaths) -> tuple[str, str]:
     path, own = named(name)
     return (path, own) if path in known else ("", name)
 
@@ -87,7 +87,7 @@ def _told(contents: FileContents, named_tensors: Iterable[TensorRecord]) -> Iter
     yield from (named(each.name)[0] for each in named_tensors)
 
 
-class Paths:
+class ModulePaths:
     """Paths and all that they begin with, which may be too many to list: one may have as many parts as characters."""
 
     def __init__(self, paths: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from modulekg_widgets.engine.errors import ModelFileError, ModuleKGError, nearest, shown
+from modulekg_widgets.engine.errors import MissingReaderError, ModelFileError, ModuleKGError, nearest, shown
 from modulekg_widgets.engine.files.records import FileContents
 from modulekg_widgets.engine.files.source import FileSource
 from modulekg_widgets.engine.registry import Registry
@@ -102,6 +102,8 @@ def read(source: FileSource) -> FileContents:
         raise ModelFileError(f"{shown(source.name)} is {what}")
     try:
         return _checked(_reader_of(source, start)(source))
+    except MissingReaderError:
+        raise
     except ModelFileError as error:
         if what := _instead_of_a_model(source, start):
             raise ModelFileError(f"{shown(source.name)} is {what}") from error
