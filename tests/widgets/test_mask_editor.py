@@ -181,8 +181,9 @@ def test_a_check_brings_the_report_or_why_there_is_none(editor: mk.MaskEditor, p
 
 
 @pytest.mark.parametrize(
-    ("goes", "channels"), [({HIDDEN: b"\x01\x00"}, "1 channel"), ({HIDDEN: b"\xff\x00", WIDE: b"\x0f\x00\x00"}, "12 channels")]
-)  # fmt: skip
+    ("goes", "channels"),
+    [({HIDDEN: b"\x01\x00"}, "1 channel"), ({HIDDEN: b"\xff\x00", WIDE: b"\x0f\x00\x00"}, "12 channels")],
+)
 def test_a_mask_says_that_no_size_has_changed(
     editor: mk.MaskEditor, page: Page, goes: dict[str, bytes], channels: str
 ) -> None:

@@ -20,6 +20,7 @@ import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 from modulekg_widgets.engine.views.schema import MODEL
+from modulekg_widgets.widgets.shared.model_widget import SIZES, WEIGHTS
 
 
 @pytest.fixture(scope="module")
@@ -258,3 +259,114 @@ def test_measured_times_are_a_column() -> None:
     widget.refresh(net, x)
     assert "time" not in widget.payload["columns"]
     widget.close()
+
+
+def nested() -> nn.Module:
+    return nn.Sequential(nn.Sequential(nn.Linear(4, 8), nn.Sequential(nn.ReLU())), nn.Linear(8, 2))
+
+
+def test_what_is_open_is_listed_with_what_it_stands_in() -> None:
+    graph = mk.ModelGraph(nested())
+    graph.expanded = ["0.1", "1", ""]  # a layer has nothing in it, and the model is always open
+    assert graph.expanded == ["0", "0.1"]
+    graph.collapse("0")
+    assert graph.expanded == []
+
+
+def test_a_page_says_what_it_has_opened_and_that_is_no_choice() -> None:
+    graph = mk.ModelGraph(nested())
+    told = {"kind": "opened", "fit": True, "known": graph.expanded}
+    graph._handle_custom_msg({**told, "paths": ["0"]}, [])
+    assert (graph.expanded, graph.open_to_fit) == (["0"], True)
+    graph.expanded = ["0", "0.1"]
+    graph._handle_custom_msg({**told, "paths": []}, [])  # it has not heard of the choice yet
+    assert (graph.expanded, graph.open_to_fit) == (["0", "0.1"], False)
+    graph._handle_custom_msg({"kind": "opened", "fit": False, "known": ["0"], "paths": []}, [])  # nor of this one
+    assert graph.expanded == ["0", "0.1"]
+    graph._handle_custom_msg({"kind": "opened", "fit": False, "known": ["0", "0.1"], "paths": ["0"]}, [])
+    assert graph.expanded == ["0"]
+
+
+@pytest.mark.parametrize("paths", [None, 3, [3], ["nowhere"], [["0"]]])
+def test_a_page_that_says_nonsense_is_not_believed(paths: Any) -> None:
+    graph = mk.ModelGraph(nested(), expanded=[])
+    graph._handle_custom_msg({"kind": "opened", "known": [], "paths": paths}, [])
+    assert graph.expanded == []
+
+
+def cut(model: nn.Module, x: Any) -> None:
+    mk.plan(mk.trace(model, x), ratio=0.5).cut(model)
+
+
+def mask(model: nn.Module, x: Any) -> None:
+    mk.plan(mk.trace(model, x), ratio=0.5).mask(model)
+
+
+def train(model: nn.Module, x: Any) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    model(x).sum().backward()
+    optimizer.step()
+
+
+def replace(model: nn.Module, x: Any) -> None:
+    model[1] = nn.Linear(8, 2)
+
+
+def double(model: nn.Module, x: Any) -> None:
+    model.double()
+
+
+CHANGES = [(cut, SIZES), (mask, WEIGHTS), (train, WEIGHTS), (replace, WEIGHTS), (double, SIZES)]
+
+
+@pytest.mark.parametrize(("change", "words"), CHANGES)
+@pytest.mark.parametrize("make", [mk.ModelGraph, mk.MaskEditor, mk.ForwardPlayer])
+def test_a_widget_says_that_its_model_has_changed(make: Any, change: Any, words: str) -> None:
+    model, x = nested(), torch.ones(2, 4)
+    widget = make(model, x)
+    before = [(p, p.clone()) for p in model.parameters()]
+    widget._compare()
+    assert widget.outdated == ""
+    assert all(p is one and torch.equal(p, copy) for p, (one, copy) in zip(model.parameters(), before, strict=True))
+    change(model, x)
+    widget._compare()
+    assert widget.outdated == words
+    widget.set_state({"outdated": ""})  # no page says so
+    assert widget.outdated == words
+    if change is not double:  # which takes another input
+        widget._handle_custom_msg({"kind": "refresh"}, [])
+        assert widget.outdated == ""
+    widget.close()
+
+
+def test_a_graph_that_is_outdated_says_so_in_one_line_and_shows_the_model_as_it_is() -> None:
+    model, x = nested(), torch.ones(2, 4)
+    graph = mk.ModelGraph(model, x, selected="1")
+    cut(model, x)
+    assert repr(graph) == "<ModelGraph of Sequential: 6 modules, selected='1', outdated>"
+    graph._refresh_shown()
+    assert repr(graph) == "<ModelGraph of Sequential: 6 modules, selected='1'>"
+    assert [4, 4] in [shape for row in graph.payload["entities"]["tensors"] for _, _, shape in row]
+
+
+def test_a_graph_keeps_no_model() -> None:
+    model = nested()
+    graph, reference = mk.ModelGraph(model), weakref.ref(model)
+    del model
+    gc.collect()
+    assert reference() is None
+    graph._compare()
+    graph._refresh_shown()
+    assert graph.outdated.startswith("The model no longer exists")
+
+
+def test_what_an_editor_does_is_no_news_to_it_and_its_graphs() -> None:
+    model, x = nested(), torch.ones(2, 4)
+    bench = mk.Workbench(model, x)
+    bench.editor.plan = mk.plan(bench.editor.graph, ratio=0.5)
+    for act in (bench.editor.mask, bench.editor.cut, bench.editor.undo):
+        act()
+        for widget in (bench.editor, bench.graph):
+            widget._compare()
+            assert widget.outdated == ""
+    bench.close()

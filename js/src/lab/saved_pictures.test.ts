@@ -3,8 +3,9 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
 vi.mock("@jupyterlab/rendermime", () => ({ IRenderMimeRegistry: {} }));
 
+import { liveViews } from "../core/shared/live_views";
 import { VIEW_TYPE, WORDS } from "../core/shared/saved_picture";
-import { showSavedPictures } from "./saved_pictures";
+import { renewPictures, showSavedPictures } from "./saved_pictures";
 
 const SVG = '<svg class="mkg-saved-picture"></svg>';
 const OURS = { data: { [VIEW_TYPE]: { model_id: "1" }, "image/svg+xml": SVG } };
@@ -109,4 +110,35 @@ it.each<Way>(["not found", "shown"])("a widget of others that is %s is rendered 
   await done;
   expect(image(node)).toBeNull();
   expect(node.textContent).toBe(way === "shown" ? "" : "Error displaying widget: model not found");
+});
+
+describe("a newer picture", () => {
+  it("of a widget that is shown leaves its view as it is", async () => {
+    const { renderer, done } = rendered("shown");
+    await done;
+    const newer = { data: { ...OURS.data, "image/svg+xml": `${SVG} ` } };
+    await renderer.renderModel(newer);
+    expect(renderer.widgets).toHaveLength(1);
+    renderer.widgets = [{ isDisposed: true }];
+    await renderer.renderModel(newer);
+    expect(renderer.widgets).toHaveLength(2);
+    await renderer.renderModel({ data: { [VIEW_TYPE]: { model_id: "3" }, "image/svg+xml": SVG } });
+    expect(renderer.widgets).toHaveLength(3);
+  });
+
+  it.each([
+    [true, true, 1],
+    [true, false, 0],
+    [false, true, 0]
+  ])("that came (%s) to a notebook that is no longer as it was saved (%s) is saved too", async (came, dirty, saves) => {
+    const notebook = document.createElement("div");
+    const el = notebook.appendChild(document.createElement("div"));
+    const view = { el, renewPictures: () => Promise.resolve(came) };
+    liveViews.add(view);
+    const save = vi.fn(() => Promise.resolve());
+    void renewPictures(notebook, { isDisposed: false, model: { dirty }, save });
+    await vi.advanceTimersByTimeAsync(200);
+    liveViews.delete(view);
+    expect(save).toHaveBeenCalledTimes(saves);
+  });
 });

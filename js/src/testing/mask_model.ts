@@ -53,7 +53,7 @@ export class DOMWidgetModel extends FakeModel {
     this.receive(values);
   }
 
-  send(content: Record<string, unknown>, _callbacks: unknown, buffers: Uint8Array[] = []): void {
+  override send(content: Record<string, unknown>, _callbacks: unknown, buffers: Uint8Array[] = []): void {
     this.messages.push({ content, buffers });
   }
 

@@ -25,7 +25,7 @@ export class DOMWidgetModel extends FakeModel {
     else super.on(name, handler);
   }
 
-  send(content: unknown): void {
+  override send(content: unknown): void {
     this.messages.push(content);
   }
 

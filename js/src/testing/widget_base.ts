@@ -74,6 +74,7 @@ export class FakeKernel {
 export class FakeModel extends Emitter {
   readonly model_id = "model-1";
   readonly sent: Record<string, unknown>[] = [];
+  readonly asked: unknown[] = []; // custom messages
   readonly widget_manager: { kernel: FakeKernel | null };
   comm_live = true;
   private changed: Record<string, unknown> = {};
@@ -95,6 +96,10 @@ export class FakeModel extends Emitter {
     Object.assign(this.state, values);
     Object.assign(this.changed, values);
     different.forEach(([trait]) => this.trigger(`change:${trait}`));
+  }
+
+  send(content: unknown, ..._more: unknown[]): void {
+    this.asked.push(content);
   }
 
   save_changes(): void {

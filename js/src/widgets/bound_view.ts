@@ -1,6 +1,8 @@
 // A view whose state is bound to the traits of its model, key by key.
 
 import { DOMWidgetView } from "@jupyter-widgets/base";
+import { liveViews } from "../core/shared/live_views";
+import { OutdatedNotice } from "../core/shared/outdated_notice";
 import type { StateStore } from "../core/shared/state_store";
 import { Connection, offerViewInTab, TraitWriter } from "./_base";
 
@@ -26,6 +28,8 @@ interface Part {
   dispose(): void;
 }
 
+const PICTURES_WITHIN = 5000; // ms
+
 export abstract class BoundView<State extends { connected: boolean }, Shown extends Part = Part> extends DOMWidgetView {
   protected store?: StateStore<State>;
   protected shown?: Shown;
@@ -34,6 +38,7 @@ export abstract class BoundView<State extends { connected: boolean }, Shown exte
   private disposers: (() => void)[] = [];
   protected incoming?: keyof State; // it is set as the model has it, and alone is no news
   private isQuiet = false;
+  private readonly notice = new OutdatedNotice(() => this.model.send({ kind: "refresh" }, {}));
 
   protected abstract readonly bindings: readonly Binding<State>[];
   protected abstract createStore(initial: Partial<State>): StateStore<State>;
@@ -49,11 +54,14 @@ export abstract class BoundView<State extends { connected: boolean }, Shown exte
     this.followKernel(this.connection.connected);
     this.el.dataset.mkgId = this.model.model_id;
     this.bindTraits(store);
+    this.listenTo(this.model, "change:outdated", () => this.followOutdated());
+    liveViews.add(this);
     offerViewInTab(this);
     void this.displayed.then(() => this.mount());
   }
 
   override remove(): void {
+    liveViews.delete(this);
     this.writer?.dispose();
     this.connection?.dispose();
     this.shown?.dispose();
@@ -64,8 +72,34 @@ export abstract class BoundView<State extends { connected: boolean }, Shown exte
     super.remove();
   }
 
+  renewPictures(): Promise<boolean> {
+    const { model } = this;
+    if (!this.connection?.connected || this.connection.busy) return Promise.resolve(false);
+    return new Promise(resolve => {
+      const end = (isRenewed: boolean) => {
+        clearTimeout(timer);
+        model.off("msg:custom", hear);
+        resolve(isRenewed);
+      };
+      const hear = (content: unknown) => {
+        const { kind, renewed } = (content ?? {}) as { kind?: unknown; renewed?: unknown };
+        if (kind === "pictures") end(renewed === true);
+      };
+      const timer = setTimeout(end, PICTURES_WITHIN, false);
+      model.on("msg:custom", hear);
+      model.send({ kind: "pictures" }, {});
+    });
+  }
+
   protected followKernel(connected: boolean): void {
     this.store?.set("connected", connected as State["connected"]);
+    this.followOutdated();
+  }
+
+  /** Above what is shown stands whether its model has changed since. */
+  private followOutdated(): void {
+    const text: unknown = this.model.get("outdated");
+    if (this.shown) this.notice.show(this.el, isText(text) ? text : "", this.connection?.connected ?? false);
   }
 
   protected mount(): void {
@@ -74,6 +108,7 @@ export abstract class BoundView<State extends { connected: boolean }, Shown exte
     this.quietly(() => {
       this.shown = this.create(store);
     });
+    this.followOutdated();
   }
 
   /** The traits as state; anything of the wrong kind is left out. */
@@ -107,7 +142,12 @@ export abstract class BoundView<State extends { connected: boolean }, Shown exte
     }
   }
 
-  private isNews(key: keyof State): boolean {
+  /** What the kernel hears of a key. */
+  protected outgoing(key: keyof State): unknown {
+    return this.store?.get(key);
+  }
+
+  protected isNews(key: keyof State): boolean {
     return !this.isQuiet && key !== this.incoming && !this.isOwn(key);
   }
 
@@ -121,7 +161,7 @@ export abstract class BoundView<State extends { connected: boolean }, Shown exte
       const { key, trait, delay } = binding;
       if (delay !== null) {
         const write = () => {
-          if (this.isNews(key)) this.writer?.write(trait, store.get(key), delay);
+          if (this.isNews(key)) this.writer?.write(trait, this.outgoing(key), delay);
         };
         this.disposers.push(store.on(key, write));
       }

@@ -18,6 +18,7 @@ export class ForwardPlayerModel extends DOMWidgetModel {
     return {
       ...super.defaults(),
       ...modelDefaults("ForwardPlayer"),
+      outdated: "",
       payload: {},
       pictures: {},
       step: 0,

@@ -35,6 +35,7 @@ export class MaskEditorModel extends DOMWidgetModel {
     return {
       ...super.defaults(),
       ...modelDefaults("MaskEditor"),
+      outdated: "",
       payload: {},
       draft: {},
       scores: new DataView(new ArrayBuffer(0)),

@@ -27,6 +27,11 @@ const show = async (...options: Parameters<typeof open>) => {
 const row = (el: HTMLElement, path: string) =>
   el.querySelector<HTMLElement>(`[role=treeitem][data-mkg-path="${path}"]`);
 
+const openRows = (el: HTMLElement) =>
+  [...el.querySelectorAll<HTMLElement>('[role=treeitem][aria-expanded="true"]')]
+    .map(one => one.dataset.mkgPath ?? "")
+    .filter(path => path !== "");
+
 beforeEach(() => {
   shown = undefined;
 });
@@ -56,16 +61,97 @@ describe("ModelGraphModel", () => {
 });
 
 describe("ModelGraphView", () => {
-  it("opens what fits until somebody has chosen, and tells nobody", async () => {
+  it("opens what fits until somebody has chosen, and says what that is", async () => {
     const { model, el } = await show({ open_to_fit: true });
     const open = () => [...el.querySelectorAll('[role=treeitem][aria-expanded="true"]')].length;
     const fitting = open();
     expect(fitting).toBeGreaterThan(1); // the root, and stages
     await after(80);
     expect(model.get("expanded")).toEqual([]);
+    const opened = openRows(el);
+    expect(model.asked).toEqual([{ kind: "opened", paths: opened, known: [], fit: true }]);
+    expect(model.sent).toEqual([]);
     model.receive({ open_to_fit: false }); // Python has set `expanded` to what it had
     await after(80);
     expect(open()).toBe(1);
+  });
+
+  it("leaves what another page has opened to that one", async () => {
+    const { model, el } = await show({ open_to_fit: true });
+    await after(80);
+    const own = openRows(el);
+    model.receive({ expanded: ["layer1"] });
+    await after(80);
+    expect(openRows(el)).toEqual(own);
+  });
+
+  it("shows what Python has opened, with what that stands in and the member of a fold that it is", async () => {
+    const { model, el } = await show({ expanded: ["layer2.1"] });
+    await after(80);
+    expect(openRows(el)).toEqual(["layer2", "layer2.1"]);
+    expect(model.asked).toEqual([{ kind: "opened", paths: ["layer2", "layer2.1"], known: ["layer2.1"], fit: false }]);
+    model.receive({ expanded: ["layer2", "layer2.1"] }); // Python's answer
+    model.receive({ expanded: ["layer1", "layer3", "layer3.17", "layer3.9"] });
+    await after(80);
+    expect(openRows(el)).toEqual(["layer1", "layer3", "layer3.17"]);
+    expect(model.asked.slice(1)).toMatchObject([{ paths: ["layer1", "layer3", "layer3.17"] }]);
+  });
+
+  it("says what is seen after clicks: nothing that stands in something closed", async () => {
+    const { model, el } = await show({ expanded: ["layer1", "layer1.0", "layer2"] });
+    const twisty = (path: string) => row(el, path)?.querySelector<HTMLElement>(".mkg-twisty")?.click();
+    twisty("layer1");
+    await after(80);
+    expect(model.get("expanded")).toEqual(["layer2"]);
+    twisty("layer1"); // what was open in it is open again
+    await after(80);
+    expect(model.get("expanded")).toEqual(openRows(el));
+    expect(openRows(el)).toEqual(["layer1", "layer1.0", "layer2"]);
+  });
+
+  it("says it also where a click takes back the one before", async () => {
+    const { model, el } = await show({ open_to_fit: true });
+    const before = openRows(el);
+    const twisty = () => row(el, before[0])?.querySelector<HTMLElement>(".mkg-twisty")?.click();
+    twisty();
+    await after(80);
+    model.receive({ open_to_fit: false });
+    expect(model.get("expanded")).not.toContain(before[0]);
+    twisty();
+    await after(80);
+    expect([...(model.get("expanded") as string[])].sort()).toEqual([...before].sort());
+  });
+
+  it("opens where what Python has selected stands, and says so", async () => {
+    const { model, el } = await show({ expanded: ["layer1"] });
+    model.receive({ selected: "layer3.17.conv2" });
+    await after(150);
+    expect(openRows(el)).toEqual(["layer1", "layer3", "layer3.17"]);
+    expect(model.asked).toMatchObject([{ paths: ["layer1", "layer3", "layer3.17"], known: ["layer1"] }]);
+  });
+
+  it("says that its model has changed, and asks for it as it is", async () => {
+    const { model, el, kernel } = await show();
+    const notice = () => el.querySelector<HTMLElement>(":scope > .mkg-outdated");
+    expect(notice()).toBeNull();
+    model.receive({ outdated: "Outdated: <b>it</b> has changed." });
+    expect([notice()?.getAttribute("role"), notice()?.querySelector("span")?.textContent]).toEqual([
+      "status",
+      "Outdated: <b>it</b> has changed."
+    ]);
+    expect(el.firstElementChild).toBe(notice());
+    notice()?.querySelector("button")?.click();
+    expect(model.asked.slice(-1)).toEqual([{ kind: "refresh" }]);
+    model.receive({ payload: resnet([1, 1, 1, 1]) });
+    model.receive({ outdated: "" });
+    await after(20);
+    expect(notice()).toBeNull();
+    model.receive({ outdated: "Outdated: again." });
+    model.receive({ payload: resnet() }); // built anew around it
+    await after(20);
+    expect(el.firstElementChild).toBe(notice());
+    kernel?.setConnection("connecting");
+    expect(notice()?.querySelector("button")?.disabled).toBe(true);
   });
 
   it("keeps what the user has opened", async () => {

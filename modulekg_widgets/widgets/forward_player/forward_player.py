@@ -16,12 +16,12 @@ from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.engine.views.pictures.forward import svg
 from modulekg_widgets.widgets.pages.answers import Answer, answers
 from modulekg_widgets.widgets.shared.base import (
-    ModuleKGWidget,
     WidgetValueError,
     check_keywords,
     in_main_thread,
     when_idle,
 )
+from modulekg_widgets.widgets.shared.model_widget import ModelWidget
 
 FASTEST = 60.0  # steps a second
 KEYWORDS = ("args", "kwargs", "step", "selected", "playing", "speed", "hide_shapes", "sample", "page")
@@ -31,7 +31,7 @@ NO_FINER = "Finer pictures of this step are not in the saved page."
 NO_GUESSES = {"asked": 0, "right": 0}
 
 
-class ForwardPlayer(ModuleKGWidget):
+class ForwardPlayer(ModelWidget):
     """One forward pass to play, pause and step through, with pictures of what each module gives.
 
     The pass runs once in the model's own mode, without gradients, and the model stays as it is. Pictures of all steps
@@ -143,6 +143,7 @@ class ForwardPlayer(ModuleKGWidget):
             **({} if layout is None else {"layout": layout}),
         )
         self.on_msg(self._heard)
+        self._watch(model)
 
     def __len__(self) -> int:
         return len(self._played)
@@ -189,6 +190,7 @@ class ForwardPlayer(ModuleKGWidget):
         self._found_sample = played.sample if is_found else None
         before.close()
         self._take(played)
+        self._watch(self._model)
         self._runs += 1
         is_alike = [step.path for step in played.steps] == [step.path for step in before.steps]
         with self.hold_sync():
@@ -208,6 +210,9 @@ class ForwardPlayer(ModuleKGWidget):
             played.close()
         self._model = None
         super().close()
+
+    def _show_anew(self, model: Any) -> None:
+        self.run()
 
     def _take(self, played: Playback) -> None:
         self._played = played

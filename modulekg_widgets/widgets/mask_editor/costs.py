@@ -14,7 +14,8 @@ from modulekg_widgets.engine.pruning.importance.loss_criteria import Hessian, Ta
 from modulekg_widgets.engine.pruning.user_data import Evaluation, Progress
 from modulekg_widgets.engine.views.mask_payload import offers_payload, trial_payload
 from modulekg_widgets.engine.views.payload import text
-from modulekg_widgets.widgets.shared.base import ModuleKGWidget, in_main_thread
+from modulekg_widgets.widgets.shared.base import in_main_thread
+from modulekg_widgets.widgets.shared.model_widget import ModelWidget
 from modulekg_widgets.widgets.shared.slices import SlicedWork
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ OF_BATCHES = {"activation": Activation, "expert_usage": ExpertUsage}  # importan
 OF_LOSS = {"taylor": Taylor, "hessian": Hessian}  # and read a loss there
 
 
-class EditorCosts(ModuleKGWidget):
+class EditorCosts(ModelWidget):
     """The part of a mask editor that stands on batches, a loss and a function that evaluates."""
 
     increases = Bytes().tag(sync=True)  # of the loss, without each index: float64 of all axes in turn; or nothing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,7 @@ class MaskEditor(EditorMeasuring):
         if plan is not None:
             self._check()
         self.on_msg(self._messages.heard)
+        self._watch(model)
 
     def __repr__(self) -> str:
         pruning = vars(self).get("_pruning")
@@ -309,10 +311,21 @@ class MaskEditor(EditorMeasuring):
 
     # ----------------------------------------------------------- the state
 
+    def _show_anew(self, model: Any) -> None:
+        """Trace the model that others have changed; the draft stays where it can."""
+        plan = None
+        with suppress(ModuleKGError):
+            plan = self._check()
+        try:
+            self._start_anew(plan)
+        except ModuleKGError:  # the draft is of axes that there are no longer
+            self._start_anew()
+
     def _start_anew(self, plan: PruningPlan | None = None) -> None:
         """Trace the model as it has become, and show it here and in the graphs that are linked."""
         pruning = self._pruning
         pruning.trace_again(plan)
+        self._watch(pruning.model)
         is_slow = pruning.takes_long(self.importance)
         scores = b"" if is_slow else pruning.scores(self.importance)
         known = {axis.name for axis in pruning.draft.axes}
@@ -344,6 +357,8 @@ class MaskEditor(EditorMeasuring):
 
     def _show_stage(self) -> None:
         self.stage, self.operations = self._pruning.stage, self._pruning.operations
+        for widget in (self, *self.graphs):
+            widget._settle(self._pruning.model)  # what the editor does is no news
         self._show_trial()
         self.uncut = {text(path): number(count) for path, count in self._pruning.uncut.items()}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -352,6 +352,9 @@ class MetricPanel(ModuleKGWidget):
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         self._stream.start()
         return super()._repr_mimebundle_(**kwargs)
+
+    def _picture_state(self) -> Hashable:
+        return super()._picture_state(), *((len(run.history), getattr(run, "is_running", False)) for run in self._runs)
 
     def _static_picture(self) -> str:
         self._choose()

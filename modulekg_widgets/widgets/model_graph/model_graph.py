@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,8 @@ from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.views.opening import first_opening
 from modulekg_widgets.engine.views.payload import model_payload, number, text
 from modulekg_widgets.engine.views.pictures.hierarchy import svg
-from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
+from modulekg_widgets.widgets.shared.base import WidgetValueError, check_keywords
+from modulekg_widgets.widgets.shared.model_widget import ModelWidget
 
 if TYPE_CHECKING:
     from ipycytoscape import CytoscapeWidget
@@ -26,10 +28,11 @@ LARGEST_PICTURE = 90_000  # characters of the picture that goes into every saved
 KEYWORDS = ("args", "kwargs", "compare", "selected", "axis", "expanded", "color_by", "query", "view", "overlay")
 
 
-class ModelGraph(ModuleKGWidget):
+class ModelGraph(ModelWidget):
     """The hierarchy of a model as a graph to click through, search and color: `display(ModelGraph(model))`.
 
-    No code of the model runs and no reference to it is kept, unless its inputs are passed.
+    No code of the model runs, unless its inputs are passed. The model is held weakly, and where it has been cut, masked
+    or trained since, the graph says so and offers to show it as it is.
 
     Parameters
     ----------
@@ -54,7 +57,8 @@ class ModelGraph(ModuleKGWidget):
     axis : str or None
         A name from `graph.axes`.
     expanded : list of str
-        The paths of the open containers; until it is set, here or by a click, each page opens what fits it.
+        The paths of the open containers, with what they stand in; until it is set, here or by a click, each page opens
+        what fits it, and says so here.
     color_by : str
         A column, "occurrences", "overlay", "none" or "pruned", what a linked `MaskEditor` drops.
     query : str
@@ -129,6 +133,8 @@ class ModelGraph(ModuleKGWidget):
             **({} if layout is None else {"layout": layout}),
         )
         self._is_chosen = True
+        self.on_msg(self._heard)
+        self._show(model, args, kwargs, compare)
 
     def _read(self, model: Any, args: Any, kwargs: Any, compare: Any = None) -> dict[str, Any]:
         """The payload of a model, whose paths are from now on those that exist."""
@@ -149,6 +155,16 @@ class ModelGraph(ModuleKGWidget):
         self._escaped = {text(path): path for path in map(self._paths.path, self._paths_with_surrogates())}
         return payload
 
+    def _show(self, model: Any, args: Any, kwargs: Any, compare: Any = None) -> None:
+        """Remember what is shown, to notice when it changes; inputs for the next look at it."""
+        self._inputs = args, kwargs
+        self._compared = None if compare is None else weakref.ref(compare)
+        self._watch(model)
+
+    def _show_anew(self, model: Any) -> None:
+        compare = None if self._compared is None else self._compared()
+        self._refresh(model, *self._inputs, compare)
+
     def refresh(self, model: Any, args: Any = None, kwargs: Any = None) -> None:
         """Show `model` instead, as after a cut; selection, open containers and axis stay where they still exist.
 
@@ -164,17 +180,20 @@ class ModelGraph(ModuleKGWidget):
         NotAModuleError
             For a model that is none.
         """
-        payload = self._read(model, args, kwargs)
+        self._refresh(model, args, kwargs)
+
+    def _refresh(self, model: Any, args: Any, kwargs: Any, compare: Any = None) -> None:
+        payload = self._read(model, args, kwargs, compare)
+        self._show(model, args, kwargs, compare)
         with self.hold_sync():
             self.payload = payload
-            if lost := {path for path in self.expanded if self._paths.find(path) is None}:
-                self.expanded = [path for path in self.expanded if path not in lost]
+            self._show_opened(self.expanded)
             self.overlay = {path: value for path, value in self.overlay.items() if self._paths.find(path) is not None}
             if self.selected is not None and self._paths.find(self.selected) is None:
                 self.selected = None
             if self.axis not in (payload["axes"] or {"name": ()})["name"]:
                 self.axis = None
-            if (not payload["flow"] and self.view in TRACED_VIEWS) or self.view == "diff":
+            if (not payload["flow"] and self.view in TRACED_VIEWS) or (self.view == "diff" and compare is None):
                 self.view = "hierarchy"
 
     def show_profile(self, profile: Any) -> None:
@@ -211,7 +230,9 @@ class ModelGraph(ModuleKGWidget):
 
     def __repr__(self) -> str:
         title, count = shown(self.payload.get("title", "")), len(self._paths)
-        return f"<ModelGraph of {title}: {count} modules, selected={self.selected!r}>"
+        self._compare()
+        outdated = ", outdated" if self.outdated else ""
+        return f"<ModelGraph of {title}: {count} modules, selected={self.selected!r}{outdated}>"
 
     @property
     def error(self) -> str | None:
@@ -270,7 +291,39 @@ class ModelGraph(ModuleKGWidget):
         paths = [self._known_path(path) for path in proposal["value"]]
         if self._is_chosen:  # also where Python had the same before: the page may have opened others
             self.open_to_fit = False
-        return paths
+        return self._seen(paths)
+
+    def _seen(self, paths: Iterable[str]) -> list[str]:
+        """Those of containers, each with what it stands in: what is open within something closed is not seen."""
+        above = self._paths.parents
+        found: dict[str, None] = {}
+        for path in paths:
+            index = self._paths.find(path) or 0
+            inner_first = []
+            if above[index + 1 : index + 2] != [index]:
+                continue  # nothing is in it
+            while index > 0:
+                inner_first.append(self._paths.path(index))
+                index = above[index]
+            found.update(dict.fromkeys(reversed(inner_first)))
+        return list(found)
+
+    def _show_opened(self, paths: Iterable[str]) -> None:
+        """Take what is open without anyone having chosen it: what a page has opened, or what there still is."""
+        was_chosen, self._is_chosen = self._is_chosen, False
+        try:
+            self.expanded = [path for path in paths if self._paths.find(self._escaped.get(path, path)) is not None]
+        finally:
+            self._is_chosen = was_chosen
+
+    def _heard(self, widget: Any, content: Any, buffers: Any) -> None:
+        """A page says what is open on it, where that is not what it was told: `known`, or what it has opened to fit."""
+        if not isinstance(content, Mapping) or content.get("kind") != "opened":
+            return
+        paths, known = content.get("paths"), [text(path) for path in self.expanded]
+        is_current = self.open_to_fit if content.get("fit") is True else content.get("known") == known
+        if isinstance(paths, list) and all(isinstance(path, str) for path in paths) and is_current:
+            self._show_opened(paths)
 
     @validate("overlay")
     def _check_overlay(self, proposal: Any) -> dict[str, float | int | None]:
@@ -317,15 +370,7 @@ class ModelGraph(ModuleKGWidget):
         UnknownPathError
             For a path that there is not.
         """
-        opened = dict.fromkeys(self.expanded)
-        for path in paths:
-            index = self._paths.find(self._known_path(path)) or 0
-            inner_first = []
-            while index > 0:
-                inner_first.append(self._paths.path(index))
-                index = self._paths.parents[index]
-            opened.update(dict.fromkeys(reversed(inner_first)))
-        self.expanded = list(opened)
+        self.expanded = [*self.expanded, *paths]
 
     def collapse(self, *paths: str) -> None:
         """Close the containers at `paths`; without any, all of them.
@@ -340,8 +385,9 @@ class ModelGraph(ModuleKGWidget):
         UnknownPathError
             For a path that there is not.
         """
-        closed = {self._known_path(path) for path in paths} or set(self.expanded)
-        self.expanded = [path for path in self.expanded if path not in closed]
+        closed = [self._known_path(path) for path in paths] or self.expanded
+        inside = tuple(f"{path}." for path in closed)
+        self.expanded = [path for path in self.expanded if path not in closed and not path.startswith(inside)]
 
     # -------------------------------------------------------------- other forms
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, ClassVar
 
 from ipywidgets import DOMWidget
@@ -19,6 +19,7 @@ from modulekg_widgets.engine.errors import (
 )
 from modulekg_widgets.engine.views.pictures.raster import saved_pictures
 from modulekg_widgets.widgets.shared.box_picture import add_box_pictures, note_captured
+from modulekg_widgets.widgets.shared.output_pictures import output_pictures
 
 FRONT_END = "modulekg-widgets"
 
@@ -40,6 +41,7 @@ class ModuleKGWidget(DOMWidget):
     _view_module_version = Unicode(__version__).tag(sync=True)
 
     _owns_layout = False  # until the constructor has run to its end
+    _changes = 0  # of traits
 
     of_kernel: ClassVar[frozenset[str]] = frozenset({"payload"})  # traits of which no page is believed
 
@@ -50,6 +52,7 @@ class ModuleKGWidget(DOMWidget):
             raise _own(error) from None
         self._owns_layout = "layout" not in state
         _add_box_pictures()
+        output_pictures()
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("_") and self._owns_layout and not hasattr(type(self), name):
@@ -85,6 +88,23 @@ class ModuleKGWidget(DOMWidget):
         super().close()
         if layout is not None:
             layout.close()
+
+    def notify_change(self, change: Any) -> None:
+        """Count the change, and tell of it."""
+        self._changes += 1
+        super().notify_change(change)
+
+    def _picture_state(self) -> Hashable:
+        """What is another one whenever the picture may be."""
+        return self._changes
+
+    def _handle_custom_msg(self, content: Any, buffers: Any) -> None:
+        """The page of a notebook that was saved asks for the pictures of today; a cell that runs renews them itself."""
+        if isinstance(content, dict) and content.get("kind") == "pictures":
+            pictures = output_pictures() if in_main_thread() else None
+            self.send({"kind": "pictures", "renewed": pictures is not None and pictures.renew()})
+        else:
+            super()._handle_custom_msg(content, buffers)
 
     def finish(self) -> bool:
         """Wait for what is still being made in the background; whether there was anything."""

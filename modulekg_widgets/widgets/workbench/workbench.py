@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 from ipywidgets import widget_serialization
@@ -137,6 +137,9 @@ class Workbench(ModuleKGWidget):
             if isinstance(share, bool) or not isinstance(share, int | float) or not LEAST <= share <= 1 - LEAST:
                 raise WidgetValueError(f"split[{name!r}] is a share of {LEAST} … {1 - LEAST}: got {shown(repr(share))}")
         return {**SPLIT, **proposal["value"]}
+
+    def _picture_state(self) -> Hashable:
+        return self.graph._picture_state()
 
     def _static_picture(self) -> str | None:
         return self.graph._static_picture()

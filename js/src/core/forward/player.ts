@@ -2,7 +2,8 @@
 
 import "../../../style/forward_player.css";
 import "../../../style/forward_details.css";
-import { Disposers, el, keepKeys, listen } from "../shared/dom";
+import { Disposers, el, listen } from "../shared/dom";
+import { keepKeys } from "../shared/keys";
 import { exactNumber } from "../shared/format";
 import { PayloadError } from "../shared/schema";
 import { DISCONNECTED } from "../shared/status";

@@ -5,14 +5,16 @@ import { Breadcrumb } from "./breadcrumb";
 import { DiffView } from "./diff_view";
 import { FileNotice } from "./file_notice";
 import { comparedOf } from "../shared/differences";
-import { Disposers, el, keepKeys } from "../shared/dom";
+import { Disposers, el } from "../shared/dom";
 import { explain, readOrExplain } from "../shared/explain";
 import { ExportMenu } from "../export/menu";
 import { bindKeys } from "./graph_keys";
 import { GraphView } from "./graph_view";
 import { Hierarchy } from "../shared/hierarchy";
 import { Legend } from "./legend";
+import { keepKeys } from "../shared/keys";
 import { readPayload } from "../shared/payload";
+import { openPaths, showOpened } from "../shared/reveal";
 import type { FileActions } from "../panel/file_panel";
 import { SidePanel } from "../panel/side_panel";
 import { StatusLine } from "../shared/status";
@@ -25,6 +27,10 @@ import { TreeView } from "../tree/tree_view";
 export interface ModelGraph {
   dispose(): void;
   readonly graph?: GraphView;
+  /** The paths of the containers that are open where they are seen. */
+  openPaths?(): string[];
+  /** Has all that is listed as open seen. */
+  showOpened?(): void;
 }
 
 let created = 0;
@@ -65,6 +71,7 @@ class MountedGraph implements ModelGraph {
   ) {
     host.classList.toggle("mkg-of-file", Boolean(h.payload.file));
     prune(h, store);
+    if (!store.get("openToFit")) this.showOpened();
     this.build();
     this.disposers.add(
       store.on("view", () => this.showView()),
@@ -80,6 +87,14 @@ class MountedGraph implements ModelGraph {
   /** The canvas; of a comparison the left one. */
   get graph(): GraphView | undefined {
     return this.view instanceof DiffView ? this.view.active : this.view;
+  }
+
+  openPaths(): string[] {
+    return openPaths(this.h, this.store);
+  }
+
+  showOpened(): void {
+    showOpened(this.h, this.store);
   }
 
   dispose(): void {

@@ -3,7 +3,8 @@
 import "../../../style/mask_costs.css";
 import "../../../style/mask_editor.css";
 import "../../../style/mask_rows.css";
-import { Disposers, el, keepKeys } from "../shared/dom";
+import { Disposers, el } from "../shared/dom";
+import { keepKeys } from "../shared/keys";
 import { explain, NO_DATA } from "../shared/explain";
 import { watchTheme } from "../shared/theme";
 import { Actions } from "./actions";

@@ -2,7 +2,8 @@
 
 import "../../../style/metric_panel.css";
 import "../../../style/metric_charts.css";
-import { button, Disposers, el, keepKeys, listen, setAttribute } from "../shared/dom";
+import { button, Disposers, el, listen, setAttribute } from "../shared/dom";
+import { keepKeys } from "../shared/keys";
 import { explain, readOrExplain } from "../shared/explain";
 import { fileName } from "../export/scene";
 import { isEqual } from "../shared/state_store";

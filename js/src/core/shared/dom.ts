@@ -102,28 +102,6 @@ export class Debounced {
   }
 }
 
-const SUPPRESS = "data-lm-suppress-shortcuts";
-
-/** Keys belong to what has the focus in a widget, and not to the notebook that it stands in. */
-export function keepKeys(root: HTMLElement): void {
-  root.setAttribute(SUPPRESS, "true");
-  // both once, however often a widget is built anew
-  root.addEventListener("focusin", suppressShortcuts);
-  root.addEventListener("keydown", confirmField);
-}
-
-/** JupyterLab asks what has the focus before it asks what stands around it. */
-function suppressShortcuts({ target }: FocusEvent): void {
-  if (target instanceof Element) target.setAttribute(SUPPRESS, "true");
-}
-
-/** In JupyterLab the browser tells no change of a field when Enter is pressed. */
-function confirmField({ key, target }: KeyboardEvent): void {
-  if (key === "Enter" && target instanceof HTMLInputElement && /^(text|number|search)$/.test(target.type)) {
-    target.dispatchEvent(new Event("change", { bubbles: true }));
-  }
-}
-
 /** The widget that `host` belongs to; shortcuts such as "/" listen there. */
 export function widgetRoot(host: HTMLElement): HTMLElement {
   return host.closest<HTMLElement>(".mkg-widget") ?? host;

@@ -44,6 +44,35 @@ export function openNodes(h: Hierarchy, expanded: readonly string[]): Set<number
   return open;
 }
 
+/** The containers that are open where they can be seen, in tree order. */
+export function openPaths(h: Hierarchy, store: Store): string[] {
+  const open = openNodes(h, store.get("expanded"));
+  [...h.ancestors(store.get("focus")), store.get("focus")].forEach(node => open.add(node));
+  const found: string[] = [];
+  const waiting = [0];
+  for (let node = waiting.pop(); node !== undefined; node = waiting.pop()) {
+    if (node > 0) found.push(h.path(node));
+    const inside = drawnRows(h, store, node).filter(row => h.isContainer(row) && open.has(row));
+    inside.reverse().forEach(row => waiting.push(row));
+  }
+  return found;
+}
+
+/** Has all that is listed as open seen: what it stands in is opened, and of a fold the member that is open is drawn. */
+export function showOpened(h: Hierarchy, store: Store): void {
+  const expanded = store.get("expanded");
+  const nodes = [...openNodes(h, expanded)].flatMap(node => [...h.ancestors(node).slice(1), node]);
+  store.set("expanded", withPaths(h, expanded, nodes));
+  const open = new Set(nodes);
+  for (const node of open) {
+    const fold = h.fold(node);
+    const isFree = fold && !open.has(store.get("shown").get(fold.first) ?? fold.first);
+    if (isFree && !isDrawnMember(store, fold, node)) {
+      store.set("shown", new Map(store.get("shown")).set(fold.first, node));
+    }
+  }
+}
+
 /** How many nodes the inside of `focus` shows, counted no further than just past the hard limit. */
 export function visibleCount(h: Hierarchy, store: Store, focus: number, open: ReadonlySet<number>): number {
   const most = hardLimit();

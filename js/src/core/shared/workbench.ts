@@ -1,6 +1,7 @@
 // Panes with handles between them: one above, the others beside each other below, and one more beneath if asked for.
 
-import { Disposers, el, keepKeys, listen, setAttribute } from "./dom";
+import { Disposers, el, listen, setAttribute } from "./dom";
+import { keepKeys } from "./keys";
 import { lendWindowButtons } from "./window_buttons";
 
 export interface Split {
