@@ -369,3 +369,24 @@ def test_a_single_sparse_batch_is_divided_as_a_dense_one() -> None:
         rows.append(receipt.compensation)
     assert [(row.layer, row.kept) for row in rows[0]] == [(row.layer, row.kept) for row in rows[1]]
     assert [row.after for row in rows[0]] == pytest.approx([row.after for row in rows[1]], rel=1e-4)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_model_made_in_inference_mode_is_scored_cut_and_made_up_for(inside: bool) -> None:
+    """It has no gradients of its own: those of a criterion come from copies that can."""
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        model = nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3)).eval()
+    x, target = torch.randn(8, 6), torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    graph = mk.trace(model, x)
+    taylor = mk.pruning.Taylor([(x, target)], nn.functional.cross_entropy)
+    for importance in ("l2", taylor, mk.pruning.Activation([x])):
+        plan = mk.plan(graph, ratio=0.5, importance=importance)
+        with torch.inference_mode(inside):
+            receipt = plan.cut(model, recalibrate=[x], compensate=True)
+        with torch.inference_mode():
+            assert model(x).shape == (8, 3)
+        assert model[0].weight.is_inference()
+        receipt.undo()
+        assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

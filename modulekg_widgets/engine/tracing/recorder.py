@@ -422,8 +422,8 @@ class Recorder(OperatorMode):
             if not isinstance(registered, dict):
                 continue  # of TorchScript, whose code is not recorded
             now = registered.get(each.attribute)
-            if now is each.tensor and id(now) not in self._assigned:
-                if self._address_of(each.tensor) != self._addresses.get(id(now), 0):
+            if now is each.tensor and id(each.tensor) not in self._assigned:
+                if self._address_of(each.tensor) != self._addresses.get(id(each.tensor), 0):
                     self._miss(each)
                 continue
             now = each.state.get(each.attribute) if now is None else now

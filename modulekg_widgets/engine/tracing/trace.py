@@ -74,12 +74,12 @@ def trace_dataflow(
     labels = input_tensors(alone, *call)
     on_meta = any(t.is_meta for state in places.states for t in registered_tensors(state).values())
     error: TraceError | None = None
-    waiting = [_Way(mode, mode != META, gradients) for mode in ((META,) if on_meta else ways)]
+    waiting = [_TraceWay(mode, mode != META, gradients) for mode in ((META,) if on_meta else ways)]
     while waiting:
         way = waiting.pop(0)
         left = Leftovers()
 
-        def attempt(stage: Stage, way: _Way = way, last: bool = not waiting, left: Leftovers = left) -> Graph:
+        def attempt(stage: Stage, way: _TraceWay = way, last: bool = not waiting, left: Leftovers = left) -> Graph:
             graph = make(model)
             graph.traced_on, graph.call, graph.training, graph.seed = way.mode, call, training, seed
             graph.gradients = way.gradients
@@ -117,14 +117,14 @@ def trace_dataflow(
     raise error
 
 
-class _Way(NamedTuple):
+class _TraceWay(NamedTuple):
     """How a forward pass is recorded: on which tensors, and what else is heard or on."""
 
     mode: str
     watches: bool  # what Python does with memory is heard, which takes time
     gradients: bool
 
-    def again(self, error: BaseException) -> _Way | None:
+    def again(self, error: BaseException) -> _TraceWay | None:
         """How to record once more on such tensors after this error, None where that would be no use."""
         if isinstance(error, UnwatchedError) and not self.watches:
             return self._replace(watches=True)
@@ -149,7 +149,7 @@ def _run(
     copied: Walk,
     stage: Stage,
     labels: list[tuple[str, torch.Tensor]],
-    way: _Way,
+    way: _TraceWay,
     last_way: bool,
     watch: Callable[[OperatorNode], None] | None,
     instead: Callable[[str], Given | None] | None,

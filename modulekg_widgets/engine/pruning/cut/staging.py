@@ -40,7 +40,11 @@ def put_in_place(
 
 
 def _like(tensor: Tensor, value: Tensor) -> Tensor:
-    return nn.Parameter(value, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else value
+    """A value as a parameter, where the tensor is one; one of inference mode could take no gradients."""
+    if not isinstance(tensor, nn.Parameter):
+        return value
+    with torch.inference_mode(False):
+        return nn.Parameter(value.clone() if value.is_inference() else value, tensor.requires_grad)
 
 
 def _replace_in_lists(walk: Walk, new: Mapping[int, Tensor]) -> None:

@@ -243,8 +243,14 @@ class Calibration:
         """Stand-ins of the parameters that share their memory, and the loss as it depends on them."""
         live = live_parameters(self.graph, self.more)
         leaves = {node: self._leaf(self.stage.of(tensor)) for node, tensor in live.items()}
-        value = self._value(batch, loss, leaves)
+        value = self._value(batch, loss, {**leaves, **self._usable_buffers(live)})
         return {node: leaf for node, leaf in leaves.items() if leaf.requires_grad}, value
+
+    def _usable_buffers(self, live: Mapping[DataNode, Tensor]) -> dict[DataNode, Tensor]:
+        """Copies of the other buffers that were made in inference mode: no gradient goes past these themselves."""
+        others = [node for node in dict.fromkeys(self.graph.state.values()) if node.is_buffer and node not in live]
+        found = live_parameters(self.graph, others)
+        return {node: self.stage.of(found[node]).clone() for node in others if found[node].is_inference()}
 
     def _value(self, batch: Any, loss: Loss, stand_ins: Mapping[DataNode, Tensor]) -> Tensor:
         """The loss of a batch with other tensors in the place of the parameters."""
@@ -265,7 +271,8 @@ class Calibration:
         return checked_loss(value, self._which)
 
     def _leaf(self, copy: Tensor) -> Tensor:
-        return self.stage.hold(copy, copy.detach().requires_grad_(_is_smooth(copy)))
+        value = copy.clone() if copy.is_inference() else copy.detach()  # one of inference mode takes no gradients
+        return self.stage.hold(copy, value.requires_grad_(_is_smooth(copy)))
 
     def _output(self, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:

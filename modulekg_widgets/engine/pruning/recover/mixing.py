@@ -101,6 +101,7 @@ class Correction:
 def mixed(edit: TensorEdit, reads: int, full: Tensor, added: Tensor) -> Tensor:
     """The slices that stay of a weight, and what is added to them along the dimension that it reads."""
     part = edit.of(full)
+    part = part.clone() if part.is_inference() else part  # which could not be written
     more = _read_in_full(edit, reads, full).to(added).movedim(reads, -1) @ added.T
     return part.copy_(part.to(added) + more.movedim(-1, reads))  # with the strides that the cut gives it
 
