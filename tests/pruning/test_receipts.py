@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import io
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -340,3 +342,158 @@ def test_models_that_cannot_be_cut_are_refused_by_name(make: Callable[[], tuple[
     edits = edits_by_hand(nn.Sequential(nn.Linear(3, 6)), {"0.weight": {0: KEPT}})
     with pytest.raises(mk.ModuleKGError, match=message):
         cut(model, edits)
+
+
+# ------------------------------------------------------------- copies of receipts
+
+
+def saved_and_loaded(pair: Any) -> Any:
+    file = io.BytesIO()
+    torch.save(pair, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+WAYS = {
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda pair: pickle.loads(pickle.dumps(pair)),
+    "torch.save": saved_and_loaded,
+    "shallow": lambda pair: (pair[0], copy.copy(pair[1]), *pair[2:]),
+}
+
+
+class Sizes:
+    """A plain object that keeps a size."""
+
+    def __init__(self) -> None:
+        self.heads = 4
+
+
+class Heads(nn.Module):
+    """Numbers that forward reads, in attributes, in a plain object, and a table in a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes, self.head_dim = Sizes(), 4
+        self.qkv, self.out = nn.Linear(16, 48), nn.Linear(16, 3)
+        self.tables = [torch.randn(16)]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, _ = x.shape
+        heads = self.qkv(x).view(batch, length, 3, self.sizes.heads, self.head_dim)
+        query, key, value = heads.permute(2, 0, 3, 1, 4)
+        mixed = nn.functional.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2)
+        return self.out(mixed * self.tables[0])
+
+
+class Deep(nn.Module):
+    """Layers in a list, of which some go."""
+
+    class Layer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.part = nn.Linear(16, 16)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.part(x).relu()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(self.Layer() for _ in range(4))
+        self.first, self.last = nn.Linear(16, 16), nn.Linear(16, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        for layer in self.layers:
+            x = layer(x)
+        return self.last(x)
+
+
+class Tagger(nn.Module):
+    """A recurrent layer, which lists its weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.steps, self.last = nn.Linear(16, 8), nn.LSTM(8, 12, batch_first=True), nn.Linear(12, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.steps(self.first(x))[0])
+
+
+def normalised() -> nn.Module:
+    return nn.Sequential(nn.Linear(16, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 3))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("make", "asked"),
+    [
+        (normalised, {"ratio": 0.5}), (Heads, {"ratio": 0.5}), (Tagger, {"ratio": 0.5}),
+        (Deep, {"blocks": 2}), (Deep, {"blocks": 1, "ratio": 0.5}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("back", ["undo", "restore"])
+def test_a_receipt_that_was_copied_with_its_model_brings_all_back(make: Any, asked: Any, way: str, back: str) -> None:
+    model, x = seeded(make), torch.randn(2, 5, 16)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(x).square().sum().backward()
+    optimizer.step()
+    average = copy.deepcopy(model)
+    print_of, output = mk.fingerprint(model), model(x).detach()
+    values = {name: value.clone() for name, value in model.state_dict().items()}
+    momenta = copy.deepcopy(optimizer.state_dict())["state"]
+    receipt = mk.plan(mk.trace(model, x), **asked).cut(model, optimizer, copies=[average])
+    model, receipt, optimizer, average = WAYS[way]((model, receipt, optimizer, average))
+    if back == "undo":
+        model(x).square().sum().backward()
+        optimizer.step()
+    getattr(receipt, back)()
+    assert mk.fingerprint(model) == print_of
+    assert mk.fingerprint(average) == print_of
+    assert all(torch.equal(value, values[name]) for name, value in model.state_dict().items())
+    assert torch.equal(model(x), output)
+    state = optimizer.state_dict()["state"]
+    for index, own in momenta.items():
+        assert all(torch.equal(state[index][key], value) for key, value in own.items())
+    with pytest.raises(mk.ModuleKGError, match="served already"):
+        receipt.undo()
+
+
+def test_the_original_can_go_on_after_its_receipt_was_copied() -> None:
+    model = seeded(Heads)
+    x, print_of = torch.randn(2, 5, 16), mk.fingerprint(model)
+    receipt = mk.plan(mk.trace(model, x), ratio=0.5).cut(model)
+    other, copied = pickle.loads(pickle.dumps((model, receipt)))
+    receipt.undo()
+    assert mk.fingerprint(model) == print_of
+    assert mk.fingerprint(other) != print_of
+    copied.undo()
+    assert mk.fingerprint(other) == print_of
+    assert other(x).shape == model(x).shape
+
+
+@pytest.mark.parametrize("later", ["mask", "cut"])
+@pytest.mark.parametrize("earlier", ["mask", "cut"])
+def test_what_lies_below_a_later_receipt_stays_until_that_is_undone(earlier: str, later: str) -> None:
+    model, other, x = seeded(normalised), seeded(normalised), torch.randn(4, 16)
+    values = {name: value.clone() for name, value in model.state_dict().items()}
+    first = getattr(mk.plan(mk.trace(model, x), ratio=0.5), earlier)(model)
+    elsewhere = mk.plan(mk.trace(other, x), ratio=0.5).mask(other)  # of another model, and in nobody's way
+    second = getattr(mk.plan(mk.trace(model, x), ratio=0.3), later)(model)
+    both = {name: value.clone() for name, value in model.state_dict().items()}
+    with pytest.raises(mk.ModuleKGError, match=r"undo (that|the cut that changed it)"):
+        first.undo()
+    assert all(torch.equal(value, both[name]) for name, value in model.state_dict().items())
+    second.undo()
+    first.undo()
+    assert all(torch.equal(value, values[name]) for name, value in model.state_dict().items())
+    elsewhere.undo()
+
+
+def test_a_mask_that_was_let_go_of_is_in_nobodys_way() -> None:
+    model, x = seeded(normalised), torch.randn(4, 16)
+    values = {name: value.clone() for name, value in model.state_dict().items()}
+    receipt = mk.plan(mk.trace(model, x), ratio=0.5).cut(model)
+    mk.plan(mk.trace(model, x), ratio=0.3).mask(model)
+    receipt.undo()
+    assert all(torch.equal(value, values[name]) for name, value in model.state_dict().items())

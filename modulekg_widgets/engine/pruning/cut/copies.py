@@ -117,7 +117,19 @@ class CutCopy:
     def __init__(self, module: nn.Module, parts: Sequence[Any], whole: nn.Module, rest: Rest) -> None:
         self._module, self._parts = module, parts
         self._whole, self._rest = whole, rest
-        self.children = {at: own for part in parts for at, own in getattr(part, "children", {}).items()}
+
+    def modules(self) -> list[nn.Module]:
+        """All that the copy is of."""
+        return walk(self._whole, self.children).modules
+
+    def tensors(self, way: str) -> list[torch.Tensor]:
+        """Those that it writes to."""
+        return [tensor for part in (*self._parts, self._rest) for tensor in _tensors_of(part, way)]
+
+    @property
+    def children(self) -> dict[int, Any]:
+        """What modules had as children before, by their identity."""
+        return {at: own for part in self._parts for at, own in getattr(part, "children", {}).items()}
 
     def cut(self) -> Iterator[Write]:
         return (write for part in self._parts for write in part.cut())
@@ -135,6 +147,10 @@ class CutCopy:
     def _own(self) -> Walk:
         refuse_resizing(self._whole)
         return walk(self._module, self.children)
+
+
+def _tensors_of(part: Any, way: str) -> list[torch.Tensor]:
+    return part.tensors(way) if hasattr(part, "tensors") else []
 
 
 class CutDict:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -109,17 +110,21 @@ def _of_module(walked: Walk, path: str, index: int) -> Iterator[DerivedState]:
 
 def _of_hook(hook: Any, state: dict[str, Any], prefix: str) -> DerivedState:
     """The state of `torch.nn.utils.spectral_norm`."""
-    weight, u, v = (f"{prefix}{hook.name}_{end}" for end in ("orig", "u", "v"))
+    names = tuple(f"{prefix}{hook.name}_{end}" for end in ("orig", "u", "v"))
+    return DerivedState(names[:1], names[1:], partial(_by_hook, hook, names), partial(_effective, hook, names, state))
 
-    def renewed(value_of: Lookup) -> dict[str, Tensor]:
-        found = singular_vectors(hook.reshape_weight_to_matrix(value_of(weight)), value_of(u))
-        return {} if found is None else dict(zip((u, v), found, strict=True))
 
-    def effective(value_of: Lookup) -> tuple[dict[str, Any], str, Tensor]:
-        matrix = hook.reshape_weight_to_matrix(value_of(weight))
-        return state, hook.name, value_of(weight) / torch.dot(value_of(u), torch.mv(matrix, value_of(v)))
+def _by_hook(hook: Any, names: tuple[str, ...], value_of: Lookup) -> dict[str, Tensor]:
+    weight, u, v = names
+    found = singular_vectors(hook.reshape_weight_to_matrix(value_of(weight)), value_of(u))
+    return {} if found is None else dict(zip((u, v), found, strict=True))
 
-    return DerivedState((weight,), (u, v), renewed, effective)
+
+def _effective(
+    hook: Any, names: tuple[str, ...], state: dict[str, Any], value_of: Lookup
+) -> tuple[dict[str, Any], str, Tensor]:
+    weight, u, v = map(value_of, names)
+    return state, hook.name, weight / torch.dot(u, torch.mv(hook.reshape_weight_to_matrix(weight), v))
 
 
 def singular_vectors(matrix: Tensor, before: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -171,20 +176,21 @@ def _of_parametrizations(listed: ParametrizationList, state: dict[str, Any], pre
     if not buffers or not originals:
         return
 
-    def renewed(value_of: Lookup) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = {}
-        given = [value_of(name) for name in originals]
-        try:
-            for place, module in modules:
-                found.update(_renewed(module, place, given, value_of))
-                if module is not listed[-1]:
-                    own = _copied(module, place, lambda name: found[name] if name in found else value_of(name))
-                    given = [own.eval()(*given)]
-        except Exception as error:  # noqa: BLE001 - code of the user's
-            log.debug("the parametrizations at %s do not run by themselves: %s", prefix, error)
-        return found
+    yield DerivedState(tuple(originals), buffers, partial(_in_turn, modules, originals))
 
-    yield DerivedState(tuple(originals), buffers, renewed)
+
+def _in_turn(modules: list[tuple[str, nn.Module]], originals: list[str], value_of: Lookup) -> dict[str, Tensor]:
+    """The buffers of parametrizations, of which each takes what the one before gives."""
+    found: dict[str, Tensor] = {}
+    given = [value_of(name) for name in originals]
+    try:
+        for place, module in modules:
+            found.update(_renewed(module, place, given, value_of))
+            own = _copied(module, place, lambda name: found[name] if name in found else value_of(name))
+            given = [own.eval()(*given)]
+    except Exception as error:  # noqa: BLE001 - code of the user's
+        log.debug("the parametrizations of %s do not run by themselves: %s", originals[0], error)
+    return found
 
 
 def _renewed(module: nn.Module, place: str, given: list[Tensor], value_of: Lookup) -> dict[str, Tensor]:

@@ -92,6 +92,10 @@ class ZeroedTensors:
     def __len__(self) -> int:
         return len(self._zeroed) + len(self._gains)
 
+    def tensors(self, way: str) -> list[torch.Tensor]:
+        """Those that it writes to."""
+        return [place.tensor for place, _ in self._zeroed] + [gain.place.tensor for gain in self._gains]
+
     def zero(self) -> Iterator[Write]:
         yield from (gain.zero() for gain in self._gains)
         yield from (zeroed.zero(place.tensor) for place, zeroed in self._zeroed)

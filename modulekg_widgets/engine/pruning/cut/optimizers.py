@@ -36,8 +36,8 @@ class Follower(NamedTuple):
     edit: TensorEdit
 
     @property
-    def place(self) -> tuple[int, Any]:
-        return id(self.parameter), self.key
+    def place(self) -> tuple[torch.Tensor, Any]:
+        return self.parameter, self.key
 
 
 class OptimizerState:
@@ -56,16 +56,16 @@ class OptimizerState:
         which: str = "optimizer=",
     ) -> None:
         self._optimizer, self._edits, self._which = optimizer, edits, which
-        self._gone = {id(tensor) for tensor in gone}
+        self._gone = set(gone)
         self._check_kind(of_model)
         self._state, self._groups = optimizer.state, optimizer.param_groups
         self._parameters = [list(group["params"]) for group in self._groups]
-        self._let_go = {key: own for key, own in self._state.items() if id(key) in self._gone}
-        self._cut: dict[tuple[int, Any], Follower] = {}  # by the id of the parameter, and the key
-        self._kept: dict[tuple[int, Any], list[torch.Size]] = {}  # what does not follow, and its sizes
+        self._let_go = {key: own for key, own in self._state.items() if key in self._gone}
+        self._cut: dict[tuple[torch.Tensor, Any], Follower] = {}  # by the parameter and the key
+        self._kept: dict[tuple[torch.Tensor, Any], list[torch.Size]] = {}  # what does not follow, and its sizes
         followers = list(self._followers({parameter: edit.shape for parameter, edit in edits.items()}))
         self._cut = {each.place: each for each in followers}
-        places = [((id(parameter), key), value) for parameter, key, value in self._entries()]
+        places = [((parameter, key), value) for parameter, key, value in self._entries()]
         self._kept = {place: _sizes(value) for place, value in places if place not in self._cut}
         self._snapshot = Snapshot()
         alone = {id(parameter) for group in self._groups for parameter in group["params"]}
@@ -96,7 +96,7 @@ class OptimizerState:
     def _followers(self, shapes: Mapping[torch.Tensor, tuple[int, ...]]) -> Iterator[Follower]:
         """The tensors in the state that follow parameters of these shapes."""
         for parameter, key, value in self._entries():
-            place, sizes = (id(parameter), key), _sizes(value)
+            place, sizes = (parameter, key), _sizes(value)
             cut = self._cut.get(place)
             if cut is not None and sizes == [cut.edit.shape_after] and isinstance(value, torch.Tensor):
                 yield Follower(parameter, key, value, cut.edit)
@@ -107,9 +107,9 @@ class OptimizerState:
         for each in self._cut.values():
             yield entry(self._state[each.parameter], each.key, each.edit.of(each.tensor))
         for group in self._groups if self._gone else ():
-            yield entry(group, "params", [each for each in group["params"] if id(each) not in self._gone])
+            yield entry(group, "params", [each for each in group["params"] if each not in self._gone])
         if self._gone:
-            yield contents(self._state, {key: own for key, own in self._state.items() if id(key) not in self._gone})
+            yield contents(self._state, {key: own for key, own in self._state.items() if key not in self._gone})
 
     def undo(self, walked: Walk) -> Iterator[Write]:
         """The same tensors with the same bytes; entries that came since go."""
@@ -131,7 +131,7 @@ class OptimizerState:
         """What was let go of comes back into its group and at its place, with the state that it had."""
         groups, state = self._optimizer.param_groups, self._optimizer.state
         for group, before in zip(groups, self._parameters, strict=False):
-            back = [each for each in before if id(each) in self._gone]
+            back = [each for each in before if each in self._gone]
             if back:
                 new = [each for each in group["params"] if all(each is not other for other in before)]
                 kept = {id(each) for each in (*group["params"], *back)}

@@ -29,7 +29,7 @@ from modulekg_widgets.engine.pruning.cut.notes import KEY, TEXT, CutNote, config
 from modulekg_widgets.engine.pruning.cut.snapshot import Snapshot
 from modulekg_widgets.engine.pruning.cut.tensors import CutTensor
 from modulekg_widgets.engine.pruning.cut.transaction import Write, entry
-from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHT_REFS, FLAT_WEIGHTS
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHTS
 from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.tracing.held import held_tensors, rebuilt, swaps
 
@@ -71,19 +71,19 @@ class EditedTensors:
     ) -> None:
         self._derived = derived
         self._cuts = [(place, CutTensor.of(place.tensor, place.edit)) for place in found]
-        self._values = {id(place.tensor): (values or {})[name] for place, _ in self._cuts
+        self._values = {place.edit.names[0]: (values or {})[name] for place, _ in self._cuts
                         for name in place.edit.names if name in (values or {})}  # fmt: skip
         self._by_name = {name: (place, cut) for place, cut in self._cuts for name in place.edit.names}
         edits = Edits(tuple(place.edit for place, _ in self._cuts))
         slice_of = slices(edits, lambda name: self._by_name[name][1].before.data)
-        self._gains = {id(place.tensor): slice_of(place.edit) for place, _ in self._cuts if place.edit.gain_of}
+        self._gains = {place.edit.names[0]: slice_of(place.edit) for place, _ in self._cuts if place.edit.gain_of}
 
     def cut(self) -> Iterator[Write]:
         return (self._write(place, cut) for place, cut in self._cuts)
 
     def _write(self, place: Place, cut: CutTensor) -> Write:
-        new = self._values.get(id(place.tensor))
-        made = self._gains.get(id(place.tensor)) if new is None else new.tensor
+        new = self._values.get(place.edit.names[0])
+        made = self._gains.get(place.edit.names[0]) if new is None else new.tensor
         with torch.inference_mode(place.tensor.is_inference()):  # in which the caller may be
             kept = None if made is None else made.clone(memory_format=torch.preserve_format)
         return cut.cut(place.tensor, kept)
@@ -129,13 +129,17 @@ class EditedTensors:
         trained = [each for each in every if any(map(is_trained, (*each.weights, *each.buffers)))]
         return renewed_of(trained, restored.__getitem__)
 
+    def tensors(self, way: str) -> list[torch.Tensor]:
+        """Those that it writes to."""
+        return [place.tensor for place, _ in self._cuts]
+
     def before(self) -> dict[str, torch.Tensor]:
         """What the tensors held, by name."""
         return {name: cut.before.data for name, (_, cut) in self._by_name.items()}
 
     def _without_correction(self, place: Place, cut: CutTensor) -> torch.Tensor | None:
         """What stayed, less what the cut has added to it; None where it has added nothing."""
-        new = self._values.get(id(place.tensor))
+        new = self._values.get(place.edit.names[0])
         if new is None:
             return self._gain_again(place, cut)
         now, before = place.tensor.data, place.edit.of(cut.before.data)
@@ -145,7 +149,7 @@ class EditedTensors:
 
     def _gain_again(self, place: Place, cut: CutTensor) -> torch.Tensor | None:
         """What the gain of a normalised weight becomes when the direction is whole again; None for all others."""
-        made = self._gains.get(id(place.tensor))
+        made = self._gains.get(place.edit.names[0])
         if made is None or place.edit.gain_of is None:
             return None
         gain = place.tensor.data
@@ -408,8 +412,10 @@ class Rest:
         theirs = {id(place.tensor) for place in edited} | {id(each.tensor) for each in computed}
         self._snapshot = Snapshot()
         self._parameters: dict[str, nn.Parameter] = {}
+        self._rest: list[torch.Tensor] = []
         for held in held_tensors(walked, walked.places()):
             if id(held.tensor) not in theirs:
+                self._rest.append(held.tensor)
                 if isinstance(held.tensor, nn.Parameter):
                     self._parameters[held.name] = held.tensor
                 self._snapshot.keep_bytes(held.name, held.tensor)
@@ -423,11 +429,15 @@ class Rest:
     def _keep_plain(self, state: dict[str, Any], theirs: Container[int]) -> None:
         """Tensors that are plain attributes, and the lists that recurrent layers have of their weights."""
         for name, value in state.items():
-            listed = name in (FLAT_WEIGHTS, FLAT_WEIGHT_REFS) and isinstance(value, list)
+            listed = name == FLAT_WEIGHTS and isinstance(value, list)
             if listed or (isinstance(value, torch.Tensor) and id(value) not in theirs):
                 self._snapshot.keep_entry(state, name)
             if listed:
                 self._snapshot.keep(name, value, set(map(id, value)))
+
+    def tensors(self, way: str) -> list[torch.Tensor]:
+        """Those that it may write to."""
+        return self._rest if way == "undo" else []
 
     def undo(self, walked: Walk) -> Iterator[Write]:
         now = {held.name: held.tensor for held in held_tensors(walked, walked.places())}

@@ -13,9 +13,14 @@ from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.cut.replicas import refuse_resizing
 from modulekg_widgets.engine.pruning.cut.samples import Samples
+from modulekg_widgets.engine.pruning.cut.standing import enter, packed, refuse_under_others, unpacked
 from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute, commit
 
 NOTHING = Edits(())
+
+
+def _none(way: str) -> tuple[()]:
+    return ()
 
 
 class Part(Protocol):
@@ -71,11 +76,26 @@ class Receipt:
         self.compensation: tuple[Any, ...] = ()
         self.samples: Samples = {}  # of the weights before
         self.plan: Any = None  # what was cut by, which knows how to save
+        self.number = enter(self)
 
     @property
     def is_spent(self) -> bool:
         """Whether it has served."""
         return not self._parts
+
+    def touched(self, way: str) -> set[int]:
+        """The tensors that a way back writes to, by their identity."""
+        return {id(tensor) for part in self._parts for tensor in getattr(part, "tensors", _none)(way)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        modules = [*self._walked().modules] if self._parts else []
+        modules += [each for part in self._parts for each in getattr(part, "modules", tuple)()]
+        return {**vars(self), "_parts": packed(self._parts, modules)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._parts = unpacked(self._parts)
+        enter(self)
 
     def save_pretrained(self, folder: Any) -> Any:
         """Save the cut model as safetensors and JSON; `mk.load_pretrained` reads it in another process.
@@ -151,6 +171,7 @@ class Receipt:
         if self._resizes and (self.edits.tensors or self.edits.removal):
             refuse_resizing(walked)
         writes = [write for part in self._parts for write in getattr(part, way)(walked)]
+        refuse_under_others(self, way)
         return [*writes, attribute(self, "_parts", ())]
 
     def __str__(self) -> str:
@@ -170,6 +191,9 @@ class FinalReceipt(Receipt):
     @property
     def is_spent(self) -> bool:
         return False
+
+    def touched(self, way: str) -> set[int]:
+        return set()
 
     def _writes(self, way: str) -> list[Write]:
         raise CutError(f"there is no {way} after a cut with undo=False, which keeps nothing: load the model again")

@@ -17,8 +17,13 @@ class RemovedModules:
 
     def __init__(self, walked: Walk, removal: ModuleRemoval) -> None:
         self._changed = children_after(walked, removal)
-        owners = {id(state): id(module) for module, state in zip(walked.modules, walked.states, strict=True)}
-        self.children: dict[int, dict[str, Any]] = {owners[id(each.state)]: each.before for each in self._changed}
+        owners = {id(state): module for module, state in zip(walked.modules, walked.states, strict=True)}
+        self._owners = [owners[id(each.state)] for each in self._changed]
+
+    @property
+    def children(self) -> dict[int, dict[str, Any]]:
+        """What the modules had as children, by their identity."""
+        return {id(owner): each.before for owner, each in zip(self._owners, self._changed, strict=True)}
 
     def cut(self) -> Iterator[Write]:
         return (contents(each.state[MODULES], each.after) for each in self._changed)
