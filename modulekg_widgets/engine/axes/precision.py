@@ -14,8 +14,9 @@ from modulekg_widgets.engine.operators.arguments import Arguments
 from modulekg_widgets.engine.operators.traits import DROPPED, FLIPPED, traits_of
 from modulekg_widgets.engine.torch_runtime.caches import kept_result
 from modulekg_widgets.engine.torch_runtime.higher_order import OperatorMode
-from modulekg_widgets.engine.torch_runtime.private import schema_of
+from modulekg_widgets.engine.torch_runtime.private import disable_current_modes, schema_of
 from modulekg_widgets.engine.torch_runtime.rng import is_drawn, seeded
+from modulekg_widgets.engine.torch_runtime.unfused import RECURRENT_OVERLOADS
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.tracing.dataflow import DataNode
@@ -67,6 +68,9 @@ class In(OperatorMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func in RECURRENT_OVERLOADS:  # asks for no type, and draws nothing
+            with disable_current_modes():
+                return func(*args, **kwargs)
         made = _makes(func)
         if made:
             kept = kept_result(func, args, kwargs)

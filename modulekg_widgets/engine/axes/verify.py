@@ -30,7 +30,7 @@ from modulekg_widgets.engine.torch_runtime.rng import seeded
 from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
 from modulekg_widgets.engine.torch_runtime.state import set_mode
 from modulekg_widgets.engine.torch_runtime.structure import leaves, rows_of, tensors, with_tensors
-from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
+from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention, WholeLayers
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 from modulekg_widgets.engine.tracing.held import ATTRIBUTE, held_tensors, put_tables
 
@@ -336,7 +336,13 @@ class PermutationProof:
             if self.graph.removal:
                 apply_removal(walked.with_modules(stage.modules), self.graph.removal)
                 registered = _named_anew(stage, self.nodes, held)
-            with torch.set_grad_enabled(keep_graph or self.graph.gradients), PlainAttention(), In(self.dtype):
+            cast_as = In(self.dtype)
+            with (
+                torch.set_grad_enabled(keep_graph or self.graph.gradients),
+                PlainAttention(),
+                cast_as,
+                WholeLayers(cast_as),
+            ):
                 given = (stage.model, registered, args, kwargs)
                 with nullcontext() if around is None else around(stage, held):
                     return torch.func.functional_call(*given, tie_weights=False, strict=False), held
