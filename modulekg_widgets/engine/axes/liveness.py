@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.tracing.dataflow import Dataflow, OperatorNode
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.held import ATTRIBUTE, BUFFER, PARAMETER
 
 _STATE = (PARAMETER, BUFFER, ATTRIBUTE)
@@ -25,6 +25,31 @@ def live_operators(graph: Dataflow) -> set[OperatorNode]:
             live.add(operator)
             waiting.extend(node.producer for node in operator.inputs)
     return live
+
+
+def reaching_values(graph: Dataflow) -> set[DataNode]:
+    """The values of which the outputs are made, other than by a decision of Python's or by rows of which none came."""
+    found: set[DataNode] = set()
+    waiting = list(graph.outputs)
+    while waiting:
+        node = waiting.pop()
+        if node in found or not node.numel():
+            continue
+        found.add(node)
+        waiting += [] if node.producer is None else node.producer.inputs
+        waiting += [] if node.previous is None else [node.previous]
+    return found
+
+
+def weights_into_nothing(graph: Dataflow) -> OperatorNode | None:
+    """The first operator that computes with weights alone what nothing reads: it goes where no operator sees it."""
+    of_weights: set[DataNode] = {node for node in graph.state.values() if node.dtype.is_floating_point}
+    for operator in graph.operators:
+        if operator.inputs and of_weights.issuperset(operator.inputs) and not _writes_state(operator):
+            of_weights.update(operator.outputs)
+            if operator.outputs and not any(node.consumers or node.is_output for node in operator.outputs):
+                return operator
+    return None
 
 
 def _writes_state(operator: OperatorNode) -> bool:
