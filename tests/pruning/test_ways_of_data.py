@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import random
+import time
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -197,3 +201,174 @@ def test_a_model_that_chance_moves_is_not_said_to_be_wrong(monkeypatch: pytest.M
     monkeypatch.setattr(reference, "_disagreement", lambda *_: 0.1)
     graph = mk.trace(Wrong(), torch.randn(3, 4))
     assert reference.agrees(graph.axes, {}, mk.plan(graph, ratio=0.5).edits) is None
+
+
+# ------------------------------------------------------------------------ a dry run goes the way of the traced input
+
+
+class Loop(nn.Module):
+    """Goes on until the norm is small, a number of times that other sizes change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.c, self.b = nn.Linear(6, 16), nn.Linear(16, 16), nn.Linear(16, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h, n = self.a(x), 0
+        while h.norm() > 1 and n < 5:
+            h, n = self.c(h).tanh() * 0.5, n + 1
+        return self.b(h)
+
+
+class Recurrent(Loop):
+    """The same with a cell, and the number read as a float."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.c = nn.GRUCell(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.a(x)
+        while float(h.norm()) > 0.5:
+            h = (h - self.c(h, h) * 0.1) * 0.5
+        return self.b(h)
+
+
+class Halting(nn.Module):
+    """Adaptive computation time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.c, self.p, self.b = nn.Linear(6, 16), nn.GRUCell(16, 16), nn.Linear(16, 1), nn.Linear(16, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h, out = self.a(x), torch.zeros(())
+        halt = torch.zeros(len(x))
+        for _ in range(4):
+            h = self.c(h, h)
+            p = self.p(h).sigmoid()[:, 0]
+            out = out + (p * (1 - halt))[:, None] * h
+            halt = (halt + p).clamp(max=1)
+            if (halt >= 0.99).all():
+                break
+        return self.b(out)
+
+
+class Sorted(Loop):
+    """Takes as many of the sorted rows as one value says."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.a(x).relu()
+        order = h.norm(dim=1).sort().indices
+        return self.b(self.c(h[order][: max(int(h.sum(1).argmax()), 1)])).mean(0)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("kind", [Loop, Recurrent, Halting, Sorted])
+def test_a_ratio_leaves_what_was_asked_for_where_data_decide_the_way(kind: type[nn.Module], seed: int) -> None:
+    torch.manual_seed(seed)
+    model, x = kind().eval(), torch.randn(4, 6)
+    plan = mk.plan(mk.trace(model, x), ratio=0.5)
+    assert plan.axes
+    assert {axis.left for axis in plan.axes} == {8}
+    assert not plan.changes
+    assert not plan.notes
+    plan.cut(model)
+    assert model(x).isfinite().all()
+
+
+class Halves(nn.Module):
+    """Slices of fixed width behind a loop that the data end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.c = nn.Linear(6, 16), nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.a(x)
+        for _ in range(6):
+            h = self.c(h).tanh()
+            if h.norm() < 2:
+                break
+        return self.parts(h)
+
+    def parts(self, h: torch.Tensor) -> torch.Tensor:
+        return torch.stack([h[:, :8].mean(1), h[:, 8:].mean(1)], 1)
+
+
+class Thirds(Halves):
+    def parts(self, h: torch.Tensor) -> torch.Tensor:
+        return torch.stack([h[:, :4].mean(1), h[:, 4:12].mean(1), h[:, 12:].mean(1)], 1)
+
+
+class Masked(Halves):
+    """The rows that a mask takes, and a product of two fixed halves."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.a(x)
+        h = self.c(h[h.sum(1) > 0]).relu()
+        return (h[:, :8] * h[:, 8:].sigmoid()).mean(0)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("kind", [Halves, Thirds, Masked])
+def test_a_cut_equals_the_mask_behind_what_the_data_decide(kind: type[nn.Module], seed: int) -> None:
+    from modulekg_widgets.engine.pruning.plan.reference import agrees
+
+    torch.manual_seed(seed)
+    model, x = kind().eval(), torch.randn(4, 6)
+    graph = mk.trace(model, x)
+    plan = mk.plan(graph, ratio=0.5)
+    keeps = {}
+    for axis in plan.axes:
+        keep = torch.ones(axis.size, dtype=torch.bool)
+        keep[list(axis.dropped)] = False
+        keeps[graph.axes[axis.name].term] = keep.numpy()
+    assert agrees(graph.axes, keeps, plan.edits)
+    plan.cut(model)
+    assert model(x).isfinite().all()
+
+
+CHANCES: dict[str, Any] = {
+    "python": lambda: random.random(),
+    "numpy": lambda: float(np.random.rand()),
+    "clock": lambda: 1 + time.perf_counter() % 1,
+    "own generator": lambda: random.Random().random(),
+    "system": lambda: os.urandom(1)[0] + 1,
+}
+
+
+class Chance(nn.Module):
+    """Slices of fixed width of what chance scales."""
+
+    def __init__(self, chance: Any) -> None:
+        super().__init__()
+        self.chance = chance
+        self.a, self.c = nn.Linear(6, 16), nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.c(self.a(x).relu()) * self.chance()
+        return torch.stack([h[:, :8].mean(1), h[:, 8:].mean(1)], 1)
+
+
+@pytest.mark.parametrize("name", CHANCES)
+def test_what_chance_hides_stays_and_what_can_be_seeded_is_compared(name: str) -> None:
+    torch.manual_seed(0)
+    model, x = Chance(CHANCES[name]).eval(), torch.randn(4, 6)
+    plan = mk.plan(mk.trace(model, x), ratio=0.5)
+    assert {axis.name: axis.left for axis in plan.axes} == {"a.out": 8}
+    assert not any(change.kind == "scale" for change in plan.changes)
+    assert (name in ("python", "numpy")) is (not plan.notes)
+    assert all("cannot be compared" in note for note in plan.notes)
+    plan.cut(model)
+    assert not model(x).isnan().any()
+
+
+def test_what_chance_hides_goes_where_it_is_named_and_the_plan_says_so() -> None:
+    torch.manual_seed(0)
+    model, x = Chance(CHANCES["clock"]).eval(), torch.randn(4, 6)
+    graph = mk.trace(model, x)
+    halves = [axis.name for axis in graph.axes["c.weight", 0].axes]
+    plan = mk.plan(graph, per_axis=dict.fromkeys(halves, 0.5))
+    assert [axis.name for axis in plan.axes] == halves
+    assert all(any(name in note and "as asked" in note for note in plan.notes) for name in halves)

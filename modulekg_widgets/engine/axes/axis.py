@@ -132,6 +132,13 @@ class Axis:
         return f"<Axis {shown(self.name)}: {self.size}, {state}>"
 
 
+class Doubt(NamedTuple):
+    """Why an axis could not be proved, and whether the output was seen to depend on it."""
+
+    why: str
+    acts: bool = False
+
+
 class Dimension:
     """A dimension that several axes share, as `(heads=12 head_dim=64)`."""
 
@@ -201,6 +208,8 @@ class Axes:
         self.graph = graph
         self.inference = Inference(graph, free_inputs, free_outputs, lists)
         self.proof_notes: list[str] | None = None  # of `prove`, once it was asked
+        self.doubts: dict[Axis, Doubt] = {}  # of `prove`, about free axes that a permutation cannot prove here
+        self.known_way: Any = None  # of plans: the way that the data take in the traced call, once it was asked for
         self.size_formulas: dict[object, Any] = {}  # of plans, by what they are of, once they were asked for
         self.places: dict[Term, list[tuple[DataNode, int]]] = {}  # where each atom stands, in the order of the model
         for node in dict.fromkeys(graph.state.values()):

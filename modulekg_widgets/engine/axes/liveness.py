@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.tracing.dataflow import Dataflow, OperatorNode, Storage
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode, Storage
+from modulekg_widgets.engine.tracing.held import ATTRIBUTE, BUFFER, PARAMETER
+
+_STATE = (PARAMETER, BUFFER, ATTRIBUTE)
 
 
 def live_operators(graph: Dataflow) -> set[OperatorNode]:
@@ -45,3 +48,37 @@ def _above(ends: list[OperatorNode | None]) -> set[OperatorNode]:
 def _writes(operator: OperatorNode, memory: set[Storage]) -> bool:
     """Whether an operator writes into this memory, as into that of a buffer or a view of it."""
     return any(node.previous is not None and node.storage in memory for node in operator.outputs)
+
+
+def reaching_values(graph: Dataflow) -> set[DataNode]:
+    """The values of which the outputs are made, other than by a decision of Python's or by rows of which none came."""
+    found: set[DataNode] = set()
+    waiting = [*graph.outputs, *(after for _, after in graph.assigned)]
+    while waiting:
+        node = waiting.pop()
+        if node in found or not node.numel():
+            continue
+        found.add(node)
+        waiting += [] if node.producer is None else node.producer.inputs
+        waiting += [] if node.previous is None else [node.previous]
+    return found
+
+
+def weights_into_nothing(graph: Dataflow) -> OperatorNode | None:
+    """The first operator that computes with weights alone what nothing reads: it goes where no operator sees it."""
+    of_weights: set[DataNode] = {node for node in graph.state.values() if node.dtype.is_floating_point}
+    for operator in graph.operators:
+        if operator.inputs and of_weights.issuperset(operator.inputs) and not _writes_state(operator):
+            of_weights.update(operator.outputs)
+            if operator.outputs and not any(node.consumers or node.is_output for node in operator.outputs):
+                return operator
+    return None
+
+
+def _writes_state(operator: OperatorNode) -> bool:
+    for node in operator.outputs:
+        while node.previous is not None:
+            node = node.previous
+            if node.kind in _STATE:
+                return True
+    return False

@@ -1,22 +1,30 @@
-"""Which operators a test has proved, and the proof of the axes that go through the others."""
+"""Which operators a test has proved, and the proof of the axes that go through others or past all operators."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+import torch
+
 from modulekg_widgets.engine.axes.algebra import Reason, Term, atoms
-from modulekg_widgets.engine.axes.axis import Axes, Axis
-from modulekg_widgets.engine.axes.verify import WRONG, verify
-from modulekg_widgets.engine.errors import TraceError
+from modulekg_widgets.engine.axes.axis import Axes, Axis, Doubt
+from modulekg_widgets.engine.axes.liveness import reaching_values, weights_into_nothing
+from modulekg_widgets.engine.axes.verify import NOT_PROVED, WRONG, refuted, verify
+from modulekg_widgets.engine.errors import TraceError, shown
 from modulekg_widgets.engine.operators.signature import base_name
-from modulekg_widgets.engine.tracing.dataflow import OperatorNode
+from modulekg_widgets.engine.torch_runtime.private import has_storage
+from modulekg_widgets.engine.tracing.dataflow import CONSTANT, Dataflow, OperatorNode
+from modulekg_widgets.engine.tracing.trace import REAL
 
 log = logging.getLogger("modulekg_widgets")
 # written by `python tests/axes/operator_samples.py --write`, from torch's operator samples and our own examples
 FILE = Path(__file__).with_name("proved_operators.txt")
 REFUTED = "its indices may not change places, a permutation shows, though the rule of this operator says so"
+FEW_RUNS = 4  # of the model, for members without a gradient: a plan has another witness
+AFFORDABLE = 2e9  # floating-point operations of a pass: the control takes a backward pass in float64
 
 
 @cache
@@ -42,11 +50,42 @@ def unproved(axes: Axes) -> dict[Axis, OperatorNode]:
     return {axis: found[axis.term] for axis in axes.free if axis.term in found}
 
 
-def prove(axes: Axes) -> list[str]:
-    """Verify the axes that go through unproved operators; what is refuted is frozen, with operator and line.
+def past_operators(graph: Dataflow) -> str | None:
+    """Where a pass does something that operators do not tell: data leave torch or decide, or weights are replaced."""
+    for record in [*(record for _, record in graph.escaped), *graph.data_dependent]:
+        return f"{record.operator} in {record.module or '(root)'}, {record.source}, by which data decide"
+    if graph.traced_on == REAL:
+        return "a pass that runs with data alone"
+    operator = weights_into_nothing(graph)
+    if operator is not None:
+        return f"{operator.where}, which computes with weights what no operator reads"
+    return _memory_of_weights(graph)
 
-    Gives, as sentences, what could not be verified, as without weights. Nothing runs where all operators are proved,
-    and nothing a second time.
+
+def _memory_of_weights(graph: Dataflow) -> str | None:
+    """Where a tensor of the code's own shares its memory with a weight, as `p.data` does."""
+    made = [node for node in graph.values if node.kind == CONSTANT and node.dtype.is_floating_point and node.numel()]
+    own = {address for node in made if (address := _address(node.tensor))}
+    if not own:
+        return None
+    for node in graph.state.values():
+        if _address(node.tensor) in own:
+            return f"{shown(node.label)}, whose memory the code takes past its operators"
+    return None
+
+
+def _address(tensor: torch.Tensor | None) -> int:
+    if tensor is None or tensor.is_meta or not has_storage(tensor):
+        return 0
+    return tensor.untyped_storage().data_ptr()
+
+
+def prove(axes: Axes) -> list[str]:
+    """Verify the axes that go through unproved operators, or all where something goes past operators.
+
+    What is refuted is frozen; `axes.doubts` are about what is neither refuted nor proved. Gives, as sentences, what was
+    refuted, and what could not be verified for want of weights. Nothing runs where all operators are proved and nothing
+    goes past them, and nothing a second time.
     """
     if axes.proof_notes is None:
         axes.proof_notes = _proved(axes)
@@ -54,16 +93,48 @@ def prove(axes: Axes) -> list[str]:
 
 
 def _proved(axes: Axes) -> list[str]:
-    asked = unproved(axes)
+    through = unproved(axes)
+    past = past_operators(axes.graph)
+    asked = axes.free if past is not None else list(through)
     if not asked:
         return []
-    names = ", ".join(dict.fromkeys(operator.name for operator in asked.values()))
+    names = ", ".join(dict.fromkeys(operator.name for operator in through.values()))
     try:
-        report = verify(axes, bipartitions=0, only=list(asked))
+        wrong = _refuted(axes, asked)
     except TraceError as error:
-        log.debug("the axes through %s are not verified", names, exc_info=True)
-        return [f"no test has proved {names}, and the axes through it could not be verified: {error}"]
-    wrong = [axis for axis in asked if report[axis.name].status == WRONG]
-    for axis in wrong:
-        axis.term.frozen = Reason(REFUTED, asked[axis])
-    return []
+        log.debug("the axes are not verified", exc_info=True)
+        if any(node.tensor is not None and node.tensor.is_meta for node in axes.graph.state.values()):
+            what = f"no test has proved {names}" if names else f"there is {past}"
+            return [f"{what}, and the axes through it could not be verified: {error}"]
+        axes.doubts.update(dict.fromkeys(asked, Doubt(f"it could not be verified: {error}")))
+        return []
+    notes = []
+    for axis, change in wrong.items():
+        axis.term.frozen = Reason(REFUTED, through[axis]) if axis in through else Reason(f"{_REFUTED_HERE}: {past}")
+        notes.append(f"{shown(axis.name)} stays whole, {change} when its indices change places: {axis.frozen}")
+    return notes
+
+
+def reaching_axes(axes: Axes) -> set[Term]:
+    """The axes of the values of which the outputs are made."""
+    dims = axes.inference.dims
+    return {atom for node in reaching_values(axes.graph) for term in dims(node) for atom in atoms(term)}
+
+
+_REFUTED_HERE = "its indices may not change places, a permutation shows, though all operators allow it"
+
+
+def _refuted(axes: Axes, asked: Sequence[Axis]) -> Mapping[Axis, str]:
+    """What is refuted of these axes, and why; doubts are noted."""
+    if axes.graph.flops() > AFFORDABLE:
+        wrong = refuted(axes, asked)
+        reaching = reaching_axes(axes)
+        unseen = [axis for axis in asked if axis not in wrong and axis.term not in reaching]
+        axes.doubts.update(dict.fromkeys(unseen, Doubt("no output of this pass is made of it")))
+        return wrong
+    report = verify(axes, bipartitions=0, only=asked, most_runs=FEW_RUNS)
+    for axis in asked:
+        proof = report[axis.name]
+        if proof.status == NOT_PROVED:
+            axes.doubts[axis] = Doubt(proof.note, proof.acts)
+    return {axis: report[axis.name].note for axis in asked if report[axis.name].status == WRONG}

@@ -7,10 +7,12 @@ depend on every single member, or nothing is proved.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes, Axis
+from modulekg_widgets.engine.axes.decisions import Decisions, NoEnd, chosen_axes, known_way
 from modulekg_widgets.engine.axes.expression import rearranged
 from modulekg_widgets.engine.axes.inference import holds_values
 from modulekg_widgets.engine.axes.precision import BatchNormByHand, In, State, cast, rescaled
@@ -33,14 +36,17 @@ from modulekg_widgets.engine.torch_runtime.structure import leaves, rows_of, ten
 from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention, WholeLayers
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 from modulekg_widgets.engine.tracing.held import ATTRIBUTE, held_tensors, put_tables
+from modulekg_widgets.engine.tracing.trace import REAL, call_model
 
 log = logging.getLogger("modulekg_widgets")
 Tensor = torch.Tensor
+Result = TypeVar("Result")
 PROVED, WRONG, NOT_PROVED = "proved", "wrong", "not proved"
 TOLERANCE = 1e-5  # relative to the largest output, as in the literature's float32 checks; float64 gives 1e-12
 SINGLE = 1e-4  # the same where the model knows no float64
 MOST_RUNS = 32
 LEAST_EFFECT = 1e-9  # of the largest output in float64: less is rounding
+UNSTEADY = "the model gives other values each time that it runs, as by a clock, so that no permutation can be told"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,7 @@ class AxisProof:
     axis: str
     status: str
     note: str = ""
+    acts: bool = True  # whether the output depends on the axis in one member at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,23 +107,50 @@ def verify(
     tolerance: float = TOLERANCE,
     bipartitions: int = 8,
     only: Sequence[Axis] | None = None,
+    most_runs: int = MOST_RUNS,
 ) -> Verification:
     """Permute all free axes at once, then find the wrong ones by halves; the model stays as it is.
 
     The inputs are the traced ones unless `args` and `kwargs` give others of the same shapes. `bipartitions` random
     parts of members are permuted alone; the output must change, else two axes were merged that are independent.
-    `only` names the axes that are asked about, instead of all.
+    `only` names the axes that are asked about, instead of all; `most_runs` of the model are for members that have no
+    gradient, what comes behind these is not proved.
     Raises `TraceError` when the forward pass does not run in float64, or the model was cut since the trace.
     """
+
+    def proof(dtype: torch.dtype, limit: float) -> Verification:
+        return PermutationProof(axes, args, kwargs, seed, dtype, limit, most_runs).report(bipartitions, only)
+
+    return _in_either(proof, tolerance)
+
+
+def refuted(axes: Axes, only: Sequence[Axis]) -> dict[Axis, str]:
+    """The axes that change the output when they are permuted, and why; in two passes where there are none.
+
+    There is no control: on an axis that is not among them the output need not depend.
+    """
+
+    def proof(dtype: torch.dtype, limit: float) -> dict[Axis, str]:
+        found = PermutationProof(axes, None, None, 0, dtype, limit).changed(only)
+        return {axis: _changes(error) for axis, error in found.items()}
+
+    return _in_either(proof, TOLERANCE)
+
+
+def _in_either(proof: Callable[[torch.dtype, float], Result], tolerance: float) -> Result:
+    """A proof in float64, or in float32 where an operator of the model knows no other."""
     try:
-        return PermutationProof(axes, args, kwargs, seed, torch.float64, tolerance).report(bipartitions, only)
+        return proof(torch.float64, tolerance)
     except TraceError as error:
         try:
             # some kernels, such as grouped matrix products, exist for lower precision only
-            single = PermutationProof(axes, args, kwargs, seed, torch.float32, max(tolerance, SINGLE))
-            return single.report(bipartitions, only)
+            return proof(torch.float32, max(tolerance, SINGLE))
         except TraceError:
             raise error from error.__cause__
+
+
+def _changes(error: float) -> str:
+    return f"the output changes by {error:.1e} of its size"
 
 
 def _check_shapes(nodes: Sequence[DataNode]) -> None:
@@ -134,9 +168,17 @@ Around = Callable[[Stage, State], AbstractContextManager[Any]]
 
 class PermutationProof:
     def __init__(
-        self, axes: Axes, args: Any, kwargs: Any, seed: int, dtype: torch.dtype, tolerance: float | None = None
+        self,
+        axes: Axes,
+        args: Any,
+        kwargs: Any,
+        seed: int,
+        dtype: torch.dtype,
+        tolerance: float | None = None,
+        most_runs: int = MOST_RUNS,
     ) -> None:
         self.axes = axes
+        self.most_runs = most_runs
         self.dtype = dtype
         self.least = LEAST_EFFECT if dtype is torch.float64 else SINGLE
         self.graph = axes.graph
@@ -149,28 +191,63 @@ class PermutationProof:
         self.nodes: list[DataNode] = list(dict.fromkeys(self.graph.state.values()))
         _check_shapes(self.nodes)
         self.state = {name: cast(value, dtype) for name, value in rescaled(self.nodes, seed).items()}
+        by_data = self.graph.traced_on == REAL
+        traced = args is None and kwargs is None
+        self.decisions = known_way(axes).decisions if by_data and traced else None  # the way that passes are led
+        self.chosen = chosen_axes(axes) if by_data else set()  # axes from which the data choose, to go the way of these
         self.orders = {axis.term: _derangement(axis.size, self.random) for axis in axes.free}
 
     def report(self, bipartitions: int, only: Sequence[Axis] | None) -> Verification:
         expected, gradients = self._gradients()
-        self.scale = max(largest(expected), 1e-300)
-        self.expected = expected
+        self._expect(expected)
         free = [axis for axis in self.axes.free if only is None or axis in only]
-        error = self._error(free)
-        wrong = {} if error <= self.tolerance else self._wrong_ones(free)
+        error = max(map(self._error, self._apart(free)), default=0.0)
+        wrong = {} if error <= self.tolerance else self._wrong_of(free)
+        if wrong and self._is_unsteady():
+            unsteady = [AxisProof(axis.name, NOT_PROVED, UNSTEADY) for axis in free]
+            return Verification(error, str(self.dtype).removeprefix("torch."), unsteady)
         proofs: list[AxisProof] = []
         for axis in free:
             if axis in wrong:
-                proofs.append(AxisProof(axis.name, WRONG, f"the output changes by {wrong[axis]:.1e} of its size"))
+                proofs.append(AxisProof(axis.name, WRONG, _changes(wrong[axis])))
                 continue
-            used = self._used(axis)
-            silent = [name for name in used or _member_names(axis) if not self._matters(name, axis, gradients)]
+            used = self._used(axis) or _member_names(axis)
+            silent = [name for name in used if not self._matters(name, axis, gradients)]
             note = f"the output does not depend on the order in {', '.join(silent[:3])}" if silent else ""
-            proofs.append(AxisProof(axis.name, NOT_PROVED if silent else PROVED, note))
+            acts = len(silent) < len(used)
+            proofs.append(AxisProof(axis.name, NOT_PROVED if silent else PROVED, note, acts))
         refused, merged = self._bipartitions(free, wrong, bipartitions, gradients)
         return Verification(
             error, str(self.dtype).removeprefix("torch."), [merged.get(proof.axis, proof) for proof in proofs], refused
         )
+
+    def changed(self, only: Sequence[Axis]) -> dict[Axis, float]:
+        """The axes among these that change the output, and by how much; raises `TraceError` where none can be told."""
+        self._expect(self._run(self.state))
+        wrong = self._wrong_of([axis for axis in self.axes.free if axis in only])
+        if wrong and self._is_unsteady():
+            raise TraceError(UNSTEADY)
+        return wrong
+
+    def _expect(self, outputs: list[Tensor]) -> None:
+        """Take outputs as those that permutations must leave, with what led to them."""
+        self.expected, self.decided = outputs, self.last
+        self.scale = max(largest(outputs), 1e-300)
+
+    def _apart(self, free: Sequence[Axis]) -> list[list[Axis]]:
+        """The axes that are permuted at once: those that the data choose from lead them another way."""
+        parts = ([axis for axis in free if self._goes_own_way([axis]) is own] for own in (False, True))
+        return [part for part in parts if part]
+
+    def _goes_own_way(self, axes: Iterable[Axis]) -> bool:
+        return any(axis.term in self.chosen or bool(axis.term.lists) for axis in axes)
+
+    def _wrong_of(self, free: Sequence[Axis]) -> dict[Axis, float]:
+        return {axis: error for part in self._apart(free) for axis, error in self._wrong_ones(part).items()}
+
+    def _is_unsteady(self) -> bool:
+        """Whether the output changes though nothing is permuted."""
+        return distance(self._run(self.state), self.expected) / self.scale > self.tolerance
 
     def _used(self, axis: Axis) -> list[str]:
         """The members that something in the output is made of; of the others the sizes alone matter."""
@@ -183,8 +260,24 @@ class PermutationProof:
         orders = {axis.term: self.orders[axis.term] for axis in axes}
         lists = {each: self.orders[axis.term] for axis in axes for each in axis.term.lists} if only is None else {}
         changed = self.rearranged(orders, lists, only)
-        expected = self.expected if only is not None else self._in_order(orders)
-        return distance(self._run(changed), expected) / self.scale
+        if self._goes_own_way(axes):
+            found, expected = self._run(changed, own_way=True), self._on_own_way
+            return distance(found, expected if only is not None else self._in_order(orders, expected)) / self.scale
+        expected = self.expected if only is not None else self._in_order(orders, self.expected)
+        error = distance(self._run(changed), expected) / self.scale
+        return error if only is not None else max(error, self._other_decisions())
+
+    @cached_property
+    def _on_own_way(self) -> list[Tensor]:
+        """The outputs on the way that the data take on these weights."""
+        return self._run(self.state, own_way=True) if self.decisions else self.expected
+
+    def _other_decisions(self) -> float:
+        """How far what the last pass would have decided is from what was expected, relative."""
+        if len(self.last) != len(self.decided):
+            return float("inf")
+        pairs = zip(map(as_numbers, self.last), map(as_numbers, self.decided), strict=True)
+        return max((distance(now, then) / max(largest(then), 1e-300) for now, then in pairs), default=0.0)
 
     def rearranged(
         self, orders: Orders, lists: Mapping[NumberedModules, NDArray[np.int64]], only: Mapping[str, bool] | None = None
@@ -205,17 +298,17 @@ class PermutationProof:
                 label = f"{modules.path_of(order[inside[0]])}.{inside[1]}"
         return node if label == node.label else self.graph.state[label]
 
-    def _in_order(self, orders: Orders) -> list[Tensor]:
+    def _in_order(self, orders: Orders, expected: list[Tensor]) -> list[Tensor]:
         """The expected outputs, those that follow a cut with their indices in the new orders too."""
         following = set(self.graph.following.values())
         if not following:
-            return self.expected
+            return expected
         nodes = [node for _, node in leaves(self.graph.result, DataNode)]
-        if len(nodes) != len(self.expected):
-            return self.expected
+        if len(nodes) != len(expected):
+            return expected
         return [
             self._moved(node, value, orders) if node in following else value
-            for node, value in zip(nodes, self.expected, strict=True)
+            for node, value in zip(nodes, expected, strict=True)
         ]
 
     def _permuted(self, node: DataNode, orders: Orders) -> Tensor:
@@ -268,9 +361,10 @@ class PermutationProof:
     def _gradients(self) -> tuple[list[Tensor], State]:
         """The output, and the gradient of a random projection of it in every member, in one pass."""
         state = {n: v.detach().clone().requires_grad_(v.is_floating_point()) for n, v in self.state.items()}
-        with torch.enable_grad(), BatchNormByHand():
+        with torch.enable_grad(), BatchNormByHand(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that code reads numbers which have gradients
             try:
-                outputs, leaves = self.run_on(state, keep_graph=True)
+                outputs, leaves = self.run_on(state, keep_graph=True, own_way=False)
             except TraceError:
                 # code that leaves torch, as `x.numpy()`, runs without gradients only: the control then runs the model
                 return self._run(self.state), {}
@@ -300,7 +394,7 @@ class PermutationProof:
         if gradient is None:
             # unread here, or behind a detach: a run of its own tells, as long as these are few
             self.runs += 1
-            return self.runs <= MOST_RUNS and self._error([axis], {name: True}) > self.least
+            return self.runs <= self.most_runs and self._error([axis], {name: True}) > self.least
         moved = self._permuted(self.graph.state[name], {axis.term: self.orders[axis.term]})
         effect = (gradient * (moved - value)).sum().abs().item()
         rounding = (gradient.abs() * (moved - value).abs()).sum().item() * 1e3 * torch.finfo(self.dtype).eps
@@ -314,15 +408,22 @@ class PermutationProof:
         wanted = self.graph.gradients and node.tensor is not None and node.tensor.requires_grad
         return value.detach().requires_grad_() if wanted and not value.requires_grad else value
 
-    def _run(self, state: State) -> list[Tensor]:
-        return self.run_on(state)[0]
+    def _run(self, state: State, own_way: bool = False) -> list[Tensor]:
+        return self.run_on(state, own_way=own_way)[0]
 
     def run_on(
-        self, state: State, keep_graph: bool = False, around: Around | None = None
+        self, state: State, keep_graph: bool = False, around: Around | None = None, own_way: bool = True
     ) -> tuple[list[Tensor], State]:
-        """The outputs on these tensors, and what stood for each of them; `around` the call, with both at hand."""
+        """The outputs on these tensors, and what stood for each of them; `around` the call, with both at hand.
+
+        `own_way`: the data lead where these tensors say, and not as in the traced call.
+        """
         model = self.graph.model
         walked = walk(model)
+        decisions = Decisions(self.decisions) if self.decisions and not own_way else None
+        unled = NoEnd(self.graph) if self.graph.traced_on == REAL else nullcontext()
+        led = unled if decisions is None else decisions()
+        self.last: list[list[Tensor]] = []
         args, kwargs = with_tensors((self.args, self.kwargs), lambda t: cast(t.detach().clone(), self.dtype))
 
         def forward(stage: Stage) -> Any:
@@ -343,9 +444,13 @@ class PermutationProof:
                 cast_as,
                 WholeLayers(cast_as),
             ):
-                given = (stage.model, registered, args, kwargs)
-                with nullcontext() if around is None else around(stage, held):
-                    return torch.func.functional_call(*given, tie_weights=False, strict=False), held
+
+                def call(*args: Any, **kwargs: Any) -> Any:
+                    given = (stage.model, registered, args, kwargs)
+                    return torch.func.functional_call(*given, tie_weights=False, strict=False)
+
+                with nullcontext() if around is None else around(stage, held), led:
+                    return call_model(call, args, kwargs or {}), held
 
         try:
             output, held = look(walked.modules, (), forward, LOOSE, self.seed)
@@ -356,6 +461,10 @@ class PermutationProof:
                 f"verify runs the model in float64, and {shown(type(model).__name__)} stopped: "
                 f"{type(error).__name__}: {shown(str(error), 300)}"
             ) from error
+        if decisions is not None:
+            if decisions.went_apart or len(decisions.own) != len(decisions.known or ()):
+                raise TraceError(f"verify runs {shown(type(model).__name__)} once more, which goes another way then")
+            self.last = [[tensor.detach() for tensor in own] for own in decisions.own]
         return [rows_of(tensor) for _, tensor in tensors(output)], held
 
 
@@ -377,6 +486,11 @@ def _derangement(size: int, random: np.random.Generator) -> NDArray[np.int64]:
     out = np.empty(size, dtype=np.int64)
     out[order] = np.roll(order, 1)
     return out
+
+
+def as_numbers(values: Sequence[Tensor]) -> list[Tensor]:
+    """The same as floating-point numbers, which have differences."""
+    return [value if value.is_complex() else value.to(torch.float64) for value in values]
 
 
 def largest(outputs: Sequence[Tensor]) -> float:

@@ -186,7 +186,7 @@ def _run(
         recorder.forget_results()
 
 
-def call_model(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The call that is recorded; its frame is where the search for a source line ends."""
     return model(*args, **kwargs)
 

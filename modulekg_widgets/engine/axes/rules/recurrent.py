@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.call import Call, Dims, rule
 from modulekg_widgets.engine.operators.formulas import cells
 from modulekg_widgets.engine.operators.traits import MKLDNN_RNN, RECURRENT_LAYER
-from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 WALKED = "walked in time"
@@ -63,7 +65,7 @@ def _batch(call: Call, x: Dims) -> Term | None:
     return x[batch]
 
 
-def _cell(call: Call, weights: list[DataNode], below: Term, gates: int) -> tuple[Term, Term]:
+def _cell(call: Call, weights: Sequence[Any], below: Term, gates: int) -> tuple[Term, Term]:
     """The hidden dimension of a cell, and what it gives: the projection where there is one."""
     into, again, *rest = weights
     gated, inside = call.axes(into)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -10,6 +12,7 @@ import torch
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.decisions import Decisions, NoEnd, chosen_axes, known_way
 from modulekg_widgets.engine.axes.inference import said_equal, sizes_meet
 from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.identity.walk import Walk
@@ -20,7 +23,7 @@ from modulekg_widgets.engine.operators.traits import BEFORE_VIEWS, traits_of
 from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit, places, slices
 from modulekg_widgets.engine.pruning.cut.staging import Slice, put_in_place
 from modulekg_widgets.engine.pruning.plan.asked_sizes import FailedCall, asked_by
-from modulekg_widgets.engine.pruning.plan.recorded_calls import is_same_call, numbers, results
+from modulekg_widgets.engine.pruning.plan.recorded_calls import is_same_call, is_same_place, numbers, results
 from modulekg_widgets.engine.pruning.plan.resized import resizing
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.surroundings import Surroundings
@@ -97,6 +100,7 @@ def _rehearsed(
 ) -> Rehearsal:
     recorded = axes.graph
     lockstep = _Lockstep(axes, selection, near)
+    decisions = _decisions(axes, selection)
 
     def prepare(walk: Walk, stage: Stage) -> None:
         put_in_place(walk, stage, edits, _slices(walk, edits, recorded.traced_on == REAL))
@@ -104,8 +108,8 @@ def _rehearsed(
     try:
         tried = trace_dataflow(
             recorded.model, *recorded.call, training=recorded.training, ways=(recorded.traced_on,), prepare=prepare,
-            watch=lockstep.follow, instead=lockstep.given if near else None, around=calls, seed=recorded.seed,
-            gradients=recorded.gradients,
+            watch=lockstep.follow, instead=lockstep.given if near else None, around=_around(recorded, calls, decisions),
+            seed=recorded.seed, gradients=recorded.gradients,
         )  # fmt: skip
     except _Parted as parted:
         return Rehearsal(None, parted.mismatch, near is None)
@@ -113,8 +117,42 @@ def _rehearsed(
         if not isinstance(caught.graph, Dataflow):
             raise
         return Rehearsal(None, lockstep.stopped(caught.graph, str(caught.__cause__ or caught), calls), near is None)
-    explained = lockstep.explained and not lockstep.parted
-    return Rehearsal(tried, lockstep.ended(tried), near is None, lockstep.scales, explained)
+    explained = lockstep.explained and not lockstep.parted and lockstep.at == len(recorded.operators)
+    scales = _of_sizes(axes, selection, lockstep.scales)
+    return Rehearsal(tried, lockstep.ended(tried), near is None, scales, explained)
+
+
+def _decisions(axes: Axes, selection: Selection) -> Decisions | None:
+    """The decisions of the traced pass, which a pass of other sizes shall go by; None where it decides anew.
+
+    Indices that are chosen by data are other ones once some are gone, and so are elements of lists.
+    """
+    known = known_way(axes).decisions
+    chosen = chosen_axes(axes) if known else ()
+    is_anew = not known or any(atom in chosen or atom.lists for atom in selection.changed)
+    return None if is_anew else Decisions(known)
+
+
+@contextmanager
+def _around(recorded: Dataflow, calls: FailedCall | None, decisions: Decisions | None) -> Iterator[None]:
+    unled = NoEnd(recorded) if recorded.traced_on == REAL else nullcontext()
+    with unled if decisions is None else decisions(), calls or nullcontext():
+        yield
+
+
+def _of_sizes(axes: Axes, selection: Selection, scales: list[ScaleChange]) -> list[ScaleChange]:
+    """The numbers that change because sizes do, and not by themselves, as those that a clock gives."""
+    every = {selection.size(term) / term.size for term in selection.changed}
+
+    def goes_by_a_size(change: ScaleChange) -> bool:
+        ratio = change.after / change.before if change.before else 0.0
+        nodes = (*change.operator.inputs, *change.operator.outputs)
+        own = {selection.size(term) / term.size for node in nodes for term in axes.inference.dims(node) if term.size}
+        return any(math.isclose(ratio, share**power) for share in every | own for power in (1, -1, 0.5, -0.5) if share)
+
+    if all(map(goes_by_a_size, scales)):
+        return scales
+    return [change for change in scales if change.operator.index not in known_way(axes).moving]
 
 
 def planned_operators(axes: Axes, selection: Selection) -> list[OperatorNode]:
@@ -217,7 +255,7 @@ class _Lockstep:
         if self.parted or self._is_own_way(now) or now.index + self.skipped != self.at:
             return
         before = self.recorded[self.at] if self.at < len(self.recorded) else None
-        if before is None or before.overload is not now.overload:
+        if before is None or before.overload is not now.overload or (self.by_data and not is_same_place(before, now)):
             self.parted = True
             return
         idle = before in self.idle

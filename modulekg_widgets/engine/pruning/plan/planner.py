@@ -79,6 +79,7 @@ class Planner:
             self.layers = uniform_layers(self.axes, able, self.choice.outer, said)
         self.said = said
         self.given = alike(given_by(request, self.named), self.layers, self.axes)
+        self.repair.named = frozenset(self.given)
         self.times: Mapping[int, float] = {}  # of the operators, where they were measured
         self.made: tuple[Attempt, Rehearsal] | None = None
 
@@ -104,7 +105,7 @@ class Planner:
     def _not_empty(self, attempt: Attempt) -> None:
         if not attempt.selection.changed:
             stayed = [change for change in self.repair.changes(attempt) if change.kind != ATTRIBUTE]
-            reasons = "; ".join(str(change) for change in stayed[:3])
+            reasons = "; ".join([*map(str, stayed[:3]), *self.repair.notes(attempt)[:3]])
             raise CutError(f"every axis that was to be cut had to stay whole: {reasons}")
 
     def _made(self, attempt: Attempt, rehearsal: Rehearsal) -> PruningPlan:
@@ -130,7 +131,13 @@ class Planner:
                 *output_changes(self.axes, selection),
             ),
             call=self.request.call({cut.name: list(cut.dropped) for cut in cuts}),
-            notes=(*self.notes, *self.layers.notes, *self.said.notes, *self._left_behind(attempt, edits)),
+            notes=(
+                *self.notes,
+                *self.repair.notes(attempt),
+                *self.layers.notes,
+                *self.said.notes,
+                *self._left_behind(attempt, edits),
+            ),
             blocks=(),
             traced=TracedCall.of(self.asked.call, self.asked.training),
             **self.sizes.of(attempt, rehearsal),

@@ -23,6 +23,14 @@ MOST_BLOCKS = 64  # of equal size in one dimension, that code would take one by 
 Pairs = set[tuple[int, int]]  # sizes before and after
 
 
+def is_same_place(before: OperatorNode, now: OperatorNode) -> bool:
+    """Whether a call was made by the same line of the same module, and reads the same weights."""
+    if (before.module, before.source) != (now.module, now.source):
+        return False
+    read = ((old, new) for old, new in zip(before.inputs, now.inputs, strict=False) if old.names or new.names)
+    return all(old.label == new.label for old, new in read)
+
+
 def is_same_call(
     before: OperatorNode, now: OperatorNode, dims: Callable[[DataNode], list[Term]], selection: Selection
 ) -> bool:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.axes.algebra import atoms
+from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.chosen_indices import ENDS, ChosenIndices
 from modulekg_widgets.engine.axes.cut_analysis import Keeps
+from modulekg_widgets.engine.axes.decisions import Deciding, Decisions, NoEnd, known_way
 from modulekg_widgets.engine.axes.expression import kept
 from modulekg_widgets.engine.axes.precision import In, State, cast, rescaled
-from modulekg_widgets.engine.axes.verify import distance, largest
+from modulekg_widgets.engine.axes.verify import LEAST_EFFECT, as_numbers, distance, largest
 from modulekg_widgets.engine.errors import TraceError
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.operators.arguments import OperatorCall
@@ -34,7 +35,7 @@ from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws, seeded
 from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
 from modulekg_widgets.engine.torch_runtime.state import set_mode
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves, with_tensors
-from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
+from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention, Unfused
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.execution import run
 from modulekg_widgets.engine.tracing.held import Tables
@@ -53,11 +54,14 @@ FEW = 64
 def agrees(axes: Axes, keeps: Keeps, edits: Edits, scales: Sequence[ScaleChange] = ()) -> bool | None:
     """Whether the cut model computes what the masked original does; None where nothing can be compared.
 
-    That is so where the model has no data, where the data decide which way forward takes, where the recorded operators
-    do not run on the model's device, and where they give other values than the uncut model, as by chance.
+    That is so where the model has no data, where forward goes another way each time, where the recorded operators do
+    not run on the model's device, and where they give other values than the uncut model, as by a clock. Where data
+    decide the way, both go that of the traced input, and what they would have decided is compared as well.
     """
     graph = axes.graph
-    if graph.traced_on == REAL or any(node.tensor is not None and node.tensor.is_meta for node in graph.state.values()):
+    if any(node.tensor is not None and node.tensor.is_meta for node in graph.state.values()):
+        return None
+    if graph.traced_on == REAL and known_way(axes).decisions is None:
         return None
     try:
         quickly = _disagreement(axes, keeps, edits, scales, _own_weights(graph), torch.float32)
@@ -87,8 +91,39 @@ def disagreement(axes: Axes, keeps: Keeps, edits: Edits, scales: Sequence[ScaleC
 def _disagreement(
     axes: Axes, keeps: Keeps, edits: Edits, scales: Sequence[ScaleChange], state: State, dtype: torch.dtype
 ) -> float:
-    expected = masked_outputs(axes, keeps, state, dtype, scales)
-    return distance(cut_outputs(axes, edits, state, dtype), expected) / max(largest(expected), 1e-300)
+    masked = _masked(axes, keeps, state, dtype, scales)
+    decisions = Decisions(known_way(axes).decisions)
+    cut = cut_outputs(axes, edits, state, dtype, lambda _: decisions() if decisions.known else nullcontext())
+    apart = decisions.went_apart or len(decisions.own) != len(decisions.known or ())
+    if apart:
+        return float("inf")
+    return max(_relative(cut, masked.outputs), *(_relative(*pair) for pair in _decided(decisions.own, masked)), 0.0)
+
+
+def _relative(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
+    return distance(found, expected) / max(largest(expected), 1e-300)
+
+
+def _decided(own: Sequence[Sequence[Tensor]], masked: _Masked) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
+    """What the cut model and the masked original would have decided, in pairs."""
+    for cut, expected in zip(own, masked.decided, strict=True):
+        if expected is not None:
+            yield as_numbers(cut), as_numbers(expected)
+
+
+def has_effect(axes: Axes, term: Term, keep: NDArray[np.bool_]) -> bool:
+    """Whether the outputs, or what the data decide, change when what goes of one axis is zero, on the traced input."""
+    graph = axes.graph
+    every = list(graph.state.values())
+    for state, dtype in ((_own_weights(graph), torch.float32), (rescaled(every, SEED), torch.float64)):
+        whole, masked = (_masked(axes, keeps, state, dtype) for keeps in ({}, {term: keep}))
+        least = LEAST_EFFECT if dtype is torch.float64 else AGREES
+        pairs = [(masked.outputs, [*whole.outputs])]
+        decided = zip(masked.decided, whole.decided, strict=True)
+        pairs += [(as_numbers(one or ()), as_numbers(other or ())) for one, other in decided]
+        if any(_relative(*pair) > least for pair in pairs):
+            return True
+    return False
 
 
 def _own_weights(graph: Dataflow) -> State:
@@ -127,12 +162,10 @@ def cut_outputs(
         _forget_results(copied)
         stage.replaces = True
         put_in_place(copied, stage, edits, lambda edit, _: slice_of(edit), values)
-        with (
-            torch.set_grad_enabled(graph.gradients),
-            PlainAttention(),
-            In(dtype),
-            nullcontext() if around is None else around(copied),
-        ):
+        by_step = Unfused() if graph.traced_on == REAL else PlainAttention()  # as it was traced
+        ends = NoEnd(graph) if graph.traced_on == REAL else nullcontext()
+        around_it = nullcontext() if around is None else around(copied)
+        with torch.set_grad_enabled(graph.gradients), by_step, In(dtype), ends, around_it:
             return [tensor for _, tensor in tensors(call_model(stage.model, args, kwargs))]
 
     return look(walked.modules, (), forward, LOOSE, SEED if graph.seed is None else graph.seed)
@@ -153,18 +186,33 @@ def masked_outputs(
     axes: Axes, keeps: Keeps, state: State, dtype: torch.dtype, scales: Sequence[ScaleChange] = ()
 ) -> list[Tensor]:
     """The outputs of the recorded operators when what goes is zero in every result, and left out of statistics."""
+    return _masked(axes, keeps, state, dtype, scales).outputs
+
+
+class _Masked(NamedTuple):
+    """What the masked original gives, and what its data would decide, as far as the recorded operators tell."""
+
+    outputs: list[Tensor]
+    decided: list[list[Tensor] | None]
+
+
+def _masked(axes: Axes, keeps: Keeps, state: State, dtype: torch.dtype, scales: Sequence[ScaleChange] = ()) -> _Masked:
     replay = MaskedReplay(axes, keeps, state, dtype)
     rescaled_calls = _with_new_scales(scales)
     with ReproducibleDraws(SEED if axes.graph.seed is None else axes.graph.seed), torch.no_grad(), In(dtype):
         for operator in axes.graph.operators:
             replay.perform(operator, rescaled_calls.get(operator.index, operator))
-    return [replay.output(node) for _, node in leaves(axes.graph.result, DataNode)]
+    outputs = [replay.output(node) for _, node in leaves(axes.graph.result, DataNode)]
+    return _Masked(outputs, [None if place is None else replay.decided.get(place) for place in replay.way.order])
 
 
 class MaskedReplay:
     def __init__(self, axes: Axes, keeps: Keeps, state: State, dtype: torch.dtype) -> None:
         self.axes = axes
         self.keeps = keeps
+        self.way = known_way(axes)
+        self.decided: dict[DataNode | OperatorNode, list[Tensor]] = {}  # by where it is decided
+        self._leaving = {place for place in self.way.order if isinstance(place, DataNode)}
         self.kept: dict[DataNode, Kept] = {}
         self.values: dict[DataNode, Tensor] = {}
         self.home = next((value.device for value in state.values()), torch.device("cpu"))
@@ -183,6 +231,8 @@ class MaskedReplay:
                 assert node.tensor is not None
                 value = torch.zeros(node.shape, device="cpu") if node.tensor.is_meta else node.tensor.detach().clone()
                 self.values[node] = cast(value, dtype)
+        for node in self._leaving & self.values.keys():
+            self.decided[node] = [self.output(node).clone()]
 
     @property
     def chosen(self) -> ChosenIndices:
@@ -193,7 +243,7 @@ class MaskedReplay:
         # ends of runs are where they were: none of what goes was chosen
         counts_on = any(self.chosen.axis_of(node, ENDS) is not None for node in operator.outputs)
         compact = not counts_on and _reads_all(operator) and any(self.positions(node) for node in operator.inputs)
-        results = self._on_what_stays(operator) if compact else run(call, self._value, self._device)
+        results = self._on_what_stays(operator) if compact else self._run(operator, call)
         nodes = [node for _, node in leaves(operator.result, DataNode)]
         is_view = signature_of(operator.overload).views is not None
         for node, tensor in zip(nodes, (tensor for _, tensor in tensors(results)), strict=True):
@@ -205,7 +255,20 @@ class MaskedReplay:
         for node in operator.outputs:
             if node not in self.values and node.previous is not None:
                 self.values[node] = self.values[node.previous]
+            if node in self._leaving:
+                self.decided[node] = [self.output(node).clone()]
         self._forget(operator)
+
+    def _run(self, operator: OperatorNode, call: OperatorNode) -> Any:
+        """The results of an operator; of one that decides those of the traced input."""
+        known = self.way.at_operators.get(operator.index)
+        if known is None:
+            return run(call, self._value, self._device)
+        decisions = Decisions()
+        with Deciding(decisions, known):
+            results = run(call, self._value, self._device)
+        self.decided[operator] = [tensor for own in decisions.own for tensor in own]
+        return results
 
     def _renumbered(self, node: DataNode, tensor: Tensor) -> Tensor:
         """Indices that were chosen from what stays, as indices of all."""
@@ -325,7 +388,7 @@ def _replaced(argument: Any, number: Any, before: float, after: float) -> Any:
     if type(argument) is int and after.is_integer():
         return int(after)
     tensor = argument.tensor if isinstance(argument, DataNode) else None
-    return after if tensor is None else tensor.new_tensor(after)
+    return after if tensor is None else tensor.new_tensor(after).reshape(tensor.shape)
 
 
 def _called(operator: OperatorNode, args: Sequence[Any], kwargs: dict[str, Any]) -> OperatorNode:

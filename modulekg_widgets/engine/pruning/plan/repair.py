@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.algebra import Term
-from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.axis import Axes, Doubt
+from modulekg_widgets.engine.axes.decisions import chosen_axes
+from modulekg_widgets.engine.axes.proved import reaching_axes
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.cut.edits import Edits, MovedAttributeError
 from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, CONSTRAINT, OUTPUT, SCALE, WHOLE, Attempt, Change
@@ -17,12 +23,19 @@ from modulekg_widgets.engine.pruning.plan.dry_run import Mismatch, Rehearsal, Sc
 from modulekg_widgets.engine.pruning.plan.list_truth import is_never_chosen
 from modulekg_widgets.engine.pruning.plan.outcome import Outcome
 from modulekg_widgets.engine.pruning.plan.precedents import Precedents
-from modulekg_widgets.engine.pruning.plan.reference import agrees
+from modulekg_widgets.engine.pruning.plan.reference import agrees, has_effect
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.surroundings import Neighbourhood, Surroundings
+from modulekg_widgets.engine.tracing.trace import REAL
 
 MOST_TRIES = 40  # to find the axes along which a cut model gives other values
 log = logging.getLogger("modulekg_widgets")
+MOST_SEEN = 8_000  # operators that run to see what axes do; of further ones, what they reach has to do
+UNCOMPARED = (
+    "the code goes another way on the smaller sizes, and what it computes cannot be compared with the masked model, "
+    "which has no data or gives other values each time that it runs, as by a clock"
+)
+MOST_NAMES = 6  # in a note
 AFFORDABLE = 2e9  # floating-point operations: two passes of such a model take a tenth of a second
 
 
@@ -36,7 +49,12 @@ class Repair:
         self.corrections = Corrections(axes, self.near)
         self.precedents = Precedents(axes, self.corrections)
         self._moving: set[str] = set()  # numbers that change while the plan is made, as counters: they are no sizes
+        self.named: frozenset[Term] = frozenset()  # the axes that were asked for by name: they go, with a note
         self._known_to_go: dict[object, bool] = {}
+        self._known_to_act: dict[Term, bool] = {}
+        self._seen = 0  # operators that ran to see what an axis does
+        self._as_asked: set[Term] = set()  # the named axes that go though their values cannot be compared
+        self._stay: dict[Term, str] = {}  # the axes that are kept whole for want of a proof, and why
         self._listening = False  # whether a call has raised, so that it pays to hear what the next one asks for
 
     def edits(self, attempt: Attempt) -> Edits:
@@ -71,13 +89,78 @@ class Repair:
         if wrong:
             unlike = Mismatch(0, None, (), where="the cut model is not the one whose router cannot choose what goes")
             return self.proved(self.corrections.spared(attempt, wrong, unlike))
+        blind = self._without_witness(mended)
+        if blind:
+            return self.proved(self._kept(attempt, blind))
         if self._is_proved(mended, found):
             return mended, found
-        strict = replace(attempt, strict=True)
-        mended, found = self.mended(strict)
-        if self._agrees(mended, found):
-            return mended, found
-        return self._most_that_agrees(strict, mended)
+        if not mended.strict:
+            strict = replace(attempt, strict=True)
+            mended, found = self.mended(strict)
+            if self._agrees(mended, found):
+                return mended, found
+            attempt = strict
+        doubted = [atom for atom in mended.selection.changed if self._doubt(atom) and atom not in self.named]
+        if doubted:
+            # what is not doubted goes without, or shows itself what is wrong
+            why = "the cut model does not give what the masked one does, or that cannot be compared"
+            return self.proved(self._kept(attempt, dict.fromkeys(doubted, why)))
+        return self._most_that_agrees(attempt, mended, self._verdict(mended, found) is None)
+
+    def _kept(self, attempt: Attempt, reasons: Mapping[Term, str]) -> Attempt:
+        """The attempt with axes kept whole for want of a proof."""
+        for atom, why in reasons.items():
+            doubt = self._doubt(atom)
+            self._stay[atom] = why if doubt is None or doubt.why == why else f"{doubt.why}; {why}"
+        if not reasons:
+            return attempt
+        return replace(attempt, selection=attempt.selection.pin(list(reasons), next(iter(reasons.values()))))
+
+    def _doubt(self, atom: Term) -> Doubt | None:
+        """Why an axis is neither proved nor refuted on this model."""
+        return self.axes.doubts.get(self.axes.of(atom))
+
+    def _without_witness(self, attempt: Attempt) -> dict[Term, str]:
+        """The doubtful axes that no output shows anything of: that a cut and a mask agree says nothing there."""
+        keeps = attempt.selection.keeps()
+        found = {}
+        for atom in attempt.selection.changed:
+            doubt = self._doubt(atom)
+            if doubt is not None and atom not in self.named and not self._acts(atom, doubt, keeps[atom]):
+                found[atom] = "nothing that this pass gives is seen to depend on it"
+        return found
+
+    def _acts(self, atom: Term, doubt: Doubt, keep: NDArray[np.bool_]) -> bool:
+        """Whether the outputs depend on an axis: by the values that they are made of, and by a run where that pays."""
+        if doubt.acts:
+            return True
+        if atom not in self._reaching:
+            return False
+        if self._seen >= MOST_SEEN:
+            return True
+        if atom not in self._known_to_act:
+            self._seen += len(self.axes.graph.operators)
+            self._known_to_act[atom] = has_effect(self.axes, atom, keep)
+        return self._known_to_act[atom]
+
+    @cached_property
+    def _reaching(self) -> set[Term]:
+        return reaching_axes(self.axes)
+
+    def notes(self, attempt: Attempt) -> list[str]:
+        """What was kept whole for want of a proof, and what goes without one since it was asked for by name."""
+        stay: dict[str, list[str]] = {}
+        for atom, why in self._stay.items():
+            if atom in attempt.selection.pinned:
+                stay.setdefault(why, []).append(shown(self.axes.of(atom).name))
+        found = [f"{_listed(names)} not proved on this model and {_stays(names)} whole: {why}"
+                 for why, names in stay.items()]  # fmt: skip
+        for atom in attempt.selection.changed:
+            doubt = self._doubt(atom)
+            why = UNCOMPARED if atom in self._as_asked else None if doubt is None else doubt.why
+            if why is not None and (atom in self.named or atom in self._as_asked):
+                found.append(f"{shown(self.axes.of(atom).name)} goes as asked, though it is not proved: {why}")
+        return found
 
     def _lists_that_do_not_go(self, attempt: Attempt) -> list[Term]:
         """The axes without whose elements of lists the model is another one than that which cannot choose them."""
@@ -98,9 +181,15 @@ class Repair:
             self._known_to_go[key] = is_never_chosen(self.axes, selection.keeps(), edits)
         return self._known_to_go[key]
 
-    def _most_that_agrees(self, attempt: Attempt, mended: Attempt) -> tuple[Attempt, Rehearsal]:
-        """The attempt without the axes along which the cut model gives other values, found by halves."""
+    def _most_that_agrees(self, attempt: Attempt, mended: Attempt, unknown: bool) -> tuple[Attempt, Rehearsal]:
+        """The attempt without the axes along which the cut model gives other values, found by halves.
+
+        `unknown`: or along which it goes another way, where values cannot be compared.
+        """
         every = list(mended.selection.changed)
+        if unknown and (named := self.named.intersection(every)):
+            self._as_asked |= named
+            return self.mended(self._kept(attempt, {atom: UNCOMPARED for atom in every if atom not in named}))
         where = mended.changes[0].source if mended.changes else "the model"
         unlike = Mismatch(0, None, (), where=f"gives other values than the masked model, {where}")
         good: list[Term] = []
@@ -111,12 +200,21 @@ class Repair:
                 break
             part = waiting.pop()
             taken = {*good, *part}
-            trial = self.corrections.spared(attempt, [atom for atom in every if atom not in taken], unlike)
+            others = [atom for atom in every if atom not in taken]
+            trial = (
+                self._kept(attempt, dict.fromkeys(others, UNCOMPARED))
+                if unknown
+                else self.corrections.spared(attempt, others, unlike)
+            )
             tried = self.mended(trial)
             if tried[0].selection.changed and self._agrees(*tried):
                 good, best = [*good, *part], tried
             elif len(part) > 1:
                 waiting += [part[len(part) // 2 :], part[: len(part) // 2]]
+        if best is None and unknown:
+            raise CutError(
+                f"no axis can be cut: {UNCOMPARED}. Name those that shall go all the same with per_axis={{…}}"
+            )
         if best is None:
             raise CutError(
                 f"the plan runs, but gives other values than the masked model: {where}. Spare it with keep=[…]"
@@ -132,10 +230,44 @@ class Repair:
         """
         guessed = any(change.kind == ATTRIBUTE for change in attempt.changes)
         affordable = guessed and self.axes.graph.flops() < AFFORDABLE
-        return (found.explained and not affordable) or self._agrees(attempt, found)
+        doubted = any(self._doubt(atom) and atom not in self.named for atom in attempt.selection.changed)
+        return (found.explained and not affordable and not doubted) or self._agrees(attempt, found)
 
     def _agrees(self, attempt: Attempt, found: Rehearsal) -> bool:
-        return agrees(self.axes, attempt.selection.keeps(), self.edits(attempt), found.scales) is not False
+        """Whether the values are those of the masked model; where they tell nothing, the dry run alone decides."""
+        verdict = self._verdict(attempt, found)
+        if verdict is not None:
+            return verdict
+        doubted = any(self._doubt(atom) and atom not in self.named for atom in attempt.selection.changed)
+        return found.explained and not doubted
+
+    def _verdict(self, attempt: Attempt, found: Rehearsal) -> bool | None:
+        """What the values say; None where they cannot be compared."""
+        chosen = self._chosen(attempt)
+        if chosen:
+            return self._verdict_beside(attempt, chosen)
+        verdict = agrees(self.axes, attempt.selection.keeps(), self.edits(attempt), found.scales)
+        # where lists get shorter, what was recorded has more calls, and it is known that the rest does not choose them
+        shorter = [] if verdict is not None else [atom for atom in attempt.selection.changed if atom.lists]
+        return self._verdict_beside(attempt, shorter) if shorter else verdict
+
+    def _chosen(self, attempt: Attempt) -> list[Term]:
+        """The axes that data choose from, where they decide the way: a cut model goes another one then."""
+        if self.axes.graph.traced_on != REAL:
+            return []
+        chosen = chosen_axes(self.axes)
+        return [atom for atom in attempt.selection.changed if atom in chosen or atom.lists]
+
+    def _verdict_beside(self, attempt: Attempt, chosen: Sequence[Term]) -> bool:
+        """What the values say without the axes that data choose from, whose proof is the permutation."""
+        if any(self._doubt(atom) and atom not in self.named for atom in chosen):
+            return False
+        rest = [atom for atom in attempt.selection.changed if atom not in chosen]
+        if not rest:
+            return True
+        beside = replace(attempt, selection=attempt.selection.of(rest))
+        found = self.rehearse(beside)
+        return found.mismatch is None and self._is_proved(beside, found)
 
     def goes_on(self, attempt: Attempt, before: Rehearsal, edits: Edits) -> bool:
         """Whether a pass that went as planned, `before`, goes so and computes the same with further edits."""
@@ -148,7 +280,7 @@ class Repair:
         if found.explained:
             return True
         affordable = self.axes.graph.flops() < AFFORDABLE
-        return affordable and agrees(self.axes, attempt.selection.keeps(), edits, found.scales) is not False
+        return affordable and agrees(self.axes, attempt.selection.keeps(), edits, found.scales) is True
 
     def mended(self, attempt: Attempt) -> tuple[Attempt, Rehearsal]:
         """The attempt with the corrections that it needs; raises `CutError` when none makes it run."""
@@ -207,6 +339,15 @@ class Repair:
             for change in attempt.changes
         ]
         return tuple(dict.fromkeys(changes))
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{', '.join(names[:MOST_NAMES])}{more} {'is' if len(names) == 1 else 'are'}"
+
+
+def _stays(names: Sequence[str]) -> str:
+    return "stays" if len(names) == 1 else "stay"
 
 
 def _numbers(found: Rehearsal) -> list[tuple[float, float]]:
