@@ -287,6 +287,7 @@ class Dataflow:
         self.training: bool | None = None  # the mode that was set for the trace, None for the model's own
         self.seed: int | None = None  # of the random numbers that forward drew, None for the process's own
         self.gradients = False  # whether they were on, as forward asks for some itself
+        self.watched = False  # whether what Python does with memory was heard, as forward assigns some
         self.removal: Any = None  # the modules without which the model was called, None for a call as it is
         self.residuals: dict[str, list[Any]] = {}  # the blocks that were found in it: they lead back to it
         self.error: Exception | None = None  # why the forward pass stopped; the graph ends there

@@ -55,6 +55,7 @@ def trace_dataflow(
     around: AbstractContextManager[Any] | None = None,
     seed: int | None = None,
     gradients: bool = False,
+    watches: bool = False,
 ) -> Graph:
     """Record `model(*args, **kwargs)`; `training` sets the mode for the trace alone, `ways` the tensors to try.
 
@@ -62,7 +63,8 @@ def trace_dataflow(
     `instead` says, by the path of a module that a shadow calls, what it gives if that call need not be made; `around`
     is entered for the call of the model alone;
     `seed` is for the random numbers of forward, and the process's random states stay as they are; `gradients` are on
-    from the beginning, and not only once forward turns out to ask for some.
+    from the beginning, and not only once forward turns out to ask for some; `watches`: what Python does with memory is
+    heard from the beginning, likewise.
     Raises `TraceError` when the inputs do not fit or the forward pass raises; its `graph` ends where it stopped.
     """
     places = walk(model)
@@ -74,7 +76,7 @@ def trace_dataflow(
     labels = input_tensors(alone, *call)
     on_meta = any(t.is_meta for state in places.states for t in registered_tensors(state).values())
     error: TraceError | None = None
-    waiting = [_TraceWay(mode, mode != META, gradients) for mode in ((META,) if on_meta else ways)]
+    waiting = [_TraceWay(mode, watches or mode != META, gradients) for mode in ((META,) if on_meta else ways)]
     while waiting:
         way = waiting.pop(0)
         left = Leftovers()
@@ -82,7 +84,7 @@ def trace_dataflow(
         def attempt(stage: Stage, way: _TraceWay = way, last: bool = not waiting, left: Leftovers = left) -> Graph:
             graph = make(model)
             graph.traced_on, graph.call, graph.training, graph.seed = way.mode, call, training, seed
-            graph.gradients = way.gradients
+            graph.gradients, graph.watched = way.gradients, way.watches
             graph.notes += stage.notes
             copied = places.with_modules(stage.modules)
             set_mode(copied.states, training)

@@ -109,7 +109,7 @@ def _rehearsed(
         tried = trace_dataflow(
             recorded.model, *recorded.call, training=recorded.training, ways=(recorded.traced_on,), prepare=prepare,
             watch=lockstep.follow, instead=lockstep.given if near else None, around=_around(recorded, calls, decisions),
-            seed=recorded.seed, gradients=recorded.gradients,
+            seed=recorded.seed, gradients=recorded.gradients, watches=recorded.watched,
         )  # fmt: skip
     except _Parted as parted:
         return Rehearsal(None, parted.mismatch, near is None)
@@ -173,7 +173,7 @@ def run_through(recorded: Dataflow, edits: Edits) -> Dataflow:
             prepare=lambda walk, stage: put_in_place(
                 walk, stage, edits, _slices(walk, edits, recorded.traced_on == REAL)
             ),
-            seed=recorded.seed, gradients=recorded.gradients,
+            seed=recorded.seed, gradients=recorded.gradients, watches=recorded.watched,
         )  # fmt: skip
     except TraceError as error:
         raise CutError(f"the plan does not run in the traced mode: {error}") from error
