@@ -16,6 +16,7 @@ from modulekg_widgets.engine.pruning.cut.replicas import refuse_sharded
 from modulekg_widgets.engine.pruning.cut.tensors import ZeroedTensor
 from modulekg_widgets.engine.pruning.cut.transaction import Write, commit
 from modulekg_widgets.engine.torch_runtime.parallel import inside
+from modulekg_widgets.engine.torch_runtime.private import PARAMETERS
 
 
 class MaskReceipt(Receipt):
@@ -51,8 +52,15 @@ def _produced(found: Iterable[Place]) -> Iterator[Place]:
     for place in found:
         edit = place.edit
         kept = {at: edit.kept[at] for at in sorted(edit.produced) if len(edit.kept[at]) < edit.shape[at]}
-        if kept:
+        if kept and _makes(place):
             yield place._replace(edit=TensorEdit(edit.names, edit.shape, kept))
+
+
+def _makes(place: Place) -> bool:
+    """Whether zeros in a tensor make zeros: not in the running statistics beside a gain that is zero already."""
+    if isinstance(place.tensor, nn.Parameter) or place.tensor.dim() > 1:
+        return True
+    return bool(place.owners) and not any(state[PARAMETERS] for state, _ in place.owners)
 
 
 class ZeroedTensors:
