@@ -47,7 +47,16 @@ def _above(ends: list[OperatorNode | None]) -> set[OperatorNode]:
 
 def _writes(operator: OperatorNode, memory: set[Storage]) -> bool:
     """Whether an operator writes into this memory, as into that of a buffer or a view of it."""
-    return any(node.previous is not None and node.storage in memory for node in operator.outputs)
+    return any(
+        node.previous is not None and node.storage in memory and not _is_statistic(node) for node in operator.outputs
+    )
+
+
+def _is_statistic(node: DataNode) -> bool:
+    """Whether torch's own normalisation keeps up a statistic there, through an alias: that follows the sizes."""
+    while node.previous is not None:
+        node = node.previous
+    return node.producer is not None and node.producer.name == "aten::alias"
 
 
 def reaching_values(graph: Dataflow) -> set[DataNode]:

@@ -18,6 +18,7 @@ from modulekg_widgets.engine.pruning.cut.replicas import refuse_sharded
 from modulekg_widgets.engine.pruning.cut.tensors import ZeroedTensor
 from modulekg_widgets.engine.pruning.cut.transaction import Write, commit
 from modulekg_widgets.engine.torch_runtime.parallel import inside
+from modulekg_widgets.engine.torch_runtime.private import PARAMETERS
 
 
 class MaskReceipt(Receipt):
@@ -66,7 +67,7 @@ def _produced(found: Sequence[Place]) -> Iterator[Masked]:
 def _masked(place: Place) -> Place | None:
     edit = place.edit
     kept = {at: edit.kept[at] for at in sorted(edit.produced - edit.by_gain) if len(edit.kept[at]) < edit.shape[at]}
-    if not kept:
+    if not kept or not _makes(place):
         return None
     return place._replace(edit=TensorEdit(edit.names, edit.shape, kept))
 
@@ -76,6 +77,13 @@ class Masked(NamedTuple):
 
     place: Place
     direction: Place | None = None
+
+
+def _makes(place: Place) -> bool:
+    """Whether zeros in a tensor make zeros: not in the running statistics beside a gain that is zero already."""
+    if isinstance(place.tensor, nn.Parameter) or place.tensor.dim() > 1:
+        return True
+    return bool(place.owners) and not any(state[PARAMETERS] for state, _ in place.owners)
 
 
 class ZeroedTensors:
