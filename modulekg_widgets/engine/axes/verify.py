@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.axes.expression import rearranged
-from modulekg_widgets.engine.axes.inference import holds_values
+from modulekg_widgets.engine.axes.inference import is_of_values
 from modulekg_widgets.engine.axes.precision import BatchNormByHand, In, State, cast, rescaled
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, shown
 from modulekg_widgets.engine.identity.walk import walk
@@ -221,7 +221,7 @@ class PermutationProof:
     def _permuted(self, node: DataNode, orders: Orders) -> Tensor:
         """A tensor with the indices of these axes in their new orders; one that holds indices is unchanged."""
         value = self.state[node.label]
-        return self._moved(node, value, orders) if holds_values(node.dtype) else value
+        return self._moved(node, value, orders) if is_of_values(node) else value
 
     def _moved(self, node: DataNode, value: Tensor, orders: Orders) -> Tensor:
         for at, term in enumerate(self.axes.inference.dims(node)):
@@ -321,7 +321,7 @@ class PermutationProof:
 
         def forward(stage: Stage) -> Any:
             set_mode(stage.states, self.graph.training)
-            held = {node.label: stage.hold(stage.of(node.tensor), state[node.label]) for node in self.nodes}
+            held = {node.label: stage.hold(stage.of(node.tensor), _own(node, state)) for node in self.nodes}
             named = {name: held[node.label] for name, node in self.graph.state.items()}
             put_tables(walked.with_modules(stage.modules), named)
             registered = {name: value for name, value in named.items() if self.graph.state[name].kind != ATTRIBUTE}
@@ -343,6 +343,12 @@ class PermutationProof:
                 f"{type(error).__name__}: {shown(str(error), 300)}"
             ) from error
         return [tensor for _, tensor in tensors(output)], held
+
+
+def _own(node: DataNode, state: State) -> Tensor:
+    """What a run holds of a tensor: of a buffer a copy, for a forward may write it, as observers of ranges do."""
+    value = state[node.label]
+    return value.detach().clone().requires_grad_(value.requires_grad) if node.is_table else value
 
 
 def _named_anew(stage: Stage, nodes: Sequence[DataNode], held: State) -> State:
