@@ -497,3 +497,29 @@ def test_a_mask_that_was_let_go_of_is_in_nobodys_way() -> None:
     mk.plan(mk.trace(model, x), ratio=0.3).mask(model)
     receipt.undo()
     assert all(torch.equal(value, values[name]) for name, value in model.state_dict().items())
+
+
+# -------------------------------------------------------------- inference mode
+
+
+@pytest.mark.parametrize("made", [True, False])
+@pytest.mark.parametrize("run", [True, False])
+@pytest.mark.parametrize("undone", [True, False])
+@pytest.mark.parametrize("way", ["undo", "restore", "mask", "copies"])
+def test_models_made_in_inference_mode_or_cut_in_it_come_back(made: bool, run: bool, undone: bool, way: str) -> None:
+    x = torch.randn(8, 16)
+    plan = mk.plan(mk.trace(seeded(normalised), x), ratio=0.5)
+    with torch.inference_mode(made):
+        model, average = seeded(normalised), seeded(normalised)
+    values = {name: value.clone() for name, value in model.state_dict().items()}
+    with torch.inference_mode(run):
+        receipt = plan.mask(model) if way == "mask" else plan.cut(model, copies=[average] if way == "copies" else [])
+    with torch.inference_mode():
+        assert model(x).isfinite().all()
+    with torch.inference_mode(undone):
+        receipt.restore() if way == "restore" else receipt.undo()
+    for each in (model, average):
+        assert all(torch.equal(value, values[name]) for name, value in each.state_dict().items())
+        assert all(parameter.is_inference() is made for parameter in each.parameters())
+    if not made:
+        model(x).sum().backward()

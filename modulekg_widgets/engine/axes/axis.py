@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from modulekg_widgets.engine.axes.algebra import Term, atoms, find, is_index
 from modulekg_widgets.engine.axes.chosen_indices import LeastCount
 from modulekg_widgets.engine.axes.expression import positions, written
-from modulekg_widgets.engine.axes.inference import NO_LISTS, Inference, ListsOfDimensions, holds_values
+from modulekg_widgets.engine.axes.inference import NO_LISTS, Inference, ListsOfDimensions, is_of_values
 from modulekg_widgets.engine.axes.layers import Layers, may_be_weight
 from modulekg_widgets.engine.axes.names import axis_names, short_name
 from modulekg_widgets.engine.errors import UnknownAxisError, counted, nearest, shown
@@ -213,7 +213,7 @@ class Axes:
         self.size_formulas: dict[object, Any] = {}  # of plans, by what they are of, once they were asked for
         self.places: dict[Term, list[tuple[DataNode, int]]] = {}  # where each atom stands, in the order of the model
         for node in dict.fromkeys(graph.state.values()):
-            if not holds_values(node.dtype):
+            if not is_of_values(node):
                 continue  # a buffer of indices is no member: it holds positions of another dimension
             for at, term in enumerate(self.inference.dims(node)):
                 for atom in dict.fromkeys(atoms(term)):

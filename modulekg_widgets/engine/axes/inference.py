@@ -24,7 +24,8 @@ from modulekg_widgets.engine.axes.index_buffers import IndexBuffers
 from modulekg_widgets.engine.axes.liveness import live_operators, returned_operators
 from modulekg_widgets.engine.axes.rests import UNREAD_REST, unread_rests
 from modulekg_widgets.engine.axes.triangles import merge_triangles
-from modulekg_widgets.engine.axes.unreached import unreached
+from modulekg_widgets.engine.axes.unreached import ranges_at_rest, unreached
+from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.operators.recorded import Unknown, nodes_in
 from modulekg_widgets.engine.operators.signature import base_name, signature_of
 from modulekg_widgets.engine.operators.traits import is_tagged_pointwise, traits_of
@@ -93,6 +94,9 @@ class Inference:
         for node in graph.outputs:
             self.chosen.freeze(node, self.algebra, "a model output holds its indices")
         reached = dict(unreached(graph, self.dims))
+        integers = (node for node in dict.fromkeys(graph.state.values()) if not holds_values(node.dtype))
+        zero_points = [node for node in integers if node.is_table and node.dim() == 1 and is_of_values(node)]
+        reached.update(ranges_at_rest(graph, self.dims, zero_points))
         for node, dims in reached.items():
             self._dims[node.index] = dims
         for node in graph.unread:
@@ -180,7 +184,7 @@ class Inference:
         if node.stored is not None:
             reason = Reason(f"the {node.kind} {node.label} is sparse")
             return [ONE if size == 1 else Term(size, reason) for size in node.shape]
-        if node.kind == PARAMETER or (node.is_table and holds_values(node.dtype)):
+        if node.kind == PARAMETER or (node.is_table and is_of_values(node)):
             return [self._learnt(node, at, size) for at, size in enumerate(node.shape)]
         if node.is_table and node in self.indices:
             return [Term(size) for size in node.shape]
@@ -362,6 +366,22 @@ def rule_named(name: str) -> Rule | None:
         if candidate in rules:
             return rules[candidate]
     return rules["aten::clone"] if is_tagged_pointwise(name) else None
+
+
+def is_of_values(node: DataNode) -> bool:
+    """Whether a buffer holds values, one per index: by its type, or as the zero points of quantised numbers."""
+    return holds_values(node.dtype) or (bool(node.consumers) and _are_zero_points(node))
+
+
+def _are_zero_points(node: DataNode) -> bool:
+    """Whether integers are read as zero points alone, or written anew as a whole."""
+    for operator in node.consumers:
+        call = OperatorCall(operator)
+        written = call.name in ("copy", "fill", "zero") and call.operator.args[0] is node
+        if not written and call.get("zero_point") is not node:
+            return False
+    later = (new for operator in node.consumers for new in operator.outputs if new.previous is node)
+    return all(map(_are_zero_points, later))
 
 
 def holds_values(dtype: torch.dtype) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Reason, Term, atoms, find, flat, product, total
@@ -32,6 +32,20 @@ def unreached(graph: Dataflow, dims: Dims) -> Iterator[tuple[DataNode, list[Term
             new: dict[Term, Term] = {}
             yield from ((each, [_copied(term, inside, new) for term in dims(sibling[name])])
                         for name, each in own.items())  # fmt: skip
+
+
+def ranges_at_rest(
+    graph: Dataflow, dims: Dims, zero_points: Iterable[DataNode]
+) -> Iterator[tuple[DataNode, list[Term]]]:
+    """The ranges of observers that are switched off, with the terms of the zero points that were computed from them.
+
+    They lie in the module that has the zero points, or below it, one for each.
+    """
+    for node in zero_points:
+        for name, other in _tensors(graph, node.label.rpartition(".")[0]).items():
+            unread = other.is_table and other.dtype.is_floating_point and not other.consumers
+            if unread and other.shape == node.shape and name.count(".") <= 1:
+                yield other, dims(node)
 
 
 def _tensors(graph: Dataflow, path: str) -> dict[str, DataNode]:

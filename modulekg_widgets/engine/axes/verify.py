@@ -22,7 +22,7 @@ from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.axes.decisions import Decisions, NoEnd, chosen_axes, known_way
 from modulekg_widgets.engine.axes.expression import rearranged
-from modulekg_widgets.engine.axes.inference import holds_values
+from modulekg_widgets.engine.axes.inference import is_of_values
 from modulekg_widgets.engine.axes.precision import BatchNormByHand, In, State, cast, rescaled
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, shown
 from modulekg_widgets.engine.identity.walk import walk
@@ -314,7 +314,7 @@ class PermutationProof:
     def _permuted(self, node: DataNode, orders: Orders) -> Tensor:
         """A tensor with the indices of these axes in their new orders; one that holds indices is unchanged."""
         value = self.state[node.label]
-        return self._moved(node, value, orders) if holds_values(node.dtype) else value
+        return self._moved(node, value, orders) if is_of_values(node) else value
 
     def _moved(self, node: DataNode, value: Tensor, orders: Orders) -> Tensor:
         for at, term in enumerate(self.axes.inference.dims(node)):
@@ -404,7 +404,7 @@ class PermutationProof:
 
     def _with_gradient(self, node: DataNode, state: State) -> Tensor:
         """A tensor of a state, which takes gradients where the code asks for those that the model's own takes."""
-        value = state[node.label]
+        value = _own(node, state)
         wanted = self.graph.gradients and node.tensor is not None and node.tensor.requires_grad
         return value.detach().requires_grad_() if wanted and not value.requires_grad else value
 
@@ -466,6 +466,12 @@ class PermutationProof:
                 raise TraceError(f"verify runs {shown(type(model).__name__)} once more, which goes another way then")
             self.last = [[tensor.detach() for tensor in own] for own in decisions.own]
         return [rows_of(tensor) for _, tensor in tensors(output)], held
+
+
+def _own(node: DataNode, state: State) -> Tensor:
+    """What a run holds of a tensor: of a buffer a copy, for a forward may write it, as observers of ranges do."""
+    value = state[node.label]
+    return value.detach().clone().requires_grad_(value.requires_grad) if node.is_table else value
 
 
 def _named_anew(stage: Stage, nodes: Sequence[DataNode], held: State) -> State:

@@ -61,6 +61,13 @@ def fake_quantize_per_channel(call: Call) -> list[Dims]:
     return [dims for _ in call.results]
 
 
+@rule("aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams")
+def fake_quantize_per_tensor(call: Call) -> list[Dims]:
+    """One scale and one zero point for all; beside the result which elements were not clipped."""
+    dims = call.axes(call["self"])
+    return [dims for _ in call.results]
+
+
 @rule("aten::log_sigmoid_forward")
 def log_sigmoid(call: Call) -> list[Dims]:
     """The result, and a buffer for the backward pass that is as large, or empty on a GPU."""

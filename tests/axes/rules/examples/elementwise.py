@@ -89,6 +89,16 @@ EXAMPLES = [
     # quantisation
     example("aten::fake_quantize_per_tensor_affine_cachemask", "a b -> a b, a b", x(2, 3), 0.1, 3, 0, 255),
     example(
+        "aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
+        "a b, 1, 1, 1 -> a b, a b",
+        x(2, 3).float(),
+        positive(1).float(),
+        ints(5, 1).int(),
+        ints(2, 1),
+        0,
+        255,
+    ),
+    example(
         "aten::_fake_quantize_learnable_per_tensor_affine",
         "a b, 1, 1 -> a b",
         x(2, 3).float(),
