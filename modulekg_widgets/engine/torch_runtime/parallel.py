@@ -60,7 +60,7 @@ class FlatPart(NamedTuple):
 
     wrapper: nn.Module
     handle: Any  # of the flat parameter
-    index: int  # which of its parameters
+    place: int  # which of its parameters
 
     @property
     def is_whole(self) -> bool:
@@ -86,7 +86,7 @@ class FlatPart(NamedTuple):
             raise LookupError
         if flat._params is None:
             return None if flat.grad is None else self._part(flat.grad.detach())
-        own, part = flat._params[self.index].grad, self.weight()
+        own, part = flat._params[self.place].grad, self.weight()
         if own is None:
             return None
         if own.numel() != (0 if part is None else part.numel()):
@@ -94,11 +94,11 @@ class FlatPart(NamedTuple):
         return own.detach()
 
     def _part(self, flat: torch.Tensor) -> torch.Tensor | None:
-        info = self.handle.flat_param._shard_param_infos[self.index]
+        info = self.handle.flat_param._shard_param_infos[self.place]
         if not info.in_shard or not info.numel_in_shard:
             return None
         part = flat.narrow(0, info.offset_in_shard, info.numel_in_shard)
-        return part.view(self.handle.flat_param._shapes[self.index]) if self.is_whole else part
+        return part.view(self.handle.flat_param._shapes[self.place]) if self.is_whole else part
 
 
 def flat_parts(modules: Iterable[nn.Module]) -> dict[int, dict[str, FlatPart]]:
