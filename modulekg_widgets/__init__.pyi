@@ -4,6 +4,7 @@ from modulekg_widgets.engine.adapters import adapter as adapter
 from modulekg_widgets.engine.axes.graph import DataflowGraph as DataflowGraph
 from modulekg_widgets.engine.axes.graph import trace as trace
 from modulekg_widgets.engine.axes.registration import axis_rule as axis_rule
+from modulekg_widgets.engine.errors import ModelFileError as ModelFileError
 from modulekg_widgets.engine.errors import ModuleKGError as ModuleKGError
 from modulekg_widgets.engine.files.comparison import diff as diff
 from modulekg_widgets.engine.files.model_file import ModelFile as ModelFile

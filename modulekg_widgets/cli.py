@@ -81,6 +81,7 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="execute every notebook without a browser, print the seconds of each, and keep nothing",
     )
+    demo.add_argument("notebooks", nargs="*", metavar="NOTEBOOK", help="with --check, execute these alone")
     demo.add_argument("--port", type=int, help="port of the server (default: JupyterLab's choice)")
     demo.add_argument("--no-browser", action="store_true", help="do not open a browser")
     demo.set_defaults(run=run_demo)
@@ -116,6 +117,8 @@ def parser() -> argparse.ArgumentParser:
 
 def run_demo(arguments: argparse.Namespace) -> int:
     """Open the notebooks in a folder that is kept, or check copies that are not."""
+    if arguments.notebooks and not arguments.check:
+        raise CommandError("single notebooks are for --check: the folder that opens has all of them")
     for package in ("jupyterlab", "nbclient"):
         if importlib.util.find_spec(package) is None:
             raise CommandError(LAB_MISSING)
@@ -138,9 +141,18 @@ def check_copies(arguments: argparse.Namespace) -> int:
         raise CommandError("--check runs copies that it deletes: leave --folder out")
     folder = Path(tempfile.mkdtemp(prefix="modulekg-check-"))
     try:
-        return check_notebooks(copy_notebooks(folder)[0])
+        return check_notebooks(chosen_notebooks(copy_notebooks(folder)[0], arguments.notebooks))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def chosen_notebooks(notebooks: Sequence[Path], names: Sequence[str]) -> list[Path]:
+    """The notebooks of these names, or all where none is named."""
+    by_name = {notebook.name: notebook for notebook in notebooks}
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        raise CommandError(f"There is no notebook {unknown[0]}; there are {', '.join(by_name)}.")
+    return [by_name[name] for name in names] or list(notebooks)
 
 
 def start_lab(folder: Path, notebook: Path, arguments: argparse.Namespace) -> None:

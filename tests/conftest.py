@@ -13,6 +13,7 @@ pytest.register_assert_rewrite("browser.page", "browser.graph", "browser.hostile
 
 from browser.fixtures import browser, jupyterlab, notebook, plugin, shared_page  # noqa: E402
 from knowledge.fixtures import anywhere, lasting, postgres  # noqa: E402
+from sampling import gate_commit, outside_the_gate  # noqa: E402
 
 __all__ = ["anywhere", "browser", "jupyterlab", "lasting", "notebook", "plugin", "postgres", "require", "shared_page"]
 
@@ -20,11 +21,16 @@ BENCHMARKS = Path(__file__).resolve().parent / "benchmarks"
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything in tests/benchmarks is nightly."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Everything in tests/benchmarks is nightly; the gate of CI leaves out what sampling.py says."""
     for item in items:
         if BENCHMARKS in item.path.parents:
             item.add_marker("nightly")
+    commit = gate_commit()
+    if commit is not None:
+        left_out = set(outside_the_gate(items, commit))
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="session")

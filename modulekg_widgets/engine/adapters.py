@@ -54,6 +54,8 @@ Examples: TypeAlias = list[tuple[torch.Tensor, ...]]
 adapters: Registry[AttributesOf] = Registry("adapter", "{} has an adapter already: make a subclass")
 channel_dims: Registry[ChannelDim] = Registry("channel dimension")
 inputs: Registry[Callable[[Any], Examples]] = Registry("input")  # examples that a layer takes, the likeliest first
+# attributes that keep a layer from computing with the weights of its parts by itself, past their forward
+past_parts: Registry[Callable[[], Mapping[str, Any]]] = Registry("way past parts")
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -352,3 +354,18 @@ def multihead_attention(sizes: LayerSizes) -> dict[str, Any]:
         return {}
     heads: Any = sizes.of_role("heads", query, 0) or sizes.module.num_heads  # one head is no axis
     return found | {"num_heads": heads, "head_dim": sizes.parameter(query, 0) // parts // heads}
+
+
+# --------------------------------------------------- the way past parts
+
+
+@past_parts.register(nn.TransformerEncoderLayer)
+def fused_layer() -> dict[str, Any]:
+    """One operator takes the weights of its attention and both linear layers."""
+    return {"activation_relu_or_gelu": 0}
+
+
+@past_parts.register(nn.TransformerEncoder)
+def fused_encoder() -> dict[str, Any]:
+    """As its layers are called, padding goes before the first of them."""
+    return {"use_nested_tensor": False}

@@ -13,7 +13,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
+import torch
 
 import modulekg_widgets as mk
 from benchmarks.figures import collected, p95
@@ -60,6 +62,7 @@ QUESTIONS: dict[str, Callable[[mk.KnowledgeGraph, Path], object]] = {
 }
 # these build and trace, or fit, for as many models as they are asked to
 SEARCHES = {"same_as", "evaluate_prediction", "generate"}
+MANY_RESULTS = "100,000 rows of results added"
 AT_ONCE = "2,000 models: like one, once one was asked for"
 # name → (unit, goal, whether less is better)
 GOALS = {
@@ -71,6 +74,7 @@ GOALS = {
     "torchvision's graph read whole": ("s", 1.0, True),
     **{f"2,000 models: {question}": ("CPU-s", 2.0, True) for question in QUESTIONS},
     AT_ONCE: ("CPU-ms", 50.0, True),
+    MANY_RESULTS: ("CPU-s", 60.0, True),
 }
 
 
@@ -171,3 +175,15 @@ def seconds(action: object) -> float:
     begun = time.perf_counter()
     action()  # type: ignore[operator]
     return time.perf_counter() - begun
+
+
+def test_a_large_table_of_results(measured: dict[str, float]) -> None:
+    kg, rows = mk.KnowledgeGraph(), 100_000
+    kg.add_model(torch.nn.Linear(2, 2), name="model")
+    table = pd.DataFrame({
+        "model": ["model"] * rows, "value": [90.0 * at / rows for at in range(rows)],
+        "tag": [f"run {at}" for at in range(rows)],
+    })  # fmt: skip
+    begin = time.process_time()
+    assert kg.add_results(table, dataset="own", target="acc@1", training=("tag",)).added == rows
+    measured[MANY_RESULTS] = time.process_time() - begin

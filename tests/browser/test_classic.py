@@ -92,6 +92,7 @@ def test_the_module_came_from_the_notebook_extension(page: ClassicPage) -> None:
     assert all(url.startswith(f"{page.server.url}/") and "/nbextensions/modulekg-widgets/" in url for url in own)
 
 
+@pytest.mark.gate
 def test_a_click_is_a_python_value(page: ClassicPage) -> None:
     shown = GraphPage(page)  # type: ignore[arg-type]
     shown.click("2")

@@ -48,6 +48,7 @@ def begin(colab: HostPage) -> None:
     colab.cell(NETWORK.format(colab.network.url))
 
 
+@pytest.mark.gate
 def test_clicks_in_colab_are_python_values(colab: HostPage) -> None:
     """The last value of a cell and what `display` shows; each output is a page by itself, and loads the one file."""
     begin(colab)

@@ -81,6 +81,7 @@ class PlayerPage:
         return self.find(".mkg-forward-row .mkg-forward-shape").all_inner_texts()
 
 
+@pytest.mark.gate
 def test_stepping_playing_and_pictures(notebook: NotebookPage) -> None:
     player = PlayerPage.show(notebook)
     player.find('[data-mkg-step="1"]').click()

@@ -44,6 +44,7 @@ def test_the_watch_sees_what_it_is_for(notebook: NotebookPage) -> None:
 
 
 @in_shared_page
+@pytest.mark.gate
 def test_names_in_tree_and_graph(hostile: GraphPage) -> None:
     address = hostile.page.url
     shown = hostile.find("[role=treeitem]").all_inner_texts()

@@ -14,6 +14,7 @@ FIRST_CELL = {"x": 176, "y": 124}  # where the names of rows and columns end
 
 @pytest.mark.nightly
 @in_shared_page
+@pytest.mark.gate
 def test_groups_open_and_circles_are_selected(notebook: NotebookPage) -> None:
     explorer = ExplorerPage.show(notebook)
     assert {item[0] for item in explorer.items()} == {"f"}

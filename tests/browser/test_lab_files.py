@@ -50,6 +50,7 @@ def double_click(plugin: LabPlugin, name: str) -> None:
     plugin.page.locator(".jp-DirListing-item", has_text=name).dblclick()
 
 
+@pytest.mark.gate
 def test_a_double_click_opens_a_graph_and_a_plan(plugin: LabPlugin) -> None:
     open_notebook(plugin, SETUP, SAVE)
     axes = plugin.notebook.value("[[a.name, a.size, a.left] for a in plan.axes]")

@@ -34,6 +34,7 @@ def open_notebook(plugin: LabPlugin, *cells: str) -> None:
     plugin.notebook.run(0)
 
 
+@pytest.mark.gate
 def test_a_command_explores_the_only_model(plugin: LabPlugin) -> None:
     open_notebook(plugin, SETUP)
     names = plugin.notebook.value("sorted(n for n in globals() if not n.startswith('_'))")

@@ -88,6 +88,7 @@ def row(page: MarimoPage, frame: Frame, path: str) -> None:
     page.click(frame, f"[role=treeitem][data-mkg-path='{path}']")
 
 
+@pytest.mark.gate
 def test_a_click_runs_the_cells_that_use_the_widget(page: MarimoPage) -> None:
     """The value is in Python, in the cell, and in the other view; what Python sets is drawn in both."""
     graph, other = page.frame("model-graph"), page.frame("model-graph", 1)

@@ -123,6 +123,7 @@ def test_a_plan_of_python_is_seen_edited_and_read_back(notebook: NotebookPage) -
 
 
 @in_shared_page
+@pytest.mark.gate
 def test_mask_cut_and_undo_ask_once_and_are_real(notebook: NotebookPage) -> None:
     masks = MasksPage.show(notebook)
     masks.drag(HIDDEN, 0, 5)

@@ -62,6 +62,7 @@ OUTPUT = f"Object.fromEntries({ITEMS}.map(item => [item.id, item.fill]))"
 
 
 @in_shared_page
+@pytest.mark.gate
 def test_a_training_is_watched_and_questioned_while_its_cell_runs(notebook: NotebookPage) -> None:
     stop = notebook.server.notebooks / "stop"
     stop.unlink(missing_ok=True)

@@ -48,6 +48,7 @@ def test_resnet152_is_painted_folded_and_cheaply(notebook: NotebookPage) -> None
 
 
 @in_shared_page
+@pytest.mark.gate
 def test_a_click_on_the_canvas_selects_in_python(notebook: NotebookPage) -> None:
     graph = GraphPage.show(notebook)
     assert notebook.value("graph.selected") is None

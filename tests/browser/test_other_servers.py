@@ -147,6 +147,7 @@ def test_values_come_while_the_model_trains(host: HostPage) -> None:
     host.wait_for_state(modules=["2"])
 
 
+@pytest.mark.gate
 def test_a_click_on_the_graph_is_a_python_value(host: HostPage) -> None:
     graph = GraphPage(host)  # type: ignore[arg-type]
     assert host.page.evaluate(f"() => {ITEMS}.length") >= 5

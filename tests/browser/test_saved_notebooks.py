@@ -177,6 +177,7 @@ def run_the_first(page: WatchedPage, host: Host) -> None:
     page.wait_for(LIVE, timeout=60_000)  # where the kernel is no fork it has torch to import
 
 
+@pytest.mark.gate
 def test_the_pictures_are_there_and_a_run_makes_them_live(opened: Any) -> None:
     host, page = opened("saved.ipynb")
     wait_for_words(page, host, len(SHOWN))

@@ -68,6 +68,7 @@ def looked_at(page: SavedPage, kind: Any) -> Any:
     return kind(page)
 
 
+@pytest.mark.gate
 def test_a_graph_fills_the_window_and_works(browser: Browser, tmp_path: Path) -> None:
     graph = mk.ModelGraph(Net(), torch.zeros(1, 3, 8, 8), selected="conv", color_by="params")
     with saved_page(browser, written(graph, tmp_path)) as page:

@@ -49,6 +49,7 @@ def saved() -> dict[str, Any]:
 
 @in_shared_page
 @NIGHTLY_PARTS
+@pytest.mark.gate
 def test_saved_state_sends_and_fetches_nothing(notebook: NotebookPage, saved: dict[str, Any], kind: Kind) -> None:
     state = saved[kind.name]
     models = state["state"]["state"]

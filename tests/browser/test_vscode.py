@@ -80,6 +80,7 @@ def show_and_use(page: HostPage) -> None:
     use(output, output, output)
 
 
+@pytest.mark.gate
 def test_a_kernel_on_this_machine(browser: Browser, jupyterlab: JupyterServer, vscode: Host) -> None:
     with opened(browser, jupyterlab, vscode) as page:
         sources = local_sources(page)

@@ -40,6 +40,7 @@ def show(notebook: NotebookPage) -> tuple[GraphPage, MasksPage, MetricsPage]:
 
 
 @in_shared_page
+@pytest.mark.gate
 def test_selection_axis_masks_and_colors_are_shared(notebook: NotebookPage) -> None:
     graph, masks, panel = show(notebook)
     graph.find('[role=treeitem][data-mkg-path="2"]').click()

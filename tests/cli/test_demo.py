@@ -55,6 +55,18 @@ def test_check_reports_and_leaves_no_folder(
     assert "leave --folder out" in capsys.readouterr().err
 
 
+def test_check_takes_single_notebooks_by_name(
+    good_and_bad: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "copy_notebooks", lambda _: (good_and_bad, []))
+    assert cli.main(["demo", "--check", "good.ipynb"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["good.ipynb"]
+    assert cli.main(["demo", "--check", "good.ipynb", "gone.ipynb"]) == 2
+    assert "no notebook gone.ipynb" in capsys.readouterr().err
+    assert cli.main(["demo", "good.ipynb"]) == 2
+    assert "--check" in capsys.readouterr().err
+
+
 def test_a_notebook_that_is_no_notebook_is_one_failed_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     broken = tmp_path / "broken.ipynb"
     broken.write_text("{")

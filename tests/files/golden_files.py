@@ -67,7 +67,10 @@ def as_read(path: Path) -> Any:
     """What the reader tells of a file, as JSON has it."""
     with opened(path) as source:
         contents: FileContents = with_config(read(source), source)
-    return json.loads(json.dumps(dataclasses.asdict(contents), allow_nan=False))
+    told = dataclasses.asdict(contents)
+    for tensor in told["tensors"]:
+        del tensor["encoded"]  # the page reads no values
+    return json.loads(json.dumps(told, allow_nan=False))
 
 
 def shown_path(path: Path) -> Path:
@@ -118,6 +121,7 @@ def write_files(folder: Path) -> None:
             _onnx_of_before,
             _onnx_by_hand,
             _onnx_constants,
+            _onnx_weights,
             _pickles,
             _scripts,
         ):
@@ -315,6 +319,57 @@ def _onnx_constants(folder: Path) -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     (folder / "constants.onnx").write_bytes(model.SerializeToString())
     assert onnx.load(folder / "constants.onnx", load_external_data=False)
+
+
+def _onnx_weights(folder: Path) -> None:
+    """A folded normalisation, weights in constants, quantised ones, sizes that no value has, and an empty branch."""
+    from onnx import TensorProto, helper
+
+    def tensor(name: str, kind: int, *shape: int) -> Any:
+        return helper.make_tensor(name, kind, shape, [1] * max(1, torch.Size(shape).numel()))
+
+    def scoped(node: Any, *scopes: str) -> Any:
+        told = {
+            "name_scopes": ["", *scopes, "call"],
+            "class_hierarchy": ["Net", *(f"nn.{each}" for each in scopes), "op"],
+        }
+        for key, value in told.items():
+            node.metadata_props.add(key=f"pkg.torch.onnx.{key}", value=str(value))
+        return node
+
+    value, node = helper.make_tensor_value_info, helper.make_node
+    empty = helper.make_graph([], "empty", [], [value("bn", TensorProto.FLOAT, None)])
+    full = helper.make_graph([node("Neg", ["bn"], ["minus"])], "full", [], [value("minus", TensorProto.FLOAT, None)])
+    nodes = [
+        scoped(node("Conv", ["x", "conv.weight", "conv.bias"], ["bn"], "conv"), "bn"),
+        node("Constant", [], ["fc.w_0"], value=tensor("w", TensorProto.FLOAT, 4, 4)),
+        node("Constant", [], ["table"], value=tensor("t", TensorProto.INT64, 3, 4)),
+        scoped(node("If", ["flag"], ["chosen"], "choose", then_branch=empty, else_branch=full)),
+        node("DynamicQuantizeLinear", ["chosen"], ["q", "q_scale", "q_zero"], "quantize"),
+        node("MatMulInteger", ["q", "dense.weight_quantized", "q_zero", "dense.weight_zero_point"], ["i"], "multiply"),
+        node("Cast", ["i"], ["f"], "cast", to=TensorProto.FLOAT),
+        node("Mul", ["q_scale", "dense.weight_scale"], ["scale"], "scales"),
+        node("Mul", ["f", "scale"], ["scaled"], "scaled"),
+        node("Add", ["scaled", "dense.bias"], ["dense"], "add"),
+        node("Gather", ["table_quantized", "at"], ["row"], "/embed/Gather"),
+        node("DequantizeLinear", ["row", "table_scale"], ["embedded"], "/embed/DequantizeLinear"),
+        node("Add", ["dense", "embedded"], ["sum"], "/model.1/Add"),
+        node("Mul", ["sum", "/model.1/Constant_output_0"], ["most"], "/model.1/Mul"),
+        node("MatMul", ["most", "fc.w_0"], ["y"], "last"),
+    ]
+    graph = helper.make_graph(
+        nodes, "weights",
+        [value("x", TensorProto.FLOAT, [-1, 3, 2**60, "n"]), value("at", TensorProto.INT64, []),
+         value("flag", TensorProto.BOOL, [])],
+        [value("y", TensorProto.FLOAT, [-1, 4])],
+        [tensor("conv.weight", TensorProto.FLOAT, 4, 3, 1, 1), tensor("conv.bias", TensorProto.FLOAT, 4),
+         tensor("dense.weight_quantized", TensorProto.INT8, 4, 4), tensor("dense.weight_zero_point", TensorProto.INT8),
+         tensor("dense.weight_scale", TensorProto.FLOAT), tensor("dense.bias", TensorProto.FLOAT, 4),
+         tensor("table_quantized", TensorProto.UINT8, 5, 4), tensor("table_scale", TensorProto.FLOAT),
+         tensor("/model.1/Constant_output_0", TensorProto.FLOAT, 4)],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    (folder / "weights.onnx").write_bytes(model.SerializeToString())
 
 
 def _pickles(folder: Path) -> None:

@@ -224,7 +224,7 @@ def test_one_number_alone_is_told_as_such(tmp_path: Path) -> None:
     assert graph.operators[0].attributes["value"] == 1.0
 
 
-def test_tensors_of_typed_fields_have_no_offset(tmp_path: Path) -> None:
+def test_tensors_of_typed_fields_have_an_offset_where_their_bytes_stand_as_they_are(tmp_path: Path) -> None:
     typed = helper.make_tensor("typed", TensorProto.FLOAT, [20], [0.5] * 20)
     half = helper.make_tensor("half", TensorProto.FLOAT16, [2], [0.5, 1])
     words = helper.make_tensor("words", TensorProto.STRING, [2], ["left", "right"])
@@ -240,7 +240,8 @@ def test_tensors_of_typed_fields_have_no_offset(tmp_path: Path) -> None:
         ("packed", "int4", (3,)),
         ("sparse", "float32", (9,)),
     ]
-    assert [name for name, record in records.items() if record.offset is not None] == ["packed"]
+    assert [name for name, record in records.items() if record.offset is not None] == ["typed", "packed"]
+    assert [name for name, record in records.items() if record.encoded is not None] == ["half", "words"]
     assert records["typed"].nbytes == 80
     assert records["packed"].nbytes == 2
 

@@ -105,7 +105,7 @@ def test_tensors_of_every_kind(tmp_path: Path, options: dict[str, Any], protocol
     state, path = state_of_many_kinds(), tmp_path / "x.pt"
     found = saved(state, path, pickle_protocol=protocol, **options)
     check(found, state, path)
-    assert found.format == "checkpoint" + (" (legacy)" if options else "")
+    assert found.format == "checkpoint"
     assert found.warnings == ()
     offsets = {record.name: record.offset for record in found.tensors}
     assert offsets["base"] == offsets["transposed"]

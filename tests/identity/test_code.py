@@ -207,3 +207,77 @@ def test_a_thousand_lambdas_read_their_file_once() -> None:
     functions = run_cell(source)["fs"]
     assert len({digest(f=f) for f in functions[::100]}) == 10
     assert mk.fingerprint(Holder(fs=functions)) == mk.fingerprint(Holder(fs=run_cell(source)["fs"]))
+
+
+NET = "class Net(nn.Module):\n    def forward(self, x): return act(x) * SCALE\n"
+OUTSIDE = "SCALE = 3\ndef act(x): return x.relu()\n"
+# what stands outside of the class, and another one with which the class computes something else
+OTHERS = {
+    "constant": (OUTSIDE, OUTSIDE.replace("3", "4")),
+    "helper": (OUTSIDE, OUTSIDE.replace("relu", "tanh")),
+    "helper of a helper": (
+        "SCALE = 3\ndef act(x): return inner(x)\ndef inner(x): return x.relu()\n",
+        "SCALE = 3\ndef act(x): return inner(x)\ndef inner(x): return x.tanh()\n",
+    ),
+    "constant of a helper": (
+        "SCALE = 3\nK = 1\ndef act(x): return x + K\n",
+        "SCALE = 3\nK = 2\ndef act(x): return x + K\n",
+    ),
+    "library function": ("SCALE = 3\nact = torch.relu\n", "SCALE = 3\nact = torch.tanh\n"),
+    "module": ("SCALE = 3\nact = nn.ReLU()\n", "SCALE = 3\nact = nn.Tanh()\n"),
+    "class": (
+        "SCALE = 3\nclass act:\n    def __new__(cls, x): return x.relu()\n",
+        "SCALE = 3\nclass act:\n    def __new__(cls, x): return x.tanh()\n",
+    ),
+    "helper that calls itself": (
+        "SCALE = 3\ndef act(x, n=2): return act(x, n - 1).relu() if n else x\n",
+        "SCALE = 3\ndef act(x, n=2): return act(x, n - 1).tanh() if n else x\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("with_source", [True, False], ids=["notebook cell", "exec"])
+@pytest.mark.parametrize("outside", OTHERS.values(), ids=OTHERS)
+def test_global_variables_and_helper_functions_count(outside: tuple[str, str], with_source: bool) -> None:
+    one, other = outside
+    first, again, second = (run_cell(text + NET, with_source=with_source)["Net"]() for text in (one, one, other))
+    assert same(first, again)
+    assert not same(first, second)
+
+
+INNER = """
+K = 1
+class Net(nn.Module):
+    def forward(self, x):
+        def f(y): return [y + K for _ in range(2)]
+        return f(x)
+"""
+
+
+def test_global_variables_count_in_comprehensions_and_inner_functions() -> None:
+    one, again, other = (run_cell(text)["Net"]() for text in (INNER, INNER, INNER.replace("K = 1", "K = 2")))
+    assert same(one, again)
+    assert not same(one, other)
+
+
+def test_what_a_class_does_not_name_does_not_count() -> None:
+    more = "OTHER = object()\ndef unused(x): return x\n"
+    assert same(*(run_cell(text + NET)["Net"]() for text in (OUTSIDE, OUTSIDE + more)))
+
+
+def test_a_name_without_a_value_and_a_class_that_names_itself() -> None:
+    source = "class Net(nn.Module):\n    def forward(self, x): return super(Net, self).forward(x) + LATER\n"
+    names = run_cell(source)
+    before = mk.fingerprint(names["Net"]())
+    assert before == mk.fingerprint(run_cell(source)["Net"]())
+    names["LATER"] = 1
+    assert mk.fingerprint(names["Net"]()) != before
+
+
+def test_a_cell_that_runs_again_changes_what_its_classes_before_compute() -> None:
+    """The globals of both are those of the notebook: a model of the first run calls the helper of the second, too."""
+    names = run_cell(OUTSIDE + NET, with_source=False)
+    first = names["Net"]()
+    before = mk.fingerprint(first)
+    exec((OUTSIDE + NET).replace("relu", "tanh"), names)
+    assert mk.fingerprint(first) == mk.fingerprint(names["Net"]()) != before

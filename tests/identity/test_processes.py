@@ -59,3 +59,26 @@ def test_all_of_torchvision_in_three_processes_under_three_hash_seeds() -> None:
     results = [fingerprints(seed) for seed in SEEDS for _ in range(3)]
     assert len(results[0]) > 121
     assert_all_the_same(results)
+
+
+GENERATING = """
+import modulekg_widgets as mk
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+llama = LlamaConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, vocab_size=30)
+gpt = GPT2Config(n_embd=16, n_layer=1, n_head=2, vocab_size=30, n_positions=16)
+print(mk.fingerprint(LlamaForCausalLM(llama)).hexdigest, mk.fingerprint(GPT2LMHeadModel(gpt)).hexdigest)
+"""
+
+
+def test_models_that_keep_hashes_of_their_settings() -> None:
+    """transformers' generating models: their settings remember what `hash` gave in this process."""
+    printed = set()
+    for seed in SEEDS:
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "HF_HUB_OFFLINE": "1"}
+        done = subprocess.run(
+            [sys.executable, "-c", GENERATING], capture_output=True, text=True, timeout=280, check=True, env=environment
+        )
+        printed.add(done.stdout)
+    assert len(printed) == 1
+    assert len(set(printed.pop().split())) == 2

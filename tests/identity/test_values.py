@@ -211,3 +211,25 @@ def test_values_in_slots_count() -> None:
     assert mk.fingerprint(scaled(1)) == mk.fingerprint(scaled(1))
     assert mk.fingerprint(scaled(1)) != mk.fingerprint(scaled(2))
     assert mk.fingerprint(scaled(1)) != mk.fingerprint(Scaled())
+
+
+class Settings:
+    """A plain object that remembers what `hash` gave."""
+
+    def __init__(self, **values: object) -> None:
+        vars(self).update(values)
+
+
+@pytest.mark.parametrize("name", ["_original_object_hash", "_hash", "hash"])
+@pytest.mark.parametrize("kept", [hash("a") | 1 << 40, -(1 << 61), None])
+def test_a_hash_that_an_object_keeps_does_not_count(name: str, kept: int | None) -> None:
+    """It is another number in every process."""
+    assert digest(x=Settings(width=1, **{name: kept})) == digest(x=Settings(width=1, **{name: 1578930936483987317}))
+    assert digest(**{name: kept, "width": 1}) == digest(**{name: 1578930936483987317, "width": 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "other"), [("n_hash", 4, 8), ("commit_hash", "a1", "b2"), ("hash_seed", 1 << 40, 1 << 41)]
+)
+def test_other_values_with_such_a_name_count(name: str, one: object, other: object) -> None:
+    assert digest(x=Settings(**{name: one})) != digest(x=Settings(**{name: other}))

@@ -124,3 +124,14 @@ def test_the_whole_of_torchvision() -> None:
     contents = zoo_contents(tuple(torchvision_builders()))
     assert communities(contents).attrs["modularity"] > 0.775
     assert communities(contents, "leiden").attrs["modularity"] > 0.785
+
+
+@pytest.mark.parametrize("level", ["model", "stage", "block", "op"])
+def test_communities_at_a_level_are_those_of_all_for_what_occurs_there(level: str) -> None:
+    contents = zoo_contents()
+    there = {contents.names[key] for model in contents.models.values() for key, at in model.occurrences if at == level}
+    every, found = communities(contents), communities(contents, level=level)
+    assert found.values.tolist() == [row for row in every.values.tolist() if row[0] in there]
+    assert found.attrs == every.attrs
+    with pytest.raises(UnknownNameError, match="no level 'ops'"):
+        communities(contents, level="ops")

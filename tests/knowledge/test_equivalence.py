@@ -306,3 +306,22 @@ def test_inputs_that_are_missing_and_builders_that_raise() -> None:
     kg.builders = {"broken": lambda: nn.Linear(-1, 2)}
     with pytest.raises(TraceError, match="the builder of 'broken' raised"):
         kg.equivalent("broken", linear(), torch.ones(2, 8))
+
+
+def test_it_iterates_over_pairs_of_paths() -> None:
+    def net(*extra: nn.Module) -> nn.Module:
+        return nn.Sequential(nn.Linear(4, 8), *extra, nn.ReLU(), nn.Linear(8, 2))
+
+    same = mk.KnowledgeGraph().equivalent(net(), net(nn.Dropout()), torch.ones(3, 4))
+    assert list(same) == [("", ""), ("0", "0"), ("1", "2"), ("2", "3")]
+    assert len(same) == 4
+    assert list(same) == list(zip(same.modules["a"], same.modules["b"], strict=True))
+    other = mk.KnowledgeGraph().equivalent(net(), net(nn.Tanh()), torch.ones(3, 4))
+    assert not other
+    assert ("0", "0") in list(other)
+    assert ("", "") not in list(other)
+
+
+def test_no_pairs_is_an_empty_answer_that_may_still_be_the_same() -> None:
+    found = mk.KnowledgeGraph().equivalent(nn.Linear(4, 2), nn.Linear(4, 3), torch.ones(3, 4))
+    assert (bool(found), list(found), len(found)) == (False, [], 0)

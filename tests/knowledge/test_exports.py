@@ -60,7 +60,7 @@ def test_dot_is_accepted_and_complete(graph: mk.KnowledgeGraph, tmp_path: Path, 
     require("$dot")
     path = graph.export(tmp_path / "graph.dot")
     lines = drawn(path).splitlines()
-    made = graph.to_networkx()
+    made = graph.to_networkx("all")
     assert sum(line.startswith("node ") for line in lines) == len(made)
     assert sum(line.startswith("edge ") for line in lines) == made.number_of_edges()
 
@@ -70,7 +70,7 @@ def test_hostile_names_stay_text_in_dot(
 ) -> None:
     require("$dot")
     lines = drawn(hostile.export(tmp_path / "hostile.dot")).splitlines()
-    assert sum(line.startswith("node ") for line in lines) == hostile.unique_count
+    assert sum(line.startswith("node ") for line in lines) == len(hostile.to_networkx("all"))
 
 
 def test_dot_names_the_structures_and_their_uses(graph: mk.KnowledgeGraph, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def whole() -> nx.DiGraph:
-    return to_networkx(everything(), (*STORED, "Operator"))
+    return to_networkx(everything(), "all")
 
 
 def test_hostile_texts_stay_text_in_xml(written: dict[str, Path], whole: nx.DiGraph) -> None:
@@ -224,12 +224,58 @@ def test_cells(text: str, shown: str) -> None:
     assert cell(text) == shown
 
 
-def test_pictures_show_structures_alone(written: dict[str, Path], require: Callable[..., None]) -> None:
-    require("$dot")
+def test_a_picture_shows_every_node_and_relation(
+    written: dict[str, Path], whole: nx.DiGraph, require: Callable[..., None]
+) -> None:
+    require("$gc")
+    # counted without a layout, which has no room for a name of ten thousand letters
+    done = subprocess.run(
+        ["gc", "-n", "-e", str(written["dot"])], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert [int(word) for word in done.stdout.split()[:2]] == [len(whole), whole.number_of_edges()]
+    text = written["dot"].read_text("utf-8")
+    relations = Counter(data["type"] for *_, data in whole.edges(data=True))
+    for relation in set(RELATIONS) - {"contains"}:
+        edges = re.findall(rf' -> .* \[label="{relation}", style=dashed\];$', text, re.MULTILINE)
+        assert len(edges) == relations[relation]
+
+
+def test_edge_lists_have_structures_alone(written: dict[str, Path]) -> None:
+    """They know one kind of node and one kind of edge."""
     structures = to_networkx(everything(), "Module")
-    lines = drawn(written["dot"]).splitlines()
-    assert sum(line.startswith("node ") for line in lines) == len(structures)
-    assert sum(line.startswith("edge ") for line in lines) == structures.number_of_edges()
+    lines = written["edges"].read_text("utf-8").splitlines()
+    assert sum(line.count(" ") for line in lines) == structures.number_of_edges()
+
+
+def relations_of(path: Path) -> Counter[str]:
+    """How many edges of each relation a file has."""
+    text = path.read_text("utf-8")
+    match path.suffix:
+        case ".graphml":
+            return Counter(data["type"] for *_, data in nx.read_graphml(path).edges(data=True))
+        case ".gexf":
+            return Counter(data["relation"] for *_, data in nx.read_gexf(path).edges(data=True))
+        case ".cyjs":
+            return Counter(edge["data"]["type"] for edge in json.loads(text)["elements"]["edges"])
+        case ".jsonld":
+            nodes = json.loads(text)["@graph"]
+            return Counter(relation for node in nodes for relation in RELATIONS for _ in node.get(relation, ()))
+    return Counter(row["type"] for row in csv.DictReader(text.splitlines()) if row["kind"] == "edge")
+
+
+@pytest.mark.parametrize("ending", ["graphml", "gexf", "cyjs", "jsonld", "csv"])
+def test_people_runs_and_types_are_in_every_format_that_holds_them(ending: str, tmp_path: Path) -> None:
+    graph = mk.KnowledgeGraph()
+    graph.add_model(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 3)), name="r")
+    graph.add_dataset("d")
+    graph.add_user("u")
+    graph.add_job(user="u", dataset="d", model="r", accuracy=0.9)
+    expected = Counter(data["type"] for *_, data in graph.to_networkx("all").edges(data=True))
+    assert expected["isA"] == 4  # two layers of one class, each of a type at both levels
+    found = relations_of(graph.export(tmp_path / f"graph.{ending}"))
+    assert {name: found[name] for name in ("isA", "runs", "uses", "trains", "subclassOf")} == {
+        name: expected[name] for name in ("isA", "runs", "uses", "trains", "subclassOf")
+    }
 
 
 def test_cytoscape_opens_it_and_gives_it_back(
@@ -247,7 +293,7 @@ def test_cytoscape_opens_it_and_gives_it_back(
     )
     done = subprocess.run(["node", "-e", code], cwd=JS, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    made = to_networkx(everything())
+    made = to_networkx(everything(), "all")
     assert json.loads(done.stdout) == [len(made), made.number_of_edges(), len(everything().users)]
     read = read_contents(again)
     assert (read.users.keys(), read.models.keys()) == (everything().users.keys(), everything().models.keys())

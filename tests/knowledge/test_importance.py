@@ -183,3 +183,18 @@ def test_unknown_models(pair: tuple[str, str]) -> None:
         difference(zoo_contents(), *pair)
     with pytest.raises(UnknownPathError, match="there is no model"):
         difference(zoo_contents(), [], "resnet18")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("level", ["model", "stage", "block", "op"])
+@pytest.mark.parametrize("measure", ["pagerank", "models"])
+def test_importance_at_a_level_is_that_of_all_for_what_occurs_there(measure: str, level: str) -> None:
+    contents = zoo_contents()
+    there = {contents.names[key] for model in contents.models.values() for key, at in model.occurrences if at == level}
+    every, found = importance(contents, measure), importance(contents, measure, level)
+    assert found.values.tolist() == [row for row in every.values.tolist() if row[0] in there]
+    assert len(found) == len(there) > 0
+
+
+def test_a_level_that_there_is_none_of() -> None:
+    with pytest.raises(UnknownNameError, match=r"no level 'ops'.*'op'"):
+        importance(zoo_contents(), level="ops")

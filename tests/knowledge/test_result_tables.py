@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import sqlalchemy
 from torch import nn
 
 import modulekg_widgets as mk
@@ -153,3 +154,23 @@ def test_a_property_of_that_name_that_holds_something_else_is_no_result(kg: mk.K
     (job,) = kg.contents().jobs.values()
     assert RESULTS in job.properties
     assert results_of(job) == {}
+
+
+def test_a_table_is_written_in_few_statements(kg: mk.KnowledgeGraph) -> None:
+    """However many rows it has: nothing is asked of the store for each."""
+    statements: list[str] = []
+
+    def counted(rows: int) -> int:
+        values = range(rows)
+        table = pd.DataFrame({
+            "model": ["resnet18"] * rows, "value": [50.0 + value / rows for value in values],
+            "tag": [f"run {value}" for value in values],
+        })  # fmt: skip
+        statements.clear()
+        assert kg.add_results(table, dataset="own", target="acc@1", training=("tag",)).added == rows
+        return len(statements)
+
+    sqlalchemy.event.listen(kg._store.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    few = counted(10)
+    assert counted(900) <= few + 10  # names are looked up 500 at a time
+    assert len(kg.contents().jobs) == 900  # the ten runs before have the same names

@@ -69,7 +69,8 @@ def test_a_module_that_is_replaced_while_it_is_watched() -> None:
             monitor.track(step)
     output = monitor.get_output()
     assert list(output["0"]["OutputSndNorm"]) == [0, 1, 2]
-    assert list(output["2"]["OutputSndNorm"]) == [0]
+    assert list(output["2"]["OutputSndNorm"]) == [0, 1, 2]
+    assert output["2"]["WeightNorm"][2] == about(model[2].weight)
     assert "more" not in output
 
 

@@ -174,6 +174,25 @@ def test_two_targets(given_times: dict[str, Any]) -> None:
     assert share(plan.params) <= 0.56
 
 
+@pytest.mark.parametrize(
+    ("target", "tightest"), [({"latency": 0.9, "params": 0.3}, "params"), ({"latency": 0.4, "bytes": 0.95}, "latency")]
+)
+def test_a_time_is_a_budget_beside_others(given_times: dict[str, Any], target: dict[str, float], tightest: str) -> None:
+    plan = mk.plan(three_layers(), target=target)
+    left = {unit: share(getattr(plan, unit)) - wanted for unit, wanted in target.items()}
+    assert max(left.values()) <= 0.01
+    assert abs(left.pop(tightest)) < 0.03 < -max(left.values())
+    assert not any("not met" in note for note in plan.notes)
+
+
+def test_a_time_above_that_of_the_model_is_kept(given_times: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopwatch.Stopwatch, "whole", lambda _: 10.0)
+    plan = mk.plan(three_layers(), target={"latency": 11.0, "params": 0.5})
+    assert plan.axes == mk.plan(three_layers(), target={"params": 0.5}).axes
+    assert plan.latency is not None
+    assert plan.latency[1] < plan.latency[0]
+
+
 def test_beside_other_options(given_times: dict[str, Any]) -> None:
     graph = three_layers()
     plan = mk.plan(graph, target={"latency": 0.7}, round_to=4, keep="first", scope="global")
@@ -272,9 +291,9 @@ def test_what_cannot_be_measured() -> None:
     graph = mk.trace(Net().to("meta"), torch.randn(1, 3, 4, 4))
     with pytest.raises(TraceError, match=r"time is measured, and 'first.weight' is on the meta device"):
         mk.plan(graph, target={"latency": 0.5})
-    with pytest.raises(CutError, match="left of params, flops, macs, bytes, latency"):
+    with pytest.raises(CutError, match="left of params, flops, matmul_flops, macs, bytes, latency"):
         mk.plan(three_layers(), target={"time": 0.5})
-    with pytest.raises(CutError, match="left of params, flops, macs, bytes, as"):
+    with pytest.raises(CutError, match="left of params, flops, matmul_flops, macs, bytes, as"):
         mk.PruningSchedule(steps=3, target={"latency": 0.5})
 
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
+import torchvision
+from torch import nn
 
 import modulekg_widgets as mk
+from axes import transformers_models
+from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.pruning.cut.cut import cut
 from modulekg_widgets.engine.pruning.cut.masking import mask
 from pruning.edits_of_cut import bytes_of, edits_by_hand, small_edits, state_of, step, trained, values_of
@@ -117,3 +125,55 @@ def test_a_model_that_was_cut_or_moved_since_is_refused() -> None:
     assert model.conv.weight.dtype is torch.float64
     with pytest.raises(mk.ModuleKGError, match="no tensor"):
         mask(torch.nn.Linear(2, 2), edits)
+
+
+# --------------------------------------------------------- masks of a plan
+
+
+def traced(name: str) -> tuple[nn.Module, mk.DataflowGraph]:
+    torch.manual_seed(0)
+    if name == "resnet18":
+        model = torchvision.models.resnet18().eval()
+        return model, mk.trace(model, torch.zeros(1, 3, 64, 64))
+    if name == "normed":
+        layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 8))
+        normed = nn.Sequential(layer, nn.ReLU(), nn.Linear(8, 3)).eval()
+        return normed, mk.trace(normed, torch.zeros(2, 4))
+    model, kwargs = transformers_models.build(name)
+    return model.eval(), mk.trace(model, (), kwargs)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "llama", "bert", "normed"])
+def test_the_masks_of_a_plan_are_what_it_sets_to_zero(name: str, tmp_path: Path) -> None:
+    model, graph = traced(name)
+    plan = mk.plan(graph, ratio=0.5)
+    masks = plan.masks()
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    masked = copy.deepcopy(model)
+    plan.mask(masked)
+    for path, now in masked.named_parameters(remove_duplicate=False):
+        mask = masks.get(path, torch.ones(()))
+        assert torch.equal(now, parameters[path] * mask), path
+        assert path not in masks or (mask.shape == now.shape and set(mask.unique().tolist()) == {0.0, 1.0})
+    plan.save(tmp_path / "plan.json")
+    again = mk.load_plan(tmp_path / "plan.json").masks()
+    assert again.keys() == masks.keys() <= parameters.keys()
+    assert all(torch.equal(again[path], mask) for path, mask in masks.items())
+
+
+def test_masks_of_a_plan_lead_back_to_it(tmp_path: Path) -> None:
+    model, graph = traced("resnet18")
+    plan = mk.plan(graph, ratio=0.5)
+    torch.save(plan.masks(), tmp_path / "masks.pth")
+    given: tuple[Any, ...] = (plan.masks(), tmp_path / "masks.pth")
+    for masks in given:
+        found = mk.plan(graph, cuts=[mk.pruning.infer_masks(graph, masks).cut])
+        assert [(axis.name, axis.dropped) for axis in found.axes] == [(axis.name, axis.dropped) for axis in plan.axes]
+    mk.speedup(model, plan.masks(), torch.zeros(1, 3, 64, 64))
+    assert sum(each.numel() for each in model.parameters()) == plan.params[1]
+
+
+def test_whole_modules_have_no_masks() -> None:
+    _, graph = traced("resnet18")
+    with pytest.raises(CutError, match=r"layer1\.0 go as a whole: cut instead"):
+        mk.plan(graph, blocks=["layer1.0"]).masks()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch.optim import (
     Adam,
     Adamax,
     AdamW,
+    Muon,
     NAdam,
     RAdam,
     RMSprop,
@@ -233,3 +235,126 @@ def test_lbfgs_and_things_that_are_no_optimizer_are_refused() -> None:
     other = LBFGS([model.head.bias])
     cut(model, small_edits(model), other)
     assert math.isfinite(step(model, other))
+
+
+# ------------------------------------------------------------ several optimizers
+
+
+class Pair:
+    """Two optimizers that step together."""
+
+    def __init__(self, model: nn.Module, first: list[nn.Parameter], second: list[nn.Parameter]) -> None:
+        self.model = model
+        self.each = [Muon(first, lr=0.01), AdamW(second, lr=0.01)]
+
+    def step(self) -> None:
+        loss = self.model(torch.randn(8, 6, generator=torch.Generator().manual_seed(1))).square().mean()
+        self.model.zero_grad()
+        loss.backward()
+        for optimizer in self.each:
+            optimizer.step()
+
+    def state(self) -> Any:
+        return [copy.deepcopy(each.state_dict()) for each in self.each], copy.deepcopy(self.model.state_dict())
+
+
+def alike(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(alike, one, other))
+    return one == other
+
+
+def two_layers() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 3), nn.Linear(3, 2))
+
+
+def matrices_and_others(model: nn.Module) -> Pair:
+    parameters = list(model.parameters())
+    return Pair(model, [p for p in parameters if p.ndim == 2], [p for p in parameters if p.ndim < 2])
+
+
+def one_without_a_cut(model: nn.Module) -> Pair:
+    """The first trains nothing that is cut."""
+    last = model[4].weight
+    return Pair(model, [last], [p for p in model.parameters() if p is not last])
+
+
+def overlapping(model: nn.Module) -> Pair:
+    """A parameter is in both."""
+    parameters = list(model.parameters())
+    return Pair(model, [p for p in parameters if p.ndim == 2], parameters)
+
+
+@pytest.mark.parametrize("share", [matrices_and_others, one_without_a_cut, overlapping])
+@pytest.mark.parametrize("container", [list, tuple])
+def test_the_states_of_several_optimizers_are_cut_and_come_back(share: Any, container: Any) -> None:
+    model = two_layers()
+    pair = share(model)
+    pair.step()
+    before = pair.state()
+    plan = mk.plan(mk.trace(model, torch.randn(8, 6)), ratio=0.5)
+    receipt = plan.cut(model, container(pair.each))
+    for optimizer in pair.each:
+        for parameter, own in optimizer.state.items():
+            shapes = {value.shape for value in own.values() if isinstance(value, torch.Tensor) and value.dim()}
+            assert shapes == {parameter.shape}
+    pair.step()
+    receipt.undo()
+    assert alike(pair.state(), before)
+    pair.step()
+    receipt = plan.cut(model, pair.each)
+    pair.step()
+    receipt.restore()
+    pair.step()
+    for optimizer in pair.each:
+        for parameter, own in optimizer.state.items():
+            assert all(
+                value.shape in (parameter.shape, ()) for value in own.values() if isinstance(value, torch.Tensor)
+            )
+
+
+def test_what_does_not_fit_in_a_list_of_optimizers_is_named_and_nothing_changes() -> None:
+    model = two_layers()
+    pair = matrices_and_others(model)
+    pair.step()
+    before = pair.state()
+    plan = mk.plan(mk.trace(model, torch.randn(8, 6)), ratio=0.5)
+    others = torch.optim.SGD(two_layers().parameters(), lr=0.1)
+    for second, text in (
+        (others, r"optimizer\[1\] is SGD, which trains no parameter"),
+        (3, r"optimizer\[1\] is a int"),
+    ):
+        with pytest.raises(mk.ModuleKGError, match=text):
+            plan.cut(model, [pair.each[0], second])
+    flat = LBFGS([model[0].weight])
+    with pytest.raises(mk.ModuleKGError, match="LBFGS lays"):
+        plan.cut(model, [*pair.each, flat])
+    assert alike(pair.state(), before)
+    plan.cut(model, [pair.each[0], pair.each[0], pair.each[1]])  # one that is named twice is cut once
+    pair.step()
+
+
+def test_a_removed_block_goes_from_all_optimizers() -> None:
+    class Residual(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.part = nn.Linear(16, 16)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.part(x).relu()
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 16), Residual(), Residual(), nn.Linear(16, 3))
+    pair = matrices_and_others(model)
+    pair.step()
+    before = pair.state()
+    receipt = mk.plan(mk.trace(model, torch.randn(8, 6)), blocks=["1"]).cut(model, pair.each)
+    assert [sum(len(group["params"]) for group in each.param_groups) for each in pair.each] == [3, 3]
+    pair.step()
+    receipt.undo()
+    assert alike(pair.state(), before)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torchvision
 from torch import nn
 
 import modulekg_widgets as mk
@@ -91,7 +92,7 @@ def test_outputs_of_a_tuple_go_by_their_places() -> None:
         (["logit"], "logits"),
         ([7], "there is no output 7"),
         (["hidden_states[1]"], "hidden_states"),
-        ([], "names or indices"),
+        ({}, "names or indices"),
         ([1.5], "names or indices"),
         ([True], "names or indices"),
     ],
@@ -154,3 +155,61 @@ def test_a_cut_decoder_still_generates(name: str) -> None:
         )
     assert tokens.shape[1] > 1
     assert torch.equal(tokens, again)
+
+
+# ------------------------------------------------------ no output that counts
+
+
+def test_without_outputs_that_count_the_last_layer_goes_too() -> None:
+    """The loop over all convolutions of a net, each cut by itself."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 6, 3)).eval()
+    x = torch.randn(2, 3, 8, 8)
+    graph = mk.trace(model, x, outputs=[])
+    assert graph.notes == ["No output keeps its shape, as outputs=[] says: the output may be cut."]
+    assert graph.axes.verify().ok
+    whole = model(x)
+    cuts = [
+        graph.cut_analysis(f"{name}.weight", [0, 2])
+        for name, layer in model.named_children() if isinstance(layer, nn.Conv2d)
+    ]  # fmt: skip
+    plan = mk.plan(graph, cuts=cuts[1:])
+    assert next(str(change) for change in plan.changes if change.kind == "output").startswith(
+        "the output becomes [2, 4, 4, 4], was [2, 6, 4, 4]"
+    )
+    receipt = plan.cut(model)
+    torch.testing.assert_close(model(x), whole[:, [1, 3, 4, 5]])
+    receipt.undo()
+    mk.plan(graph, cuts=cuts).cut(model)
+    assert [model[at].out_channels for at in (0, 2)] == [6, 4]
+
+
+@pytest.mark.parametrize("make", [as_mapping, as_tuple])
+def test_all_outputs_follow_where_none_counts(make: Any) -> None:
+    left = after_cut(make, [])
+    assert sorted(left.values())[:3] == [2, 3, 4]  # of 3, 5 and 8
+    assert set(left.values()) == {2, 3, 4}
+
+
+def test_classes_go_by_name() -> None:
+    model = torchvision.models.resnet18().eval()
+    x = torch.randn(1, 3, 64, 64)
+    stays = [0, 7, 999]
+    gone = [at for at in range(1000) if at not in stays]
+    whole = model(x)
+    mk.plan(mk.trace(model, x, outputs=[]), per_axis={"fc": gone}).cut(model)
+    torch.testing.assert_close(model(x), whole[:, stays])
+    assert model.fc.out_features == 3
+
+
+def test_without_outputs_that_count_the_blocks_are_the_same() -> None:
+    model = torchvision.models.resnet18().eval()
+    x = torch.zeros(1, 3, 64, 64)
+    assert mk.trace(model, x, outputs=[]).blocks().equals(mk.trace(model, x).blocks())
+
+
+def test_without_outputs_that_count_none_of_another_mode_does() -> None:
+    model, x = TwoModes(None).eval(), torch.randn(2, 4)
+    mk.plan(mk.trace(model, x, outputs=[]), ratio=0.5).cut(model)
+    assert widths(model(x)) == {".result": 2, ".inner": 4}
+    assert widths(model.train()(x)) == {".result": 2, ".inner": 4, ".aux": 3}

@@ -12,6 +12,7 @@ import torchvision
 from torch import nn
 
 import modulekg_widgets as mk
+from modulekg_widgets.engine.errors import CutError
 from pruning.battery import differs, state_of
 
 
@@ -319,3 +320,84 @@ def test_what_train_mode_alone_reads_is_cut_along() -> None:
     out = model.train()(x)
     assert [part.shape for part in out] == [(2, 1000)] * 3
     assert plan.params[1] / plan.params[0] < 0.6
+
+
+class SecondOrder(nn.Module):
+    """Features that multiply with themselves, as bilinear pooling and Gram matrices have them, beside a plain layer."""
+
+    def __init__(self, way: str, degree: int = 2) -> None:
+        super().__init__()
+        self.way = way
+        self.a, self.b = nn.Linear(6, 8), nn.Linear(8, 12)
+        self.c, self.d = nn.Linear(8**degree, 3), nn.Linear(12, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.a(x)
+        pooled = {
+            "einsum": lambda: torch.einsum("bi,bj->bij", h, h),
+            "broadcast": lambda: h[:, :, None] * h[:, None],
+            "gram": lambda: h[:, :, None] @ h[:, None],
+            "third order": lambda: torch.einsum("bi,bj,bk->bijk", h, h, h),
+        }[self.way]()
+        return self.c(pooled.flatten(1)) + self.d(self.b(h).relu())
+
+
+@pytest.mark.parametrize("how", [{"ratio": 0.5}, {"ratio": 0.5, "scope": "global"}, {"target": {"params": 0.3}}])
+@pytest.mark.parametrize(("way", "degree"), [("einsum", 2), ("broadcast", 2), ("gram", 2), ("third order", 3)])
+def test_what_multiplies_with_itself_goes_by_ratio_and_target(way: str, degree: int, how: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    model, x = SecondOrder(way, degree).eval(), torch.randn(4, 6)
+    plan = mk.plan(mk.trace(model, x), **how)
+    assert "a.out" in left(plan)
+    if how == {"ratio": 0.5}:
+        assert left(plan) == {"a.out": 4, "b.out": 6}
+        assert plan.edits.tensors[-2].shape_after == (3, 4**degree)
+    masked = copy.deepcopy(model)
+    plan.mask(masked)
+    plan.cut(model)
+    torch.testing.assert_close(model(x), masked(x))
+
+
+# ------------------------------------------------------------ a graph of before
+
+
+def cut_channels(graph: mk.DataflowGraph, model: nn.Module) -> None:
+    mk.plan(graph, cuts=[graph.cut_analysis("layer1.0.conv1.weight", [0, 1])]).cut(model)
+
+
+def cut_block(graph: mk.DataflowGraph, model: nn.Module) -> None:
+    mk.plan(graph, blocks=["layer3.1"]).cut(model)
+
+
+def replace_layer(graph: mk.DataflowGraph, model: Any) -> None:
+    model.fc = nn.Linear(512, 10)
+
+
+def replace_pooling(graph: mk.DataflowGraph, model: Any) -> None:
+    model.avgpool = nn.Identity()
+
+
+@pytest.mark.parametrize("change", [cut_channels, cut_block, replace_layer, replace_pooling])
+def test_a_graph_of_before_a_change_is_to_be_traced_again(change: Any) -> None:
+    model = torchvision.models.resnet18().eval()
+    graph = mk.trace(model, torch.zeros(1, 3, 64, 64))
+    change(graph, model)
+    for how in (
+        {"ratio": 0.3},
+        {"cuts": [graph.cut_analysis("layer4.1.conv1.weight", [0, 1])]},
+        {"per_axis": {"layer2.0.conv1": [0]}},
+        {"blocks": 1},
+        {"target": {"flops": 0.5}},
+    ):
+        with pytest.raises(
+            CutError, match=r"(layer1\.0\.conv1|layer3\.1|fc|avgpool).* at the trace it .* trace the model"
+        ):
+            mk.plan(graph, **how)
+
+
+def test_a_graph_is_of_now_after_an_undo_and_with_other_weights() -> None:
+    model = torchvision.models.resnet18().eval()
+    graph = mk.trace(model, torch.zeros(1, 3, 64, 64))
+    mk.plan(graph, ratio=0.3).cut(model).undo()
+    model.load_state_dict(torchvision.models.resnet18().state_dict(), assign=True)
+    assert mk.plan(graph, cuts=[graph.cut_analysis("layer4.1.conv1.weight", [0, 1])]).axes

@@ -6,6 +6,7 @@ import copy
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ import modulekg_widgets as mk
 from pruning.battery import differs, state_of
 
 
-def old_weight_norm(module: nn.Module, name: str = "weight", dim: int = 0) -> nn.Module:
+def old_weight_norm(module: nn.Module, name: str = "weight", dim: int | None = 0) -> nn.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return nn.utils.weight_norm(module, name, dim)
@@ -126,3 +127,60 @@ def test_grouped_convolutions_normalised_along_the_first_or_the_last_dimension(
         summed = hidden + whole.conv(hidden)
         summed[:, gone] = 0
         assert (whole.out(summed) - found).abs().max() < 1e-13
+
+
+@WRAPPERS
+@pytest.mark.parametrize("dim", [0, 1, None])
+@pytest.mark.parametrize("convolutional", [False, True])
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_a_masked_model_computes_what_the_cut_one_does(wrap: Any, dim: int | None, convolutional: bool) -> None:
+    torch.manual_seed(0)
+    if convolutional:
+        first, second, head = nn.Conv1d(6, 16, 3), nn.ConvTranspose1d(16, 12, 3), nn.Conv1d(12, 3, 1)
+        x = torch.randn(5, 6, 9)
+    else:
+        first, second, head = nn.Linear(6, 16), nn.Linear(16, 12), nn.Linear(12, 3)
+        x = torch.randn(5, 6)
+    model = nn.Sequential(wrap(first, dim=dim), nn.ReLU(), wrap(second, dim=dim), nn.ReLU(), head).double().eval()
+    x = x.double()
+    with torch.no_grad():
+        for parameter in model.parameters():  # so that gains are not the norms that they begin as
+            parameter.add_(0.1 * torch.randn_like(parameter))
+        model(x)
+        plan, before = mk.plan(mk.trace(model, x), ratio=0.5), state_of(model)
+        whole = [model[at].weight.clone() for at in (0, 2)]
+        receipt = plan.mask(model)
+        masked = model(x)
+        receipt.undo()
+        model(x)
+        assert not differs(before, state_of(model))
+        receipt = plan.mask(model)
+        receipt.restore()
+        model(x)
+        assert not differs(before, state_of(model))
+        plan.cut(model)
+        assert torch.allclose(model(x), masked, atol=1e-12)
+    names = {name: edit for edit in plan.edits.tensors for name in edit.names}
+    for at, weight in zip((0, 2), whole, strict=True):
+        edit = next(names[name] for name in names if name.startswith(f"{at}.") and name.endswith(("original1", "_v")))
+        assert torch.allclose(model[at].weight, edit.of(weight), atol=1e-12)
+
+
+@WRAPPERS
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_a_gain_that_was_trained_under_a_mask_fits_the_restored_direction(wrap: Any) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(wrap(nn.Linear(6, 16), dim=None), nn.ReLU(), nn.Linear(16, 3)).double()
+    x = torch.randn(5, 6, dtype=torch.float64)
+    plan = mk.plan(mk.trace(model, x), ratio=0.5)
+    receipt = plan.mask(model)
+    model(x).square().sum().backward()
+    torch.optim.SGD(model.parameters(), 0.01).step()
+    model(x)
+    trained = model[0].weight.detach().clone()
+    receipt.restore()
+    model(x)
+    stay = next(axis for axis in plan.axes).dropped
+    rows = [row for row in range(16) if row not in stay]
+    assert torch.allclose(model[0].weight[rows], trained[rows], atol=1e-12)
+    assert model[0].weight[list(stay)].abs().sum() > 0

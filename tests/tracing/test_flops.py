@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from torchvision import models
 
 import modulekg_widgets as mk
+from axes import transformers_models
 from modulekg_widgets.engine.operators import formulas
 from modulekg_widgets.engine.operators.user_operators import UserOperator, user_operators
 from modulekg_widgets.engine.tracing.flops import Flops
@@ -33,14 +34,14 @@ LAYERS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
 }
 
 
-def counted_by_torch(model: nn.Module, x: Tensor) -> int:
+def counted_by_torch(model: nn.Module, *args: Tensor) -> int:
     torch.backends.mha.set_fastpath_enabled(False)  # which is one opaque operator
     mkldnn = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)  # as is a recurrent layer of its
     try:
         # not every release of torch counts its fused attention on a CPU
         with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter, torch.no_grad():
-            model(x)
+            model(*args)
     finally:
         torch.backends.mha.set_fastpath_enabled(True)
         torch._C._set_mkldnn_enabled(mkldnn)
@@ -49,7 +50,7 @@ def counted_by_torch(model: nn.Module, x: Tensor) -> int:
 
 def assert_as_torch(model: nn.Module, x: Tensor) -> Flops:
     flops = mk.trace(model, x).flops()
-    assert 2 * flops.macs == counted_by_torch(model, x)
+    assert 2 * flops.macs == flops.matmul == counted_by_torch(model, x)
     assert flops.unknown == []
     assert flops.total > 2 * flops.macs
     return flops
@@ -71,8 +72,40 @@ def test_multiply_adds_of_vision_models_are_those_that_torch_counts(name: str) -
 def test_multiply_adds_of_layers_are_those_that_torch_counts(name: str) -> None:
     layer, shape = LAYERS[name]
     flops = mk.trace(layer, torch.randn(shape)).flops()
-    assert 2 * flops.macs == counted_by_torch(layer, torch.randn(shape)) > 0
+    assert 2 * flops.macs == flops.matmul == counted_by_torch(layer, torch.randn(shape)) > 0
     assert flops.unknown == []
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("name", ["llama", "vit", "bert"])
+def test_products_of_transformers_are_those_that_torch_counts(name: str, attention: str) -> None:
+    model, kwargs = transformers_models.build(name)
+    model.eval().set_attn_implementation(attention)
+    (x,) = kwargs.values()
+    graph = mk.trace(model, (), kwargs)
+    flops = graph.matmul_flops()
+    assert flops == graph.flops().matmul == flops.total == 2 * flops.macs == counted_by_torch(model, x)
+    assert flops < graph.flops()
+    assert flops.by_operator.keys() <= {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::convolution"}
+    assert flops.by_module[""] == flops
+
+
+PRODUCTS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
+    "matrix and vector": (lambda x, y, z: (x @ y) @ z, [(3, 4), (4, 8), (8,)]),
+    "dot": (lambda x, y: x @ y, [(8,), (8,)]),
+    "trilinear": (lambda x, y, w: F.bilinear(x, y, w), [(3, 4), (3, 5), (6, 4, 5)]),
+    "deformed": (lambda x, o, w: torchvision.ops.deform_conv2d(x, o, w), [(1, 2, 5, 5), (1, 18, 3, 3), (4, 2, 3, 3)]),
+    "einsum": (lambda x, y: torch.einsum("bij,kj->bik", x, y), [(2, 4, 8), (5, 8)]),
+    "distances": (lambda x, y: torch.cdist(x, y), [(30, 8), (40, 8)]),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_what_torch_does_not_count_is_no_product(name: str) -> None:
+    forward, shapes = PRODUCTS[name]
+    args = tuple(torch.rand(shape) for shape in shapes)
+    model = Calls(lambda _, *given: forward(*given))
+    assert mk.trace(model, args).flops().matmul == counted_by_torch(model, *args)
 
 
 @pytest.mark.parametrize("name", ["resnet50", "mobilenet_v2", "swin_t", "convnext_tiny"])
@@ -91,9 +124,10 @@ def test_the_sums() -> None:
     assert flops.by_module == {"": first + relu + second, "0": first, "1": relu + second, "1.0": relu, "1.1": second,
                                "2": 0}  # fmt: skip
     assert flops.by_operator == {"aten::addmm": first + second, "aten::relu": relu, "aten::t": 0, "aten::view": 0}
-    assert (flops.total, int(flops), flops.macs) == (312, 312, 144)
+    assert (flops.total, int(flops), flops.macs, flops.matmul) == (312, 312, 144, 288)
     assert flops.unknown == []
-    assert str(flops).startswith("312 FLOPs, 144 MACs")
+    assert str(flops).startswith("312 FLOPs, 144 MACs\n  288 FLOPs in matrix products and convolutions, as torch's")
+    assert "288 in matrix products and convolutions" in repr(flops)
 
 
 def test_a_large_number_reads_well() -> None:

@@ -333,3 +333,75 @@ def test_hostile_text_stays_text(line: str) -> None:
     assert "".join(c if c.isprintable() else "\ufffd" for c in line)[:20] in shown[0]
     check(flow_column(one.payload, all_nodes(one)))
     assert file_png(picture).startswith(b"\x89PNG")
+
+
+class Functional(nn.Module):
+    """Two layers with functions between them, in place of modules."""
+
+    def __init__(self, between: Any) -> None:
+        super().__init__()
+        self.a, self.between, self.b = nn.Linear(4, 8), between, nn.Linear(8, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.b(self.between(self.a(x)))
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(self.q(x) @ self.k(x).transpose(-1, -2) / 2, -1) @ self.v(x)
+
+
+@pytest.mark.parametrize(
+    ("between", "title"),
+    [
+        (nn.functional.relu, "relu · 5×8"),
+        (lambda x: nn.functional.softmax(x, -1), "softmax · 5×8"),
+        (lambda x: nn.functional.gelu(x).flip(-1) * 0.5 + 1, "gelu, flip, +2 · 5×8"),
+    ],
+    ids=["relu", "softmax", "several"],
+)
+def test_functions_between_modules_have_cards(between: Any, title: str) -> None:
+    shown = texts(svg(mk.ModelGraph(Functional(between), torch.randn(5, 4)).payload, []))
+    assert title in shown
+    assert shown.index("a  Linear") < shown.index(title) < shown.index("b  Linear")
+
+
+def test_code_of_many_operators_names_its_functions() -> None:
+    shown = texts(svg(mk.ModelGraph(Attention(), torch.randn(5, 4)).payload, []))
+    assert [text for text in shown if text.startswith("softmax, +")] == ["softmax, +3 · 5×5"]  # before `v` is called
+
+
+class Widening(nn.Module):
+    """Blocks of one make that double their widths."""
+
+    def __init__(self, widths: list[int]) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.Conv2d(i, o, 3, padding=1), nn.BatchNorm2d(o)) for i, o in pairwise(widths)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+@pytest.mark.parametrize(
+    ("widths", "counts"),
+    [([4 * 2**i for i in range(7)], "312–296k"), ([64, 32, 16, 8, 4], "300–18.5k"), ([4, 4, 4, 4], "156")],
+)
+@pytest.mark.parametrize("is_traced", [True, False])
+def test_a_card_of_similar_modules_has_the_range_of_their_parameters(
+    widths: list[int], counts: str, is_traced: bool
+) -> None:
+    model = Widening(widths)
+    image = torch.randn(1, widths[0], 8, 8)
+    payload = mk.ModelGraph(model, image if is_traced else None).payload
+    (fold,) = [each for each in payload["folds"] if each[1] == len(widths) - 1]
+    opened = [payload["nodes"]["parent"][fold[0]]]
+    details = [text.split(" · ")[-1] for text in texts(svg(payload, opened))]
+    assert counts in details

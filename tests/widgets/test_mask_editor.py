@@ -180,11 +180,28 @@ def test_a_check_brings_the_report_or_why_there_is_none(editor: mk.MaskEditor, p
     assert editor.report["bytes"] == [4 * before, 4 * after]
 
 
+@pytest.mark.parametrize(
+    ("goes", "channels"), [({HIDDEN: b"\x01\x00"}, "1 channel"), ({HIDDEN: b"\xff\x00", WIDE: b"\x0f\x00\x00"}, "12 channels")]
+)  # fmt: skip
+def test_a_mask_says_that_no_size_has_changed(
+    editor: mk.MaskEditor, page: Page, goes: dict[str, bytes], channels: str
+) -> None:
+    page.draw(goes)
+    (masked,) = page.say({"type": "mask"})
+    plan = editor.plan
+    assert plan is not None
+    left = f"a cut would leave {plan.params[1]:,} parameters"
+    assert masked["text"] == f"Masked: {channels} set to zero; sizes unchanged ({left})"
+
+
 def test_mask_cut_and_undo_are_real_and_exact(editor: mk.MaskEditor, page: Page, model: nn.Module) -> None:
     original = bytes_of(model)
     page.draw({HIDDEN: b"\x07\x00"})
     (masked,) = page.say({"type": "mask"})
     assert (masked["type"], masked["action"], editor.stage) == ("done", "mask", "masked")
+    whole, cut = 4 * 12 + 12 + 12 * 20 + 20 + 63, 4 * 9 + 9 + 9 * 20 + 20 + 63
+    assert masked["text"] == f"Masked: 3 channels set to zero; sizes unchanged (a cut would leave {cut} parameters)"
+    assert sum(p.numel() for p in model.parameters()) == whole
     assert not model[0].weight[:3].any()
     assert model[0].weight[3:].all()
     page.draw({HIDDEN: b"\x01\x00"})

@@ -23,8 +23,13 @@ const ENDINGS: readonly string[] = [
   ".pt2",
   ".pt",
   ".pth",
+  ".pth.tar",
+  ".pt.tar",
+  ".jit",
+  ".ptl",
   ".ckpt",
-  ".gguf"
+  ".gguf",
+  ".distcp"
 ];
 const OTHER_ENDINGS: readonly string[] = [".bin", ".pkl", ".pickle", ".bin.index.json"];
 

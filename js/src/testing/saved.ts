@@ -1,4 +1,9 @@
-// Saved plans for tests.
+// Saved plans and graphs for tests.
+
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Fields } from "../core/shared/schema";
 
 /** A plan as plan.save writes it. */
 export function savedPlan() {
@@ -22,4 +27,23 @@ export function savedPlan() {
     tensors: [{ names: ["conv1.weight"], shape: [8, 3, 3, 3], kept: { "0": 0 }, produced: [0] }],
     positions: [[3, 4, 6, 7]]
   };
+}
+
+const BEFORE = join(dirname(fileURLToPath(import.meta.url)), "../../../tests/files_of_before");
+const STATE = "application/vnd.jupyter.widget-state+json";
+
+interface SavedNotebook {
+  metadata: { widgets: Record<string, { state: Record<string, { model_name: string; state: Fields }> }> };
+}
+
+/** The graphs that earlier versions wrote, by the files that hold them: exports, and the state of a notebook's widget. */
+export function graphsOfBefore(): [file: string, payload: unknown][] {
+  const read = (file: string) => JSON.parse(readFileSync(join(BEFORE, file), "utf8")) as unknown;
+  const exports = readdirSync(BEFORE).filter(file => file.endsWith(".modulekg.json") || file === "model.json");
+  const { metadata } = read("saved_notebook.json") as SavedNotebook;
+  const graphs = Object.values(metadata.widgets[STATE].state).filter(one => one.model_name === "ModelGraphModel");
+  return [
+    ...exports.map((file): [string, unknown] => [file, read(file)]),
+    ...graphs.map(({ state }): [string, unknown] => ["saved_notebook.json", state.payload])
+  ];
 }

@@ -166,6 +166,7 @@ class Algebra:
         self.cause: OperatorNode | None = None
         self.settled: set[Term] | None = None
         self.fillers = 0  # how many were made
+        self.fixed_sizes: list[tuple[Term, Reason]] = []  # dimensions whose size stands in the code
 
     def reason(self, text: str) -> Reason:
         return Reason(text, self.cause)

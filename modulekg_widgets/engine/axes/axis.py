@@ -15,6 +15,7 @@ from modulekg_widgets.engine.axes.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.chosen_indices import LeastCount
 from modulekg_widgets.engine.axes.expression import positions, written
 from modulekg_widgets.engine.axes.inference import NO_LISTS, Inference, ListsOfDimensions, holds_values
+from modulekg_widgets.engine.axes.layers import Layers, may_be_weight
 from modulekg_widgets.engine.axes.names import axis_names, short_name
 from modulekg_widgets.engine.errors import UnknownAxisError, counted, nearest, shown
 from modulekg_widgets.engine.operators.recorded import Unknown
@@ -41,7 +42,7 @@ class Axis:
     members : list[Member]
         The dimensions that it runs along, as (parameter or buffer, dim, expression).
     frozen : str | None
-        None when indices may go, else the reason.
+        None when indices may go, else the reason, as a size that stands in the code.
     """
 
     def __init__(self, axes: Axes, term: Term, number: int, name: str) -> None:
@@ -54,7 +55,7 @@ class Axis:
     @property
     def frozen(self) -> str | None:
         """None when indices may go, else the reason, with the operator and its line."""
-        reason = self.term.frozen
+        reason = self.term.frozen or self._axes.inference.fixed_sizes.get(self.term)
         return None if reason is None else str(reason)
 
     @property
@@ -300,6 +301,14 @@ class Axes:
     def free(self) -> list[Axis]:
         """The axes whose indices may go."""
         return [axis for axis in self if axis.frozen is None]
+
+    @cached_property
+    def weight_buffers(self) -> frozenset[DataNode]:
+        """The buffers that are weights of layers, as of a frozen part of a model."""
+        if not any(may_be_weight(node) and node.consumers for node in self.graph.state.values()):
+            return frozenset()
+        every = Layers(self.inference, buffers=True)
+        return frozenset(layer.weight for layer in every if not layer.weight.is_parameter)
 
     @cached_property
     def free_share(self) -> float:

@@ -55,7 +55,7 @@ class Call(OperatorCall):
 
     def is_read(self, node: DataNode) -> bool:
         """Whether anything is made of a result, or the model returns it."""
-        return node.is_output or bool(node.consumers)
+        return node.is_read
 
     def counts(self, node: DataNode) -> bool:
         """Whether an output depends on a result."""
@@ -96,6 +96,10 @@ class Call(OperatorCall):
     def freeze_all(self, terms: Sequence[Term], text: str) -> None:
         for term in terms:
             self._algebra.freeze(term, text)
+
+    def fix_size(self, term: Term, text: str) -> None:
+        """Say that the code does not run with another size of a dimension, whatever its indices are."""
+        self._algebra.fixed_sizes.append((term, self._algebra.reason(text)))
 
     def frozen(self, size: int, text: str) -> Term:
         """A new dimension that may not change."""
@@ -157,6 +161,10 @@ class Call(OperatorCall):
             self.chosen.take(term, count, self._algebra.reason(f"{count} indices are taken at once"))
         if self.is_read(node):
             self.chosen.note(node, term)
+
+    def measure(self, dims: Sequence[Term], text: str, count: int = 2) -> None:
+        """State that a statistic runs over all elements of these dimensions, and needs `count` of them."""
+        self.chosen.measure(dims, count, self._algebra.reason(text))
 
     def chosen_axis(self, node: Any, kind: str = INDICES) -> Term | None:
         """The axis whose indices a value holds; the rule that asks takes care of it where there is one."""

@@ -7,9 +7,11 @@ one does not, the axis is frozen.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Algebra, Reason, Term, find, flat
+from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, SUM, Algebra, Reason, Term, find, flat
 from modulekg_widgets.engine.operators.recorded import RecordedCall
 from modulekg_widgets.engine.operators.signature import base_name
 from modulekg_widgets.engine.operators.traits import traits_of
@@ -36,7 +38,7 @@ class Meaning:
 
 @dataclass(frozen=True, slots=True)
 class LeastCount:
-    """How many indices of an axis must stay at least, and the operator that takes so many."""
+    """How many indices of an axis must stay at least, and the operator that takes so many or measures them."""
 
     count: int
     reason: Reason
@@ -52,6 +54,7 @@ class ChosenIndices:
         self.read: dict[Term, OperatorNode] = {}  # the axes whose indices Python reads, each with the first reader
         self._sorted_rows: list[tuple[Term, Term]] = []  # a dimension of rows, and the axis by whose indices they lie
         self._shortlists: list[tuple[Term, int]] = []  # an axis of which only so many indices are chosen at first
+        self._statistics: list[tuple[tuple[Term, ...], int, Reason]] = []  # dimensions, the elements that they need
 
     def axis_of(self, node: DataNode, kind: str = INDICES) -> Term | None:
         """The axis that the numbers in a value are about, if they are of this kind."""
@@ -100,7 +103,7 @@ class ChosenIndices:
         Of a product, of which another choice took some indices of the outer factor before, the inner one must hold as
         many as these need.
         """
-        factors = flat(axis) if find(axis).kind == PRODUCT else [find(axis)]
+        factors = _factors(axis)
         for at, factor in enumerate(factors):
             others = 1
             for other in (*factors[:at], *factors[at + 1 :]):
@@ -114,7 +117,29 @@ class ChosenIndices:
             if known is None or known.count < count:
                 self.least[term] = LeastCount(count, reason)
 
+    def measure(self, dims: Sequence[Term], count: int, reason: Reason) -> None:
+        """A statistic runs over the elements of all these dimensions, and says nothing over fewer than `count`."""
+        self._statistics.append((tuple(dims), count, reason))
+
     def least_of(self, atom: Term) -> LeastCount | None:
-        """How many indices of an atom must stay at least."""
+        """How many indices of an atom must stay at least; asked once the axes are known."""
         found = [least for term, least in self.least.items() if find(term) is atom]
+        found += [least for term, least in self._measured() if term is atom]
         return max(found, key=lambda least: least.count, default=None)
+
+    def _measured(self) -> Iterator[tuple[Term, LeastCount]]:
+        """What statistics need: the largest of the axes that they run over answers for it, where no other is fixed."""
+        for dims, count, reason in self._statistics:
+            fixed, free = 1, []
+            for factor in (factor for term in dims for factor in _factors(term)):
+                if factor.kind == ATOM and factor.frozen is None:
+                    free += [factor] * (factor.filler is None)  # along a filler all elements are the same
+                else:
+                    fixed *= len(flat(factor)) if factor.kind == SUM else factor.size  # of each part one stays
+            needed = -(-count // max(fixed, 1))
+            if free and 1 < needed <= math.prod(each.size for each in free):
+                yield max(free, key=lambda each: each.size), LeastCount(needed, reason)
+
+
+def _factors(term: Term) -> list[Term]:
+    return flat(term) if find(term).kind == PRODUCT else [find(term)]

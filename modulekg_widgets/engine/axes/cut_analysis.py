@@ -99,7 +99,10 @@ def removed(dims: Dims, keeps: Keeps) -> Indices:
 
 def position_flags(index: Iterable[int], size: int, where: str) -> Keep:
     """Which positions of a dimension are meant, by number (negative ones from the end) or by a boolean for each."""
-    chosen = np.asarray(index if isinstance(index, Sequence | np.ndarray) else list(index))
+    try:
+        chosen = np.asarray(index if isinstance(index, Sequence | np.ndarray) else list(index))
+    except (TypeError, ValueError):
+        raise CutError(f"positions of {where} are given as a list of int, got {shown(repr(index))}") from None
     out = np.zeros(size, dtype=bool)
     if chosen.dtype == bool:
         if chosen.shape != (size,):

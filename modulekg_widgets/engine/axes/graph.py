@@ -285,7 +285,11 @@ class DataflowGraph(Dataflow):
         return group_dependency(self.axes)
 
     def reshape_dependency(self) -> ReshapeDependency:
-        """The operators that merge or split channels, and the layers whose channels run through them."""
+        """The operators that merge or split channels, and the layers whose channels run through them.
+
+        With them those views whose code has the number of channels as a number, as `x.view(2, 8, 4, 16)`: such axes are
+        frozen.
+        """
         return reshape_dependency(self.axes)
 
     def attention_dependency(self) -> AttentionDependency:
@@ -311,9 +315,10 @@ def trace(
     args, kwargs
         What forward is called with: a tensor, or a tuple of several.
     outputs
-        Names or indices of the outputs that count: these keep their shape when axes are cut. By default all count but
-        what serves the next call, as `past_key_values`, and, beside `logits`, what is of the model's inside, as encoder
-        and hidden states; `graph.notes` says which do not.
+        Names or indices of the outputs that count: these keep their shape when axes are cut. With [] none does, so that
+        classes, or channels of the last layer, can go. By default all count but what serves the next call, as
+        `past_key_values`, and, beside `logits`, what is of the model's inside, as encoder and hidden states;
+        `graph.notes` says which do not.
     training
         The mode for the trace alone, None for the model's own.
 
@@ -346,7 +351,16 @@ def whole_trace(
     graph = trace_dataflow(model, args, kwargs, training=training, make=DataflowGraph)
     graph.wanted = wanted
     if graph.following:
-        names = ", ".join(shown(name) for name in list(graph.following)[:8])
-        graph.notes.append(f"These outputs follow a cut, and do not keep their shape: {names}. Name those that shall "
-                           "keep it with outputs=[…].")  # fmt: skip
+        graph.notes.append(_following_note(graph))
     return graph
+
+
+def _following_note(graph: DataflowGraph) -> str:
+    """What a cut does to the outputs that do not count."""
+    names = ", ".join(shown(name) for name in list(graph.following)[:8] if name)
+    if graph.wanted is not None and not graph.wanted:
+        return f"No output keeps its shape, as outputs=[] says: {names or 'the output'} may be cut."
+    return (
+        f"These outputs follow a cut, and do not keep their shape: {names}. Name those that shall keep it with "
+        "outputs=[…]."
+    )

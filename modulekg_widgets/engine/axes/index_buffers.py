@@ -77,7 +77,7 @@ def _uses(node: DataNode) -> set[OperatorNode]:
     waiting = [node]
     while waiting:
         now = waiting.pop()
-        if now.is_output or now.previous is not None:
+        if now.is_output or now.escapes or now.previous is not None:
             return set()
         for operator in now.consumers:
             if traits_of(operator.overload).keeps_indices:

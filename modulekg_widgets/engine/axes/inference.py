@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import torch
 
 from modulekg_widgets.engine.axes import rules as _registered
@@ -20,7 +21,7 @@ from modulekg_widgets.engine.axes.algebra import (
 from modulekg_widgets.engine.axes.call import Call, Dims, Rule, rules
 from modulekg_widgets.engine.axes.chosen_indices import EXPERTS, LEFT_OUT, READ, ChosenIndices
 from modulekg_widgets.engine.axes.index_buffers import IndexBuffers
-from modulekg_widgets.engine.axes.liveness import live_operators
+from modulekg_widgets.engine.axes.liveness import live_operators, returned_operators
 from modulekg_widgets.engine.axes.rests import UNREAD_REST, unread_rests
 from modulekg_widgets.engine.axes.triangles import merge_triangles
 from modulekg_widgets.engine.axes.unreached import unreached
@@ -30,12 +31,15 @@ from modulekg_widgets.engine.operators.traits import is_tagged_pointwise, traits
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.torch_runtime.numbered import NumberedModules
 from modulekg_widgets.engine.torch_runtime.private import schema_of
+from modulekg_widgets.engine.torch_runtime.structure import leaves
 from modulekg_widgets.engine.tracing.dataflow import INPUT, Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.held import PARAMETER
 
 log = logging.getLogger("modulekg_widgets")
 REMEDY = "register a rule with @mk.axis_rule({name!r}), or mk.axis_rule({name!r}, like='aten::…')"
 _BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)  # what a rule may raise
+DECIDES = "only decides the way of this forward pass, and another input may return it"
+RETURNED = "Python reads which index was chosen, and the model returns numbers beside tensors"
 ListsOfDimensions = Mapping[
     tuple[str, int], tuple[NumberedModules, ...]
 ]  # by weight and dimension: what goes with its indices
@@ -66,16 +70,24 @@ class Inference:
         self.chosen = ChosenIndices()
         self.idle: set[OperatorNode] = set()  # the operators whose results are not used
         self._live = live = live_operators(graph)
+        deciding = live - returned_operators(graph)
         for operator in graph.operators:
             if operator in live:
                 self._apply(operator)
         self._follow_idle([operator for operator in graph.operators if operator not in live])
         self.algebra.cause = None
+        for before, after in graph.assigned:
+            self._follow_assignment(before, after)
         for node, record in graph.escaped:
             # what happens outside of torch is not seen
-            where = f"{record.operator} in {record.module or '(root)'}, {record.source}"
+            where = f"{record.operator} in {record.module or '(root)'}" + (
+                f", {record.source}" if record.source else ""
+            )
             self._freeze(node, f"leaves torch: {where}")
-            self.chosen.freeze(node, self.algebra, Reason(f"its indices leave torch: {where}"))
+            self._let_read(node, Reason(f"its indices leave torch: {where}", node.producer))
+        self._keep_deciding(deciding)
+        if self.chosen.read and _holds_numbers(graph.result):
+            self._keep_numbered()
         for node in [] if free_outputs else graph.counted:
             self._freeze(node, "model output")
         for node in graph.outputs:
@@ -92,6 +104,47 @@ class Inference:
         for node in self.indices.unfollowed():
             self._freeze(node, f"the {node.kind} {node.label} holds integers that are read otherwise than as indices")
         self._settle_fillers()
+        # indices of these are followed as those of others, but the code does not run with fewer
+        self.fixed_sizes: dict[Term, Reason] = {}
+        for term, reason in self.algebra.fixed_sizes:
+            for atom in atoms(term):
+                self.fixed_sizes.setdefault(atom, reason)
+
+    def _follow_assignment(self, before: DataNode, after: DataNode) -> None:
+        """State that a parameter or buffer has the dimensions of what forward puts in its place."""
+        if before.dim() != after.dim():
+            self._freeze(before, "forward puts a tensor of other dimensions in its place")
+            return
+        for own, other in zip(self.dims(before), self.dims(after), strict=True):
+            if own.size == other.size:
+                self.algebra.unify(own, other)
+            else:
+                self.algebra.freeze(own, "forward puts a tensor of another size in its place")
+
+    def _let_read(self, node: DataNode, reason: Reason) -> None:
+        """Python reads the indices that a value holds: a permutation has yet to prove what follows them."""
+        axis = self.chosen.axis_of(node)
+        if axis is not None and node.producer is not None:
+            self.chosen.read.setdefault(axis, node.producer)
+        self.chosen.freeze(node, self.algebra, reason)
+
+    def _keep_numbered(self) -> None:
+        """Freeze the axes whose indices Python reads, for forward returns numbers that may be these."""
+        for axis, operator in self.chosen.read.items():
+            for atom in atoms(axis):
+                if atom.frozen is None and atom.size > 1:
+                    atom.frozen = Reason(RETURNED, operator)
+
+    def _keep_deciding(self, deciding: set[OperatorNode]) -> None:
+        """Freeze the axes of parameters that serve a decision of Python's alone: another input may return the value."""
+        held = [node for node in dict.fromkeys(self.graph.state.values()) if node.consumers] if deciding else []
+        alone = [node for node in held if deciding.issuperset(node.consumers)]
+        others = {atom for node in set(held) - set(alone) for term in self.dims(node) for atom in atoms(term)}
+        reader = min((each for each in deciding if not each.outputs), key=lambda each: each.index, default=None)
+        for node in alone:
+            for atom in (atom for term in self.dims(node) for atom in atoms(term)):
+                if atom not in others:
+                    self.algebra.freeze(atom, Reason(DECIDES, reader))
 
     def _follow_idle(self, idle: list[OperatorNode]) -> None:
         """Let operators whose results are not used follow the sizes of what is used: they run, and must fit it."""
@@ -285,6 +338,12 @@ def said_equal(operator: OperatorNode, dims: Callable[[DataNode], Dims] | None =
 def sizes_meet(operator: OperatorNode) -> bool:
     """Whether the shapes in a call are such that what its rule says of them can hold."""
     return all(a.size == b.size for a, b in said_equal(operator))
+
+
+def _holds_numbers(result: Any) -> bool:
+    """Whether a model returns numbers that are no tensors."""
+    kinds: Any = (int, float, np.ndarray, np.generic)
+    return any(type(number) is not bool for _, number in leaves(result, kinds))
 
 
 def find_rule(overload: Any) -> Rule | None:

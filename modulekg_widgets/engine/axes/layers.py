@@ -55,18 +55,20 @@ class Layer:
 class Layers:
     """All layers in the order in which they ran.
 
-    A layer has the name of its module, or where a module has several that of its weight.
+    A layer has the name of its module, or where a module has several that of its weight. With `buffers` weights are
+    buffers of values, too, by which activations are multiplied: frozen ones and those of converters are kept so.
     """
 
-    def __init__(self, inference: Inference) -> None:
+    def __init__(self, inference: Inference, buffers: bool = False) -> None:
         self.inference = inference
+        self._buffers = buffers
         self.at: dict[int, list[Layer]] = {}  # by the index of the operator
         self._every: dict[tuple[int, str], Layer] = {}
         self._traits = [traits_of(operator.overload) for operator in inference.graph.operators]
         values = inference.graph.values
         # what is made of parameters and constants alone: the parameter that it is a form of, or None
         self._bare: dict[int, DataNode | None] = {
-            node.index: node if node.kind == PARAMETER else None
+            node.index: node if node.kind == PARAMETER or (buffers and may_be_weight(node)) else None
             for node in values
             if node.producer is None and node.kind != INPUT
         }
@@ -120,6 +122,8 @@ class Layers:
         traits = self._traits[operator.index]
         if traits.layer:
             found = _FINDERS[traits.layer](self, self.call(operator))
+            if self._buffers:
+                found = [entry for entry in found if entry[1].is_parameter or self._carries(operator, *entry)]
             if found:
                 self.at[operator.index] = [self._layer(operator, entry) for entry in found]
                 return
@@ -130,9 +134,15 @@ class Layers:
         kept = None
         if traits.moves or traits.pointwise or traits.normalizes == LENGTH:
             forms = [form for node in operator.inputs if (form := bare[node.index]) is not None]
-            kept = max(forms, key=DataNode.numel, default=None)
+            kept = max(forms, key=lambda form: (form.is_parameter, form.numel()), default=None)
         for node in operator.outputs:
             bare[node.index] = kept
+
+    def _carries(self, operator: OperatorNode, kind: str, weight: DataNode, into: Term, out: Term) -> bool:
+        """Whether a buffer is the weight of a layer: it mixes channels of an activation, and is no table of rows."""
+        call = self.call(operator)
+        depthwise = kind == CONVOLUTION and call.has("groups") and 1 < call["groups"] == into.size
+        return kind != EMBEDDING and not depthwise and any(map(self.is_activation, operator.inputs))
 
     def _layer(self, operator: OperatorNode, found: Found) -> Layer:
         kind, weight, into, out = found
@@ -168,15 +178,12 @@ class Layers:
         left, right = call.inputs[-2:]
         if left.dim() < 2 or right.dim() < 2:
             return []
-        weight = self.weight(right)
-        if weight is not None:
-            *_, into, out = self._dims(right)
-            return [(LINEAR, weight, into, out)]
-        weight = self.weight(left)
-        if weight is not None:
-            *_, out, into = self._dims(left)
-            return [(LINEAR, weight, into, out)]
-        return []
+        forms = [(node, weight) for node in (right, left) if (weight := self.weight(node)) is not None]
+        form, weight = max(forms, key=lambda each: each[1].is_parameter, default=(None, None))
+        if form is None or weight is None:
+            return []
+        *_, rows, columns = self._dims(form)
+        return [(LINEAR, weight, rows, columns) if form is right else (LINEAR, weight, columns, rows)]
 
     def _of_matrix_and_vector(self, call: Call) -> list[Found]:
         matrix, _ = call.inputs[-2:]
@@ -229,6 +236,11 @@ _FINDERS: dict[str, Callable[[Layers, Call], list[Found]]] = {
     EMBEDDING: Layers._of_embedding,
     RECURRENT: Layers._of_recurrent,
 }
+
+
+def may_be_weight(node: DataNode) -> bool:
+    """Whether a tensor of the model that is no parameter can be the weight of a layer, by its type and shape."""
+    return node.is_buffer and node.dtype.is_floating_point and node.dim() > 1
 
 
 def _merged(every: list[Sources | None]) -> Sources | None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.tracing.dataflow import Dataflow, OperatorNode
-from modulekg_widgets.engine.tracing.held import ATTRIBUTE, BUFFER, PARAMETER
-
-_STATE = (PARAMETER, BUFFER, ATTRIBUTE)
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, OperatorNode, Storage
 
 
 def live_operators(graph: Dataflow) -> set[OperatorNode]:
@@ -13,24 +10,38 @@ def live_operators(graph: Dataflow) -> set[OperatorNode]:
 
     A recurrent layer stacks the last states of all layers though no operator reads them; this couples no axes.
     """
-    live: set[OperatorNode] = set()
-    waiting = [node.producer for node in graph.outputs]
-    waiting += [node.producer for node, _ in graph.escaped]
-    waiting += [operator for operator in graph.operators if not operator.outputs or _writes_state(operator)]
+    read = [node.producer for node, _ in graph.escaped]
+    read += [operator for operator in graph.operators if not operator.outputs]
+    return _above([*_ends(graph), *read])
+
+
+def returned_operators(graph: Dataflow) -> set[OperatorNode]:
+    """The operators that more than a question of Python's depends on; all that are live where that is all there is."""
+    return _above(_ends(graph)) if graph.outputs else live_operators(graph)
+
+
+def _ends(graph: Dataflow) -> list[OperatorNode | None]:
+    """The operators that make outputs and what the model holds afterwards."""
     if not graph.outputs:
-        waiting += graph.operators  # forward stopped, or returned nothing: all that ran counts
+        return [*graph.operators]  # forward stopped, or returned nothing: all that ran counts
+    ends = [node.producer for node in graph.outputs]
+    ends += [after.producer for _, after in graph.assigned]
+    held = {node.storage for node in graph.state.values()}
+    return ends + [operator for operator in graph.operators if _writes(operator, held)]
+
+
+def _above(ends: list[OperatorNode | None]) -> set[OperatorNode]:
+    """Some operators and all that they depend on."""
+    found: set[OperatorNode] = set()
+    waiting = list(ends)
     while waiting:
         operator = waiting.pop()
-        if operator is not None and operator not in live:
-            live.add(operator)
+        if operator is not None and operator not in found:
+            found.add(operator)
             waiting.extend(node.producer for node in operator.inputs)
-    return live
+    return found
 
 
-def _writes_state(operator: OperatorNode) -> bool:
-    for node in operator.outputs:
-        while node.previous is not None:
-            node = node.previous
-            if node.kind in _STATE:
-                return True
-    return False
+def _writes(operator: OperatorNode, memory: set[Storage]) -> bool:
+    """Whether an operator writes into this memory, as into that of a buffer or a view of it."""
+    return any(node.previous is not None and node.storage in memory for node in operator.outputs)

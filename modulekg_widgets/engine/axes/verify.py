@@ -308,6 +308,12 @@ class PermutationProof:
 
     # ----------------------------------------------------------- execution
 
+    def _with_gradient(self, node: DataNode, state: State) -> Tensor:
+        """A tensor of a state, which takes gradients where the code asks for those that the model's own takes."""
+        value = state[node.label]
+        wanted = self.graph.gradients and node.tensor is not None and node.tensor.requires_grad
+        return value.detach().requires_grad_() if wanted and not value.requires_grad else value
+
     def _run(self, state: State) -> list[Tensor]:
         return self.run_on(state)[0]
 
@@ -321,15 +327,22 @@ class PermutationProof:
 
         def forward(stage: Stage) -> Any:
             set_mode(stage.states, self.graph.training)
-            held = {node.label: stage.hold(stage.of(node.tensor), state[node.label]) for node in self.nodes}
+            held = {
+                node.label: stage.hold(stage.of(node.tensor), self._with_gradient(node, state)) for node in self.nodes
+            }
             named = {name: held[node.label] for name, node in self.graph.state.items()}
             put_tables(walked.with_modules(stage.modules), named)
             registered = {name: value for name, value in named.items() if self.graph.state[name].kind != ATTRIBUTE}
             if self.graph.removal:
                 apply_removal(walked.with_modules(stage.modules), self.graph.removal)
                 registered = _named_anew(stage, self.nodes, held)
-            cast_as = In(self.dtype)
-            with torch.set_grad_enabled(keep_graph), PlainAttention(), cast_as, WholeLayers(cast_as):
+            whole = In(self.dtype)
+            with (
+                torch.set_grad_enabled(keep_graph or self.graph.gradients),
+                PlainAttention(),
+                whole,
+                WholeLayers(whole),
+            ):
                 given = (stage.model, registered, args, kwargs)
                 with nullcontext() if around is None else around(stage, held):
                     return torch.func.functional_call(*given, tie_weights=False, strict=False), held

@@ -17,7 +17,9 @@ MOST_MEMBERS = 125_000
 LONGEST_EXTRA = 1 << 10  # bytes that an entry of the directory has beside its name; torch writes up to 32
 LARGEST_EXTRAS = 4 << 20  # of all entries: `zipfile` looks at every record of them
 LARGEST_MEMBER = 64 << 20  # bytes, of those that are read; weights are not
-_ENTRY = b"PK\x01\x02"
+_ENTRY, _MEMBER, _END = b"PK\x01\x02", b"PK\x03\x04", b"PK\x05\x06"
+_SHORTEST_END = 22  # bytes of the end of an archive
+_LONGEST_END = _SHORTEST_END + (1 << 16)  # with its comment
 _LOCAL = struct.Struct("<4s2xHH14x2xHH")  # the header before a member: flags, method, lengths of its name and its extra
 _LISTED = struct.Struct("<4s24x3H12x")  # an entry of the directory: lengths of its name, its extra and its comment
 _HIDDEN = 0x1 | 0x40 | 0x2000  # flags of encrypted members and encrypted directories
@@ -61,7 +63,10 @@ class Archive:
         raw = self._source.read(self._start(name, member), member.compress_size)
         content = raw if member.compress_type == zipfile.ZIP_STORED else self._inflated(raw, name, member)
         if len(content) != member.file_size:
-            raise self._error(f"{shown(name)} should have {member.file_size:,} bytes: it is cut off or forged")
+            raise self._error(
+                f"{shown(name)} should have {member.file_size:,} bytes: it is cut off or forged, download or copy it "
+                "again"
+            )
         return content
 
     def place(self, name: str) -> int | None:
@@ -78,7 +83,20 @@ class Archive:
             if isinstance(error, ModelFileError):
                 raise
             reason = shown(str(error)) or type(error).__name__
-            raise self._error(f"it is no zip archive that can be read ({reason}): it is cut off or forged") from error
+            if self._is_without_end():
+                raise self._error(
+                    "it is cut off: an archive ends with a list of what is in it, and this one has none: download or "
+                    "copy it again"
+                ) from error
+            raise self._error(
+                f"it is no zip archive that can be read ({reason}): it is cut off or forged, download or copy it again"
+            ) from error
+
+    def _is_without_end(self) -> bool:
+        """True for an archive that begins in the file and does not end in it."""
+        begins = self._source.size >= len(_MEMBER) and self._source.read(0, len(_MEMBER)) == _MEMBER
+        last = self._source.read(max(self._source.size - _LONGEST_END, 0))
+        return begins and not 0 <= last.rfind(_END) <= len(last) - _SHORTEST_END
 
     def _by_name(self, entries: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
         members: dict[str, zipfile.ZipInfo] = {}
@@ -94,6 +112,7 @@ class Archive:
         """Where the room of each member ends."""
         ordered = sorted(entries, key=lambda entry: entry.header_offset)
         starts = [entry.header_offset for entry in ordered] + [end]
+        self.begin = starts[0]  # of the first member in the file
         for entry, (start, following) in zip(ordered, pairwise(starts), strict=True):
             if start < 0 or start + _LOCAL.size + len(_name_bytes(entry)) + entry.compress_size > following:
                 raise self._error(f"{shown(entry.filename)} overlaps what comes after it: it is forged")
@@ -127,7 +146,9 @@ class Archive:
         try:
             return zlib.decompressobj(-zlib.MAX_WBITS).decompress(raw, member.file_size + 1)
         except zlib.error as error:
-            raise self._error(f"{shown(name)} cannot be inflated: it is cut off or forged") from error
+            raise self._error(
+                f"{shown(name)} cannot be inflated: it is cut off or forged, download or copy it again"
+            ) from error
 
     def _error(self, found: str) -> ModelFileError:
         return ModelFileError(f"{self._label}: {found}")

@@ -207,7 +207,7 @@ def _compared(one: TensorRecord, other: TensorRecord, left: Side, right: Side, w
     if weights:
         values = left.value(one.name), right.value(other.name)
         if values[0] is None or values[1] is None or are_mostly_repeats(values[0], values[1]):
-            return TensorPair(UNREAD, one, other)
+            return TensorPair(status if left.holds_the_bytes_of(right, one, other) else UNREAD, one, other)
         difference = largest_difference(values[0], values[1])
         if difference is not None:
             status = CHANGED

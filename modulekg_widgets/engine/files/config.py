@@ -6,41 +6,56 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.files.graph_parts import MOST_ELEMENTS, short
 from modulekg_widgets.engine.files.records import FileContents, Plain
 from modulekg_widgets.engine.files.source import FileSource
 from modulekg_widgets.engine.safe_files import parse_json
 
 NAME = "config.json"
+ADAPTER, OF_ADAPTER = "adapter_config.json", "adapter_model."  # and what the files of weights begin with that it is of
 LARGEST = 1 << 20  # bytes
 MOST_PARTS = 10_000
 MOST_SETTINGS = 200
 MOST_NESTED = 100  # settings of one object within the config; what has more is a table, such as one of labels
 LONGEST = 200  # characters of a text
+_TITLES = ("_class_name", "architecture", "model_type", "peft_type")
 _EXACT = 1 << 53  # up to it doubles have all whole numbers
 
 
 def with_config(contents: FileContents, source: FileSource) -> FileContents:
-    """The contents with what a config.json of the same folder adds; one that makes no sense is a warning."""
-    if not source.has_beside(NAME):
+    """The contents with what a config.json of the same folder adds; one that makes no sense is a warning.
+
+    An adapter, as peft saves it, has one of its own, and says which model it is for.
+    """
+    is_adapter = source.name.rpartition("/")[2].startswith(OF_ADAPTER)
+    own = ADAPTER if is_adapter and source.has_beside(ADAPTER) else NAME
+    if not source.has_beside(own):
         return contents
     try:
-        with source.beside(NAME) as file:
+        with source.beside(own) as file:
             config = parse_json(file.read(), ValueError, MOST_PARTS) if file.size <= LARGEST else None
     except (OSError, ValueError, RecursionError):
         config = None
     if not isinstance(config, dict):
-        return replace(contents, warnings=(*contents.warnings, f"{NAME} beside the file cannot be read"))
+        return replace(contents, warnings=(*contents.warnings, f"{own} beside the file cannot be read"))
     metadata = dict(contents.metadata)
     for key, value in list(_settings(config).items())[:MOST_SETTINGS]:
         metadata.setdefault(key, value)
-    return replace(contents, title=contents.title or _title(config), metadata=metadata)
+    told = (*_of_adapter(config), *contents.warnings) if own == ADAPTER else contents.warnings
+    return replace(contents, title=contents.title or _title(config), metadata=metadata, warnings=told)
+
+
+def _of_adapter(config: dict[str, Any]) -> tuple[str]:
+    base = config.get("base_model_name_or_path")
+    named = shown(base, LONGEST) if isinstance(base, str) and base else "another model"
+    return (f"this is an adapter of {named}, whose own weights are not in this file: open that model for them",)
 
 
 def _title(config: dict[str, Any]) -> str:
     """The class that the model was saved from; its architecture or its type where none is named."""
     names = config.get("architectures")
-    others = config.get("_class_name") or config.get("architecture") or config.get("model_type")
+    others = next((config[key] for key in _TITLES if config.get(key)), None)
     first = names[0] if isinstance(names, list) and names else others
     return first[:LONGEST] if isinstance(first, str) else ""
 

@@ -47,16 +47,22 @@ GGML_TYPES = {
     28: GGMLType("float64", 1, 8),
     29: GGMLType("IQ1_M", 256, 56),
     30: GGMLType("bfloat16", 1, 2),
-    # 31 to 33 and 36 to 38 are no longer written: the blocks of Q4_0 and IQ4_NL in another order
+    # 31 to 33 are no longer written: the blocks of Q4_0 in another order
     31: GGMLType("Q4_0_4_4", 32, 18),
     32: GGMLType("Q4_0_4_8", 32, 18),
     33: GGMLType("Q4_0_8_8", 32, 18),
     34: GGMLType("TQ1_0", 256, 54),
     35: GGMLType("TQ2_0", 256, 66),
-    36: GGMLType("IQ4_NL_4_4", 32, 18),
-    37: GGMLType("IQ4_NL_4_8", 32, 18),
-    38: GGMLType("IQ4_NL_8_8", 32, 18),
     39: GGMLType("MXFP4", 32, 17),
     40: GGMLType("NVFP4", 64, 36),
     41: GGMLType("Q1_0", 128, 18),
+}
+# numbers that readers use differently, with what each calls them; a type of the table is meant where its bytes fit
+USED_DIFFERENTLY = {
+    36: "I2_S of bitnet.cpp or IQ4_NL_4_4 of earlier versions of llama.cpp",
+    37: "I8_S of bitnet.cpp or IQ4_NL_4_8 of earlier versions of llama.cpp",
+    38: "TL1 of bitnet.cpp or IQ4_NL_8_8 of earlier versions of llama.cpp",
+    39: "MXFP4 of llama.cpp or TL2 of bitnet.cpp",
+    40: "NVFP4 of llama.cpp or a type of another reader",
+    41: "Q1_0 of llama.cpp or a type of another reader",
 }

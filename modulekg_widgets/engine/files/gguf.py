@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from modulekg_widgets.engine.errors import ModelFileError, shown
-from modulekg_widgets.engine.files.ggml_types import GGML_TYPES
+from modulekg_widgets.engine.files.ggml_types import GGML_TYPES, USED_DIFFERENTLY, GGMLType
 from modulekg_widgets.engine.files.readers import file_reader
-from modulekg_widgets.engine.files.records import FileContents, Plain, TensorRecord
+from modulekg_widgets.engine.files.records import Encoded, EncodedPart, FileContents, Plain, TensorRecord
 from modulekg_widgets.engine.files.source import FileSource
 
 MOST_TENSORS = 50_000  # the largest models have a tenth of it
@@ -27,6 +27,7 @@ MOST_DIMENSIONS = 8
 DEEPEST_ARRAY = 4
 MOST_ELEMENTS = 1 << 62
 WINDOW = 1 << 20  # bytes read at a time
+BIG_ENDIAN = "big-endian"
 
 # `enum gguf_type`: numbers of one length have a code of `struct`
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -76,7 +77,7 @@ class Header:
     def skip(self, length: int) -> None:
         if length > self.source.size - self.position:
             raise ModelFileError(
-                f"{shown(self.source.name)} ends within its header: it is cut off or forged, get it again"
+                f"{shown(self.source.name)} ends within its header: it is cut off or forged, download or copy it again"
             )
         self.position += length
 
@@ -155,13 +156,17 @@ def read_gguf(source: FileSource) -> FileContents:
         raise ModelFileError(
             f"{shown(source.name)} aligns tensors by {shown(str(alignment))}, which is no power of two: it is forged"
         )
-    tensors = tuple(_tensors(source, entries, -(-header.position // alignment) * alignment))
+    begin = -(-header.position // alignment) * alignment
+    rooms = _rooms(entries, source.size - begin)
+    known = [_type_of(entry, room, alignment) for entry, room in zip(entries, rooms, strict=True)]
+    tensors = tuple(_tensors(source, entries, begin, rooms, known, is_big=header.order == ">"))
+    untold = [entry for entry, kind in zip(entries, known, strict=True) if kind is None]
     return FileContents(
         "gguf",
         tensors,
         title=str(metadata.get("general.name") or metadata.get("general.architecture") or ""),
         metadata=metadata | _measures(tensors),
-        warnings=(*_parts(metadata), *_unknown_types(entries)),
+        warnings=(*_parts(metadata), *_used_differently(untold), *_unknown_types(untold)),
     )
 
 
@@ -226,26 +231,44 @@ def _entries(header: Header, number: int) -> list[Entry]:
     return list(entries.values())
 
 
-def _tensors(source: FileSource, entries: list[Entry], start: int) -> Iterator[TensorRecord]:
-    """The tensors in the order of the header; raises `ModelFileError` for bytes of two, or beyond the end."""
+def _rooms(entries: list[Entry], size: int) -> list[int]:
+    """The bytes up to where the next tensor begins, or the end, by the order of the header."""
     order = sorted(range(len(entries)), key=lambda index: entries[index].start)
-    lengths = [0] * len(entries)
+    rooms = [0] * len(entries)
     for place, index in enumerate(order):
-        entry = entries[index]
-        following = entries[order[place + 1]].start if place + 1 < len(order) else source.size - start
-        lengths[index] = _length(source, entry, following - entry.start)
-    for entry, length in zip(entries, lengths, strict=True):
-        known = GGML_TYPES.get(entry.kind)
-        dtype = known.name if known else f"ggml type {entry.kind}"
-        yield TensorRecord(entry.name, entry.shape, dtype, length, offset=start + entry.start)
+        following = entries[order[place + 1]].start if place + 1 < len(order) else size
+        rooms[index] = following - entries[index].start
+    return rooms
 
 
-def _length(source: FileSource, entry: Entry, room: int) -> int:
-    """The bytes of a tensor, which has `room` up to the next, or to the end; one of an unknown type has all of them."""
-    elements = math.prod(entry.shape)
+def _type_of(entry: Entry, room: int, alignment: int) -> GGMLType | None:
+    """The type of a tensor; None for an unknown one, and where a number that readers use differently may be another."""
     known = GGML_TYPES.get(entry.kind)
-    length = elements // known.block * known.nbytes if known else max(room, 0)
-    if elements > MOST_ELEMENTS:
+    if known is None or entry.kind not in USED_DIFFERENTLY:
+        return known
+    is_cut = bool(entry.shape) and entry.shape[-1] % known.block == 0
+    return known if is_cut and 0 <= room - _bytes_of(entry, known) < alignment else None
+
+
+def _bytes_of(entry: Entry, kind: GGMLType) -> int:
+    return math.prod(entry.shape) // kind.block * kind.nbytes
+
+
+def _tensors(
+    source: FileSource, entries: list[Entry], start: int, rooms: list[int], known: list[GGMLType | None], is_big: bool
+) -> Iterator[TensorRecord]:
+    """The tensors in the order of the header; raises `ModelFileError` for bytes of two, or beyond the end."""
+    for entry, room, kind in zip(entries, rooms, known, strict=True):
+        length = _length(source, entry, room, kind)
+        dtype, place = kind.name if kind else f"ggml type {entry.kind}", start + entry.start
+        encoded = Encoded(BIG_ENDIAN, (EncodedPart(place, length),)) if is_big else None
+        yield TensorRecord(entry.name, entry.shape, dtype, length, offset=place, encoded=encoded)
+
+
+def _length(source: FileSource, entry: Entry, room: int, known: GGMLType | None) -> int:
+    """The bytes of a tensor, which has `room` up to the next, or to the end; one of an unknown type has all of them."""
+    length = _bytes_of(entry, known) if known else max(room, 0)
+    if math.prod(entry.shape) > MOST_ELEMENTS:
         raise ModelFileError(
             f"{shown(source.name)}: {shown(entry.name)} has more elements than any memory: it is forged"
         )
@@ -257,7 +280,7 @@ def _length(source: FileSource, entry: Entry, room: int) -> int:
     if length > room:
         raise ModelFileError(
             f"{shown(source.name)}: {shown(entry.name)} takes {length:,} bytes and has {max(room, 0):,} up to the next "
-            "tensor or the end: the file is cut off or forged"
+            "tensor or the end: the file is cut off or forged, download or copy it again"
         )
     return length
 
@@ -277,8 +300,17 @@ def _parts(metadata: dict[str, Plain]) -> tuple[str, ...]:
     return (f"this is part {number + 1:,} of {count:,}: the tensors of the others are not shown",)
 
 
-def _unknown_types(entries: list[Entry]) -> tuple[str, ...]:
-    unknown = [entry for entry in entries if entry.kind not in GGML_TYPES]
+def _used_differently(untold: list[Entry]) -> tuple[str, ...]:
+    kinds = sorted({entry.kind for entry in untold if entry.kind in USED_DIFFERENTLY})
+    return tuple(
+        f"{sum(entry.kind == kind for entry in untold):,} tensors have the type {kind}, which readers use differently "
+        f"({USED_DIFFERENTLY[kind]}): their bytes are counted up to the next one"
+        for kind in kinds
+    )
+
+
+def _unknown_types(untold: list[Entry]) -> tuple[str, ...]:
+    unknown = [entry for entry in untold if entry.kind not in USED_DIFFERENTLY]
     if not unknown:
         return ()
     kinds = ", ".join(str(kind) for kind in sorted({entry.kind for entry in unknown})[:8])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import mmap
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 
@@ -28,13 +29,20 @@ def mapped_tensor(path: str, record: TensorRecord, size: int) -> torch.Tensor:
         raise ModelFileError(f"{shown(record.name)} cannot be mapped into memory: {_why(record)}")
     if record.strides is None and record.nbytes != math.prod(record.shape) * dtype.itemsize:
         raise ModelFileError(f"{shown(record.name)} has {record.nbytes:,} bytes, and its shape takes others")
+    with opened_again(path, size) as source:
+        if not record.file:
+            return mapped_part(source, record, dtype)
+        with source.beside(record.file) as other:
+            return mapped_part(other, record, dtype)
+
+
+@contextmanager
+def opened_again(path: str, size: int) -> Iterator[FileSource]:
+    """A file that was opened before; raises `ModelFileError` where it has another size now."""
     with opened(path) as source:
         if source.size != size:
             raise ModelFileError(f"{shown(source.name)} has another size than when it was opened: open it again")
-        if not record.file:
-            return _mapped(source, record, dtype)
-        with source.beside(record.file) as other:
-            return _mapped(other, record, dtype)
+        yield source
 
 
 def _why(record: TensorRecord) -> str:
@@ -43,12 +51,13 @@ def _why(record: TensorRecord) -> str:
     return "its bytes are packed, or stand in the file in another form: load it with the library that wrote it"
 
 
-def _mapped(source: FileSource, record: TensorRecord, dtype: torch.dtype) -> torch.Tensor:
+def mapped_part(source: FileSource, record: TensorRecord, dtype: torch.dtype) -> torch.Tensor:
+    """The tensor of a record, whose offset is one of this file."""
     start, extent = record.offset or 0, _extent(record) * dtype.itemsize
     if extent < 0 or start < 0 or start + extent > source.size:
         raise ModelFileError(
             f"{shown(record.name)} would end at byte {start + extent:,} of {shown(source.name)}, which has "
-            f"{source.size:,}: it is cut off or forged"
+            f"{source.size:,}: it is cut off or forged, download or copy it again"
         )
     if not extent:
         return torch.empty(record.shape, dtype=dtype)

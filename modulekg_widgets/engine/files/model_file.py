@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeGuard
@@ -14,12 +15,14 @@ from torch import nn
 from modulekg_widgets.engine.errors import ModelFileError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.files import formats as _formats  # noqa: F401  they register themselves
 from modulekg_widgets.engine.files.config import with_config
+from modulekg_widgets.engine.files.decoding import decoded_tensor
+from modulekg_widgets.engine.files.distributed import METADATA, SHARD
 from modulekg_widgets.engine.files.graph import to_networkx
-from modulekg_widgets.engine.files.mapping import mapped_tensor
+from modulekg_widgets.engine.files.mapping import mapped_tensor, opened_again
 from modulekg_widgets.engine.files.readers import extension_of, read
 from modulekg_widgets.engine.files.records import FileContents, TensorRecord
 from modulekg_widgets.engine.files.skeleton import skeleton
-from modulekg_widgets.engine.files.source import opened
+from modulekg_widgets.engine.files.source import FileSource, opened
 from modulekg_widgets.engine.files.torch_dtypes import torch_dtype
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
 from modulekg_widgets.engine.identity.skeleton_source import SkeletonSource
@@ -33,8 +36,11 @@ COLUMNS = ("name", "shape", "dtype", "bytes")
 # what a folder is opened by, in this order
 USUAL_NAMES = (
     "model.safetensors.index.json", "model.safetensors", "diffusion_pytorch_model.safetensors.index.json",
-    "diffusion_pytorch_model.safetensors", "pytorch_model.bin.index.json", "pytorch_model.bin",
+    "diffusion_pytorch_model.safetensors", "pytorch_model.bin.index.json", "pytorch_model.bin", METADATA,
+    "adapter_model.safetensors", "adapter_model.bin",
 )  # fmt: skip
+
+MOST_LOOKED_AT = 10_000  # names in a folder
 
 
 class ModelFile(SkeletonSource):
@@ -163,7 +169,13 @@ class ModelFile(SkeletonSource):
         ModelFileError
             Where its bytes are not in the file as torch has them, as those of a quantised type, or no longer.
         """
-        return mapped_tensor(self.path, self.record(name), self._size)
+        return self._tensor(self.record(name))
+
+    def _tensor(self, record: TensorRecord) -> torch.Tensor:
+        if record.encoded is None:
+            return mapped_tensor(self.path, record, self._size)
+        with opened_again(self.path, self._size) as source:
+            return decoded_tensor(source, record)
 
     def stored_values(self, name: str) -> torch.Tensor:
         """The values of a tensor, or its bytes where torch has no dtype for them, as of a quantised one.
@@ -184,9 +196,41 @@ class ModelFile(SkeletonSource):
             As of `tensor`.
         """
         record = self.record(name)
-        if torch_dtype(record.dtype) is None:
+        if torch_dtype(record.dtype) is None and record.encoded is None:
             record = replace(record, dtype="uint8", shape=(record.nbytes,), strides=None)
-        return mapped_tensor(self.path, record, self._size)
+        return self._tensor(record)
+
+    def has_bytes_of(self, other: ModelFile, name: str) -> bool:
+        """Compare all bytes of a file with those of another model's: what is in one is in the other then, read or not.
+
+        Parameters
+        ----------
+        other : ModelFile
+            The model that is compared.
+        name : str
+            The name of a file beside both, as records have it; "" for the opened ones.
+
+        Returns
+        -------
+        bool
+            False, too, where one of them cannot be read as it was.
+        """
+        if self.path == other.path and self._size == other._size:
+            return True
+        try:
+            with self._opened(name) as mine, other._opened(name) as theirs:
+                return mine.equals(theirs)
+        except ModelFileError:
+            return False
+
+    @contextmanager
+    def _opened(self, name: str) -> Iterator[FileSource]:
+        with opened_again(self.path, self._size) as source:
+            if not name:
+                yield source
+            else:
+                with source.beside(name) as other:
+                    yield other
 
     def record(self, name: str) -> TensorRecord:
         """What the file tells of one tensor.
@@ -285,5 +329,21 @@ def _file_of(path: PATHLIKE) -> str:
         raise ModelFileError(f"a {shown(type(path).__name__)} was passed ({error}): pass the path of a file") from None
     found = next((name for name in USUAL_NAMES if os.path.isfile(os.path.join(text, name))), None)
     if found is None:
-        raise ModelFileError(f"the folder {shown(os.path.basename(text))!r} has none of {', '.join(USUAL_NAMES)}")
+        raise ModelFileError(f"the folder {shown(os.path.basename(text))!r} {_found_in(text)}")
     return os.path.join(text, found)
+
+
+def _found_in(folder: str) -> str:
+    """The end of a sentence on a folder that has no file of a usual name."""
+    try:
+        names = sorted(os.listdir(folder))[:MOST_LOOKED_AT]
+    except OSError as error:
+        return f"cannot be read ({shown(error.strerror or str(error))}): pass the path of a model file"
+    if any(name.endswith(SHARD) for name in names):
+        return (
+            f"has shards of torch.distributed.checkpoint, and no {METADATA}, which names what is in them: copy it, "
+            "too, from where the checkpoint was saved"
+        )
+    models = [name for name in names if is_model_file(name)]
+    several = f"; it has {', '.join(map(shown, models[:3]))}{', …' if len(models) > 3 else ''}: pass the path of one"
+    return f"has none of {', '.join(USUAL_NAMES)}{several if models else ''}"

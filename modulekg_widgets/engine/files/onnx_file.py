@@ -36,7 +36,7 @@ def read_onnx(source: FileSource) -> FileContents:
         "onnx",
         tuple(reader.tensors),
         metadata=_metadata(model),
-        modules=reader.modules.parts(),
+        modules=reader.modules.parts(reader.tensors, graph.operators),
         graph=graph,
         warnings=_warnings(reader),
     )

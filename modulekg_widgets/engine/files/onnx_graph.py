@@ -8,7 +8,7 @@ it is one operator where functions call themselves, or would give more operators
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from modulekg_widgets.engine.errors import ModelFileError, shown
@@ -24,8 +24,18 @@ from modulekg_widgets.engine.files.graph_parts import (
     short_text,
     source_of,
 )
-from modulekg_widgets.engine.files.onnx_modules import TRACE, OnnxModules
-from modulekg_widgets.engine.files.onnx_tensors import MOST_DIMENSIONS, OnnxTensors, dtype_of, in_short, is_small
+from modulekg_widgets.engine.files.onnx_modules import TRACE, OnnxModules, Standing, with_their_weights
+from modulekg_widgets.engine.files.onnx_tensors import (
+    LARGEST_DIMENSION,
+    MOST_DIMENSIONS,
+    QUANTIZED,
+    OnnxTensors,
+    QuantizedOperands,
+    dtype_of,
+    in_short,
+    is_small,
+    is_weight_dtype,
+)
 from modulekg_widgets.engine.files.onnx_wire import DEEPEST, SMALL, Wire, WireNode, WireTensor
 from modulekg_widgets.engine.files.records import OperatorGraph, OperatorRecord, Plain, TensorRecord, ValueRecord
 from modulekg_widgets.engine.files.source import FileSource
@@ -89,6 +99,8 @@ class GraphReader:
         self.tensors: list[TensorRecord] = []
         self._tensor_names: set[str] = set()
         self._operators: list[OperatorRecord] = []
+        self._standings: list[Standing] = []  # of the operators
+        self._quantized = QuantizedOperands()
         self._values: dict[str, ValueRecord] = {}
         self._value_names, self._operator_names, self._call_paths = Occurrences(), Occurrences(), Occurrences()
         self._functions: dict[tuple[str, str, str], LocalFunction] = {}
@@ -105,7 +117,9 @@ class GraphReader:
             self._value_names.once(self._allowance.name(name))
         self._run(body, place)
         outputs = tuple(place.scope[name] for name in body.outputs)
-        return OperatorGraph(tuple(self._operators), tuple(inputs), outputs, self._values)
+        self.tensors = self._quantized.with_roles(self.tensors, self._operators)
+        operators = with_their_weights(self._operators, self._standings, self.tensors, outputs)
+        return OperatorGraph(operators, tuple(inputs), outputs, self._values)
 
     def parsed(self, kind: str, content: bytes) -> Any:
         """A message of the `onnx` package."""
@@ -114,7 +128,9 @@ class GraphReader:
         try:
             return getattr(self._messages, kind).FromString(content)
         except DecodeError as error:
-            raise ModelFileError(f"{self._label} has bytes that are no {kind}: it is cut off or forged") from error
+            raise ModelFileError(
+                f"{self._label} has bytes that are no {kind}: it is cut off or forged, download or copy it again"
+            ) from error
 
     def _body(self, spans: Iterable[Span], place: NodeContext) -> Body:
         body = Body()
@@ -154,9 +170,7 @@ class GraphReader:
         if place.depth or unique != record.name:
             place.scope[record.name] = unique
         self._tensor_names.add(unique)
-        same = unique == record.name
-        self.tensors.append(record if same else TensorRecord(unique, record.shape, record.dtype, record.nbytes,
-                                                             record.offset, record.file, role=record.role))  # fmt: skip
+        self.tensors.append(record if unique == record.name else replace(record, name=unique))
 
     def _sparse(self, begin: int, after: int) -> TensorRecord:
         content, parts = self._wire.sparse(begin, after)
@@ -184,11 +198,13 @@ class GraphReader:
         if len(dims) > MOST_DIMENSIONS:
             raise ModelFileError(f"{self._label} has a value of {len(dims):,} dimensions: it is forged")
         self._allowance.take(ATTRIBUTE * max(len(dims) - USUAL_DIMENSIONS, 0))
-        sizes = (
-            dim.dim_value if dim.HasField("dim_value") else self._allowance.name(short_text(dim.dim_param) or "?")
-            for dim in dims
-        )
-        return ValueRecord(tuple(sizes), dtype)
+        return ValueRecord(tuple(map(self._size, dims)), dtype)
+
+    def _size(self, dim: Any) -> int | str:
+        """A size; one that no value has, as the -1 that some exporters write, stands for one that is not fixed."""
+        if dim.HasField("dim_value") and 0 <= dim.dim_value <= LARGEST_DIMENSION:
+            return dim.dim_value
+        return self._allowance.name(short_text(dim.dim_param) or "?")
 
     def _node(self, begin: int, after: int, place: NodeContext) -> None:
         """Add a node's operator, with the operators that it holds."""
@@ -206,9 +222,10 @@ class GraphReader:
             return
         self._allowance.take(ATTRIBUTE * len(node.metadata_props) + 20 * (len(node.input) + len(node.output)))
         metadata = {entry.key: entry.value for entry in node.metadata_props}
-        module = self.modules.of_metadata(metadata) if metadata else None
-        if module is None:
-            module = self.modules.of_name(node.name) or place.module
+        told = self.modules.of_metadata(metadata) if metadata else None
+        if told is None:
+            told = self.modules.of_name(node.name)
+        module = place.module if told is None else told
         function = self._functions.get((node.domain, node.op_type, node.overload))
         if function is not None and self._can_be_inlined(function, place):
             self._call(node, function, module, place)
@@ -217,10 +234,16 @@ class GraphReader:
         inputs = [place.scope[name] for name in node.input if name]
         given = self._bodies(node, wire, module, place) if wire is not None and wire.graphs else []
         name = node.name or node.op_type
+        op = self._allowance.name(f"{node.domain}.{node.op_type}" if _is_other(node.domain) else node.op_type)
+        if op in QUANTIZED:
+            self._quantized.add(op, [place.scope[name] if name else "" for name in node.input])
+        self._standings.append(
+            Standing.TOLD if told is not None else Standing.FREE if not place.depth else Standing.FIXED
+        )
         self._operators.append(
             OperatorRecord(
                 self._allowance.name(self._operator_names.once(name)),
-                self._allowance.name(f"{node.domain}.{node.op_type}" if _is_other(node.domain) else node.op_type),
+                op,
                 module,
                 tuple(map(self._allowance.name, (*inputs, *given))),
                 tuple(self._define(name, place) for name in node.output if name),
@@ -244,7 +267,8 @@ class GraphReader:
         message = self.parsed("TensorProto", content.content)
         if is_small(message):
             return False
-        self._keep_tensor(place, self._made.record(node.output[0], message, content, "constant"))
+        role = None if is_weight_dtype(message.data_type) else "constant"  # where weights are kept says nothing of them
+        self._keep_tensor(place, self._made.record(node.output[0], message, content, role))
         return True
 
     def _settings(self, attributes: Any, wire: WireNode | None, place: NodeContext) -> dict[str, Plain]:

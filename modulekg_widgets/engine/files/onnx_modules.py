@@ -7,16 +7,27 @@ after the calls, as "/layer1/layer1.0/conv1/Conv". Files of others tell of none.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
 
 from modulekg_widgets.engine.files.graph_parts import NO_MODULE, Allowance, NamedModules
-from modulekg_widgets.engine.files.records import ModulePart
+from modulekg_widgets.engine.files.kinds import is_buffer
+from modulekg_widgets.engine.files.owners import Paths, named
+from modulekg_widgets.engine.files.records import ModulePart, OperatorRecord, TensorRecord
 
 SCOPES, CLASSES, TRACE = (f"pkg.torch.onnx.{key}" for key in ("name_scopes", "class_hierarchy", "stack_trace"))
 _STRINGS = re.compile(r"'([^'\\]*)'|\"([^\"\\]*)\"")
 _LONGEST_LIST = 20_000  # characters of a list in the metadata
 DEEPEST = 64  # calls within calls
 _REPEATED = re.compile(r"_\d{1,6}\Z")
+
+
+class Standing(Enum):
+    """The source of an operator's module: the file tells it, nothing does, or it is the body or function around."""
+
+    TOLD, FREE, FIXED = range(3)
 
 
 class OnnxModules:
@@ -30,9 +41,14 @@ class OnnxModules:
         self._paths: set[str] = set()  # of what was called
         self._stacks: dict[tuple[str, str], str | None] = {}
 
-    def parts(self) -> tuple[ModulePart, ...]:
-        """What was told until now."""
-        return self._modules.parts()
+    def parts(self, tensors: Iterable[TensorRecord], operators: Iterable[OperatorRecord]) -> tuple[ModulePart, ...]:
+        """The modules that were told and have operators or tensors, themselves or inside.
+
+        A body may be empty, and a module whose operators were folded into another's weights has none left.
+        """
+        paths = {each.module for each in operators} | {named(each.name)[0] for each in tensors}
+        known = Paths(paths)
+        return tuple(part for part in self._modules.parts() if not part.path or part.path in known)
 
     def hold(self, tensors: Iterable[str]) -> None:
         """Note modules that surely are there, by the names of their tensors."""
@@ -106,3 +122,83 @@ def _own_name(calls: tuple[str, ...]) -> str:
 def _listed(text: str) -> list[str]:
     """The texts of a list as Python writes it."""
     return [single or double for single, double in _STRINGS.findall(text[:_LONGEST_LIST])]
+
+
+def with_their_weights(
+    operators: Sequence[OperatorRecord],
+    standings: Sequence[Standing],
+    tensors: Iterable[TensorRecord],
+    outputs: Iterable[str],
+) -> tuple[OperatorRecord, ...]:
+    """The operators, each in the module whose weights it reads, whatever the exporter wrote on it.
+
+    Who folds a normalisation into the convolution before it leaves one operator in the module of the former, with the
+    weights of the latter. A weight in whose own module nothing reads weights draws those that read it there, but out of
+    one other module at most: weights that several share are of none of them. What no module is told of, and stands
+    between operators that were drawn into one, goes with them.
+    """
+    drawn = _drawn(operators, standings, tensors)
+    if not drawn:
+        return tuple(operators)
+    drawn |= _between(operators, standings, drawn, frozenset(outputs), frozenset(each.name for each in tensors))
+    return tuple(replace(each, module=drawn[at]) if at in drawn else each for at, each in enumerate(operators))
+
+
+def _drawn(
+    operators: Sequence[OperatorRecord], standings: Sequence[Standing], tensors: Iterable[TensorRecord]
+) -> dict[int, str]:
+    """The modules of operators that weights draw to them, by the operators' places."""
+    owned = {each.name: (named(each.name)[0], each.nbytes) for each in tensors if each.role != "constant"}
+    numbers = {each.name for each in tensors if not is_buffer("", each)}
+    called = Paths(
+        each.module for each in operators if not numbers.isdisjoint(each.inputs)
+    )  # with weights of their own
+    readers: dict[str, list[int]] = defaultdict(list)
+    for at, operator in enumerate(operators):
+        for name in dict.fromkeys(operator.inputs):
+            if owned.get(name, ("",))[0]:
+                readers[name].append(at)
+    weights: dict[int, dict[str, int]] = defaultdict(dict)  # bytes by module, of each operator
+    for name, places in readers.items():
+        path, nbytes = owned[name]
+        others = {operators[at].module for at in places if not _is_in(path, operators[at].module)}
+        if path in called or len(others) > 1 or any(standings[at] is Standing.FIXED for at in places):
+            continue
+        for at in places:
+            weights[at][path] = weights[at].get(path, 0) + nbytes
+    return {
+        at: max(found, key=found.__getitem__)
+        for at, found in weights.items()
+        if not any(owned.get(name, ("",))[0] == operators[at].module != "" for name in operators[at].inputs)
+    }
+
+
+def _is_in(path: str, outer: str) -> bool:
+    return not outer or path == outer or path.startswith(f"{outer}.")
+
+
+def _between(
+    operators: Sequence[OperatorRecord],
+    standings: Sequence[Standing],
+    drawn: Mapping[int, str],
+    outputs: frozenset[str],
+    tensors: frozenset[str],
+) -> dict[int, str]:
+    """Operators without a module of which all that they read and all that reads them was drawn into one module."""
+    made_by = {name: at for at, operator in enumerate(operators) for name in operator.outputs}
+    reads = [[made_by.get(name) for name in each.inputs if name not in tensors] for each in operators]
+    read_by: list[list[int | None]] = [[] for _ in operators]
+    for at, sources in enumerate(reads):
+        for source in sources:
+            if source is not None:
+                read_by[source].append(at)
+    for name in outputs & made_by.keys():
+        read_by[made_by[name]].append(None)
+    before, after = dict(drawn), dict(drawn)
+    for found, beside, order in ((before, reads, range(len(reads))), (after, read_by, reversed(range(len(reads))))):
+        for at in order:
+            if standings[at] is Standing.FREE and at not in drawn:
+                modules = {"" if other is None else found.get(other, "") for other in beside[at]}
+                if len(modules) == 1:
+                    found[at] = modules.pop()
+    return {at: module for at, module in before.items() if module and module == after.get(at)}

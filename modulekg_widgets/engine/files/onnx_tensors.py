@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from modulekg_widgets.engine.errors import ModelFileError, shown
 from modulekg_widgets.engine.files.graph_parts import TENSOR, Allowance, short
 from modulekg_widgets.engine.files.onnx_wire import WireTensor
-from modulekg_widgets.engine.files.records import Plain, TensorRecord
+from modulekg_widgets.engine.files.records import Encoded, EncodedPart, OperatorRecord, Plain, TensorRecord
 from modulekg_widgets.engine.files.small_floats import is_small_float, small_float
 from modulekg_widgets.engine.files.source import FileSource
 
@@ -25,10 +26,88 @@ DTYPES = {
 }  # fmt: skip
 _LETTERS = {1: "f", 2: "B", 3: "b", 4: "H", 5: "h", 6: "i", 7: "q", 9: "B", 11: "d", 12: "I", 13: "Q"}
 _BOOL = 9
+_PACKED = (1, 11, 14, 15)  # whose numbers stand in lists of floats as they do in bytes
+PROTOBUF = "protobuf"
 MOST_DIMENSIONS = 64
 FEW = 8  # elements: a constant of no more is a setting, one of more a tensor
+LARGEST_DIMENSION = (1 << 53) - 1  # of a value: up to it the page has all whole numbers
 _LARGEST_SIZE = 1 << 60
 _EXTERNAL = 1  # TensorProto.DataLocation
+
+
+# by operator, of ONNX and of ONNX Runtime: which inputs are quantised numbers, and which scales and zero points of them
+_OF_MICROSOFT = "com.microsoft."
+_UNARY = ((0,), (1, 2, 3, 4))
+QUANTIZED: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "DequantizeLinear": ((0,), (1, 2)),
+    "QuantizeLinear": ((), (1, 2)),
+    "MatMulInteger": ((0, 1), (2, 3)),
+    "ConvInteger": ((0, 1), (2, 3)),
+    "QLinearConv": ((0, 3, 8), (1, 2, 4, 5, 6, 7)),
+    "QLinearMatMul": ((0, 3), (1, 2, 4, 5, 6, 7)),
+    f"{_OF_MICROSOFT}DequantizeLinear": ((0,), (1, 2)),
+    f"{_OF_MICROSOFT}QuantizeLinear": ((), (1, 2)),
+    f"{_OF_MICROSOFT}QGemm": ((0, 3, 6), (1, 2, 4, 5, 7, 8)),
+    f"{_OF_MICROSOFT}DynamicQuantizeMatMul": ((0, 1), (2, 3)),
+    f"{_OF_MICROSOFT}MatMulIntegerToFloat": ((0, 1), (2, 3, 4, 5)),
+    f"{_OF_MICROSOFT}MatMulNBits": ((1,), (2, 3, 4)),
+    f"{_OF_MICROSOFT}GatherBlockQuantized": ((0,), (2, 3)),
+    f"{_OF_MICROSOFT}QAttention": ((0, 1), (3, 4, 6, 7)),
+    f"{_OF_MICROSOFT}DynamicQuantizeLSTM": ((1, 2), (8, 9, 10, 11)),
+    f"{_OF_MICROSOFT}QEmbedLayerNormalization": ((2, 3, 4, 5, 6), (8, 9, 10, 11, 12, 13, 14, 15, 16, 17)),
+    **dict.fromkeys((f"{_OF_MICROSOFT}QLinear{name}" for name in ("Add", "Mul")), ((0, 3), (1, 2, 4, 5, 6, 7))),
+    **dict.fromkeys(
+        (
+            f"{_OF_MICROSOFT}QLinear{name}"
+            for name in ("Sigmoid", "LeakyRelu", "AveragePool", "GlobalAveragePool", "ReduceMean", "Softmax")
+        ),
+        _UNARY,
+    ),
+}
+_DYNAMIC = "DynamicQuantizeLinear"  # gives a scale and a zero point
+# what gives numbers of its first input as they are
+_MOVING = frozenset((
+    "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose",
+    "Unsqueeze",
+))  # fmt: skip
+
+
+class QuantizedOperands:
+    """The tensors that operators of quantisation read, as they are met in a graph."""
+
+    def __init__(self) -> None:
+        self._numbers: set[str] = set()
+        self._scales: set[str] = set()
+
+    def add(self, op: str, inputs: Sequence[str]) -> None:
+        """Note the inputs of an operator of `QUANTIZED`, by their places; "" is one that is left out."""
+        for noted, places in zip((self._numbers, self._scales), QUANTIZED[op], strict=True):
+            noted.update(inputs[place] for place in places if place < len(inputs))
+
+    def with_roles(self, tensors: list[TensorRecord], operators: Sequence[OperatorRecord]) -> list[TensorRecord]:
+        """The tensors: quantised weights are parameters, whatever their dtype, their scales and zero points are not."""
+        if not self._numbers and not self._scales and not any(each.op == _DYNAMIC for each in operators):
+            return tensors
+        self._follow(operators)
+        return [
+            replace(each, role="parameter" if each.name in self._numbers else "buffer")
+            if each.name in self._numbers or each.name in self._scales
+            else each
+            for each in tensors
+        ]
+
+    def _follow(self, operators: Sequence[OperatorRecord]) -> None:
+        """Note what is quantised before it is moved, and scales that are multiplied with others."""
+        for each in reversed(operators):
+            if each.op in _MOVING and each.inputs and not self._numbers.isdisjoint(each.outputs):
+                self._numbers.add(each.inputs[0])
+        given: set[str] = set()  # scales that are computed
+        for each in operators:
+            if each.op == _DYNAMIC:
+                given.update(each.outputs[1:])
+            elif each.op == "Mul" and not given.isdisjoint(each.inputs):
+                self._scales.update(each.inputs)
+                given.update(each.outputs)
 
 
 def dtype_of(number: int) -> str:
@@ -36,6 +115,11 @@ def dtype_of(number: int) -> str:
     if not number:
         return ""
     return DTYPES[number][0] if number in DTYPES else f"type {number}"
+
+
+def is_weight_dtype(number: int) -> bool:
+    """True for a `TensorProto.DataType` of weights, wherever they stand: floats are, indices and masks not."""
+    return dtype_of(number).startswith(("float", "bfloat", "complex"))
 
 
 class OnnxTensors:
@@ -58,7 +142,13 @@ class OnnxTensors:
             raise self._error(
                 f"{shown(name)} has {wire.nbytes:,} bytes, and its shape takes {expected:,}: it is forged"
             )
-        return TensorRecord(name, shape, dtype, wire.nbytes, wire.raw, role=role)
+        place, encoded = wire.raw, None
+        if place is None and wire.nbytes == expected and message.data_type in _PACKED:
+            place = wire.packed
+        if place is None:
+            begin, end = wire.span
+            encoded = Encoded(PROTOBUF, (EncodedPart(begin, end - begin),))
+        return TensorRecord(name, shape, dtype, wire.nbytes, place, role=role, encoded=encoded)
 
     def sparse(self, message: Any, values: Any, parts: Sequence[WireTensor]) -> TensorRecord:
         """The record of a sparse tensor: what its values and their indices take."""

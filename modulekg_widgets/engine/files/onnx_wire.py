@@ -22,13 +22,15 @@ _WINDOW = 1 << 18  # bytes that are read at a time where one message follows the
 _GLANCE = 1 << 10  # and after a jump over a payload
 _LONGEST_TAG = 20  # bytes of a tag and a length
 
+LAST_FIELD = 30  # of a model, or one soon to come
+
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
 # numbers of fields by https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 _OF_NODE_ATTRIBUTE = 5
 _ATTRIBUTE_TENSORS, _ATTRIBUTE_GRAPHS, _ATTRIBUTE_SPARSE = (5, 10), (6, 11), (22, 23)
 _ATTRIBUTE_LISTS = (7, 8, 9)
-_TENSOR_RAW, _TENSOR_TYPED = 9, (4, 5, 6, 7, 10, 11)
+_TENSOR_RAW, _TENSOR_TYPED, _TENSOR_FLOATS = 9, (4, 5, 6, 7, 10, 11), (4, 10)
 _SPARSE_TENSORS = (1, 2)
 
 # a field's number, negative where its value has no length, and where its tag, its value and what follows it begin
@@ -37,11 +39,16 @@ Field = tuple[int, int, int, int]
 
 @dataclass(slots=True)
 class WireTensor:
-    """A tensor's message without its numbers: how many bytes they have, and where they are, unless they are encoded."""
+    """A tensor's message without its numbers: how many bytes they have, and where they are, unless they are encoded.
+
+    `packed` is where floats stand one behind the other in the list of their type, `span` the whole message.
+    """
 
     content: bytes = b""
     nbytes: int = 0
     raw: int | None = None
+    packed: int | None = None
+    span: tuple[int, int] = (0, 0)
 
 
 @dataclass(slots=True)
@@ -87,6 +94,10 @@ class Wire:
                 at += 8
             else:
                 raise self._malformed(tag)
+            if at > stop == self._source.size and kind == LENGTH and 0 < key >> 3 <= LAST_FIELD:
+                raise self._error(
+                    f"it is cut off: it has {stop:,} bytes, and a part of it ends at {at:,}: download or copy it again"
+                )
             if at > stop or not 0 < key >> 3 < 1 << 29:
                 raise self._malformed(tag)
             yield (key >> 3 if kind == LENGTH else -(key >> 3)), tag, begin, at
@@ -103,12 +114,13 @@ class Wire:
 
     def tensor(self, start: int, stop: int) -> WireTensor:
         """A `TensorProto`; few numbers stay in it."""
-        found = WireTensor()
+        found = WireTensor(span=(start, stop))
         kept = bytearray()
         for number, tag, begin, after in self.fields(start, stop):
             if number == _TENSOR_RAW:  # protobuf's rule for what stands twice: the last counts
                 found.raw, found.nbytes = begin, after - begin
             elif abs(number) in _TENSOR_TYPED:
+                found.packed = begin if number in _TENSOR_FLOATS and not found.nbytes else None
                 found.nbytes += after - begin
             else:
                 self._keep(kept, tag, after)
@@ -201,7 +213,9 @@ class Wire:
             self._end = at + length + _LONGEST_TAG  # there is no more to be read
 
     def _malformed(self, at: int) -> ModelFileError:
-        return self._error(f"the bytes at {at:,} are no field of protobuf: it is cut off or forged")
+        return self._error(
+            f"the bytes at {at:,} are no field of protobuf: it is cut off or forged, download or copy it again"
+        )
 
     def _error(self, found: str) -> ModelFileError:
         return ModelFileError(f"{self._label}: {found}")

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from modulekg_widgets.engine.files.records import FileContents, TensorRecord
 
 COUNTER = re.compile(r"_?\d{1,9}\Z")
+UNTOLD_ROLES = ("onnx",)  # formats that tell no roles: those that tensors have are by how operators read them
 Owned = tuple[str, str, TensorRecord]  # the path of a module, the tensor's name in it, and the tensor
 
 
@@ -24,10 +25,12 @@ def owners(contents: FileContents) -> list[Owned]:
     """
     others = [each for each in contents.tensors if each.role != "constant"]
     constants = [each for each in contents.tensors if each.role == "constant"]
-    known = _Paths(_told(contents, others)) if constants else _Paths(())
+    known = Paths(_told(contents, others)) if constants else Paths(())
     placed = [(named(each.name), each) for each in others]
     placed += [(_of_constant(each.name, known), each) for each in constants]
-    readers = _only_readers(contents, {each.name for (path, _), each in placed if not path and _may_move(each)})
+    moves = contents.format in UNTOLD_ROLES
+    loose = {each.name for (path, _), each in placed if not path and (moves or _may_move(each))}
+    readers = _only_readers(contents, loose)
     taken = {each.name for each in contents.tensors} if readers else frozenset()
     return [
         (reader, record.name, record)
@@ -59,12 +62,15 @@ def without_counters(owned: Sequence[Owned]) -> list[Owned]:
 
 
 def named(name: str) -> tuple[str, str]:
-    """The path and the own name that a tensor's name is made of; one without a path stands in the root as it is."""
+    """The path and the own name that a tensor's name is made of; one without a path stands in the root as it is.
+
+    A name as "/model.1/Constant_output_0" is that of a value, in the words of torch's older exporter, and no path.
+    """
     path, _, own = name.rpartition(".")
-    return (path, own) if path else ("", name)
+    return (path, own) if path and not name.startswith("/") else ("", name)
 
 
-def _of_constant(name: str, known: _Paths) -> tuple[str, str]:
+def _of_constant(name: str, known: Paths) -> tuple[str, str]:
     path, own = named(name)
     return (path, own) if path in known else ("", name)
 
@@ -81,7 +87,7 @@ def _told(contents: FileContents, named_tensors: Iterable[TensorRecord]) -> Iter
     yield from (named(each.name)[0] for each in named_tensors)
 
 
-class _Paths:
+class Paths:
     """Paths and all that they begin with, which may be too many to list: one may have as many parts as characters."""
 
     def __init__(self, paths: Iterable[str]) -> None:

@@ -328,8 +328,10 @@ class Pickles(Tape):
         except (ModelFileError, LimitError):
             raise
         except (IndexError, KeyError, TypeError, AttributeError, OverflowError, struct.error, ValueError) as error:
-            reason = str(error) if type(error) is ValueError else "it is cut off or forged"
-            raise ValueError(f"the pickle at byte {self.position:,} cannot be followed: {shown(reason)}") from error
+            reason = str(error) if type(error) is ValueError else "it is cut off or forged, download or copy it again"
+            raise ValueError(
+                f"the pickle at byte {self.position:,} cannot be followed: {shown(reason, 200)}"
+            ) from error
 
     def _followed(self) -> Value:
         push, stack, marks, memo, word = self.push, self.stack, self.marks, self.memo, _WORD.unpack_from

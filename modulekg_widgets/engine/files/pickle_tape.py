@@ -149,7 +149,7 @@ class Tape:
 
     def take(self, at: int, length: int) -> tuple[bytes, int]:
         if length > self._size - self.base - at:
-            raise ValueError("it is cut off")
+            raise ValueError("it is cut off, download or copy it again")
         at = self.slide(at, length)
         return self.window[at : at + length], at + length
 

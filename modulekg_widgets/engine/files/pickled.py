@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from modulekg_widgets.engine.errors import shown
@@ -21,10 +21,12 @@ DEEPEST_METADATA = 3
 LONGEST_NAME = 1_000
 LONGEST_TEXT = 1_000
 MOST_NAMES = 64 << 20  # characters of all names
+MOST_OF_OPTIMIZER = 16  # entries, of which one has what it remembers of parameters
 MOST_SHOWN = 8  # values of a list that are told one by one
 LARGEST_NUMBER = 1 << 64
 
 _NO_SETTINGS = frozenset({"training"})
+OPTIMIZER = ("state", "param_groups")  # what an optimizer's state has, and nothing else of a model
 SCRIPTED = "__torch__."
 
 
@@ -49,6 +51,7 @@ class Inventory:
         self._found, self._scripted = tensors, scripted
         self.left, self._letters = MOST_FOLLOWED if left is None else left, MOST_NAMES
         self._above: set[int] = set()  # the values that the one at hand is in
+        self._in_optimizer = False
         self._names: set[str] = set()
         self.tensors: list[TensorRecord] = []
         self.modules: list[ModulePart] = []
@@ -80,7 +83,8 @@ class Inventory:
             raise LimitError(f"it has more than {MOST_TENSORS:,} tensors, or {MOST_NAMES:,} letters of names")
         self._names.add(name)
         shape, dtype, nbytes, offset, strides, own_role = found
-        self.tensors.append(TensorRecord(name, shape, dtype, nbytes, offset, "", strides, role or own_role))
+        role = "buffer" if self._in_optimizer else role or own_role
+        self.tensors.append(TensorRecord(name, shape, dtype, nbytes, offset, "", strides, role))
 
     def _spend(self, values: int) -> None:
         self.left -= values
@@ -104,9 +108,13 @@ class Inventory:
         return self._add_members(value, path)
 
     def _add_members(self, value: Value, path: str) -> None:
-        for name, member in self._members(value):
+        members = self._members(value)
+        around, is_optimizer = self._in_optimizer, is_optimizer_state([name for name, _ in members[:MOST_OF_OPTIMIZER]])
+        for name, member in members:
             if not self._add_plain(name, member, path) and type(member) in _HOLDERS:
+                self._in_optimizer = around or (is_optimizer and name == OPTIMIZER[0])
                 self.add(member, _joined(path, name))
+        self._in_optimizer = around
 
     def _add_plain(self, name: Value, member: Value, path: str) -> bool:
         """Whether a member is told as text or number, once for all."""
@@ -158,6 +166,11 @@ class Inventory:
                 if told is not None or member is None:
                     settings[name[:LONGEST_NAME]] = told
         return settings
+
+
+def is_optimizer_state(names: Sequence[object]) -> bool:
+    """True for the keys of an optimizer's state, whose tensors are no parameters of the model."""
+    return all(name in names for name in OPTIMIZER)
 
 
 _SHORT = frozenset({int, float, bool, str})

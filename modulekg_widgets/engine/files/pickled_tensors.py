@@ -85,7 +85,7 @@ class PickledTensors:
 
     def _typed(self, made: Made, depth: int) -> Found:
         """`_rebuild_tensor_v3`, which tells the dtype of an untyped storage."""
-        return _view(self._storage(made.args[0]), _dtype(made.args[6]), made.args[1:4], _is_changed(made.args[7:8]))
+        return _view(self._storage(made.args[0]), dtype_word(made.args[6]), made.args[1:4], _is_changed(made.args[7:8]))
 
     def _quantized(self, made: Made, depth: int) -> Found:
         storage = self._storage(made.args[0])
@@ -112,13 +112,13 @@ class PickledTensors:
         parts = [self.of(part, max(DEEPEST, depth)) for part in held]  # which are no sparse ones themselves
         found = [part for part in parts if part is not None]
         sizes = [part for part in data if type(part) is not Made or class_path(part.maker) == SIZE]
-        return Found(_sizes(sizes[0]), found[-1].dtype, sum(part.nbytes for part in found))
+        return Found(sizes_of(sizes[0]), found[-1].dtype, sum(part.nbytes for part in found))
 
     def _meta(self, made: Made, depth: int) -> Found:
-        return Found(_sizes(made.args[1]), _dtype(made.args[0]), 0)
+        return Found(sizes_of(made.args[1]), dtype_word(made.args[0]), 0)
 
     def _wrapper(self, made: Made, depth: int) -> Found:
-        return Found(_sizes(made.args[2]), _dtype(made.args[1]), 0)
+        return Found(sizes_of(made.args[2]), dtype_word(made.args[1]), 0)
 
     def _wrapped(self, made: Made, depth: int) -> Found | None:
         """A tensor of another device, or a nested one, from a plain one."""
@@ -143,14 +143,14 @@ def _is_changed(metadata: Value) -> bool:
     return len(metadata[0]) > MOST_MARKS or any(map(bool, metadata[0].values()))
 
 
-def _dtype(kind: Value) -> str:
+def dtype_word(kind: Value) -> str:
     name = kind.path.removeprefix("torch.") if isinstance(kind, Global) else ""
     if name not in BITS:
         raise ValueError(f"a tensor has the type {shown(class_path(kind)) or 'of nothing'}, which torch does not have")
     return name
 
 
-def _sizes(value: Value) -> tuple[int, ...]:
+def sizes_of(value: Value) -> tuple[int, ...]:
     if type(value) is Made and class_path(value.maker) == SIZE:
         value = value.args[0] if value.args else ()
     if not isinstance(value, (tuple, list)) or len(value) > MOST_DIMENSIONS:
@@ -170,7 +170,7 @@ def _told(size: Value) -> str:
 def _view(storage: StorageRecord, dtype: str, layout: Value, changed: bool = False) -> Found:
     """The part of a storage that offset, size and strides take; raises `ValueError` for what goes beyond it."""
     start, size, strides = layout
-    shape = _sizes(size)
+    shape = sizes_of(size)
     if type(strides) is not tuple or len(strides) != len(shape) or any(type(s) is not int or s < 0 for s in strides):
         raise ValueError("a tensor has strides that do not fit its shape")
     bits = BITS[dtype]
@@ -226,7 +226,7 @@ def _inline(shape: Value, dtype: Value, content: Value) -> Found | None:
     code, size = _code(dtype)
     if code[0] == "O" or type(content) not in (bytes, str, Long):
         return None
-    shape = _sizes(shape)
+    shape = sizes_of(shape)
     nbytes = math.prod(shape) * size
     if nbytes > (content.length if type(content) is Long else len(content)):
         raise ValueError("an array has fewer bytes than its shape needs")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from modulekg_widgets.engine.errors import ModelFileError, ModuleKGError, nearest, shown
 from modulekg_widgets.engine.files.records import FileContents
@@ -18,12 +18,31 @@ _MAGIC: dict[str, tuple[bytes, ...]] = {}  # by extension: what such a file begi
 
 LARGEST = 1 << 60  # elements of a tensor
 LONGEST_NAME = 10_000  # characters
-# what stands in the place of a model after a download that went wrong
+FIRST = 64  # bytes that tell what a file is
+_PAGE = "a web page and not a model: download it again, signed in if need be"
+_UNPACK = "unpack it, and open the file that is in it"
+# what stands in the place of a model after a download that went wrong, by what it begins with, in small letters
 NO_MODELS = {
     b"version https://git-lfs": "a pointer of Git LFS and not the file itself: run git lfs pull in its folder",
-    b"<!doctype": "a web page and not a model: download it again, signed in if need be",
-    b"<html": "a web page and not a model: download it again, signed in if need be",
+    b"<!doctype": _PAGE,
+    b"<html": _PAGE,
+    b"<head": _PAGE,
+    b"<body": _PAGE,
 }
+# what files begin with that are no models, where no reader of ours can read them
+NO_MODELS_EITHER = {
+    b"<?xml": "a text in XML and not a model, as servers send errors: download it again, signed in if need be",
+    b"<!--": _PAGE,
+    b"\0" * FIRST: "empty at its beginning: its download has not been finished, so download it again",
+    b"\x1f\x8b\x08": f"compressed by gzip: {_UNPACK}",
+    b"BZh": f"compressed by bzip2: {_UNPACK}",
+    b"\xfd7zXZ\0": f"compressed by xz: {_UNPACK}",
+    b"\x28\xb5\x2f\xfd": f"compressed by zstd: {_UNPACK}",
+}
+LARGEST_TEXT, WORDS = 4_096, 2  # bytes and least words of a text that stands in the place of a model
+TEXTS = (".json",)  # of extensions
+TAR, TAR_PLACE = b"ustar", 257
+UNFINISHED = (".incomplete", ".part", ".partial", ".crdownload", ".download", ".aria2")  # of names
 # what bytes that are not what they should be make of Python's own parsers
 MALFORMED = (
     ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RuntimeError, EOFError, StopIteration,
@@ -76,13 +95,23 @@ def file_reader(*extensions: str, magic: bytes | tuple[bytes, ...] = ()) -> Call
 
 def read(source: FileSource) -> FileContents:
     """What the reader of a file tells of it; raises `ModelFileError`, whatever the bytes."""
-    reader = _reader_of(source)
+    start = source.read(0, min(FIRST, source.size))
+    if not start:
+        raise ModelFileError(f"{shown(source.name)} is empty: make it or copy it again")
+    if what := _told_by(NO_MODELS, start):
+        raise ModelFileError(f"{shown(source.name)} is {what}")
     try:
-        return _checked(reader(source))
+        return _checked(_reader_of(source, start)(source))
+    except ModelFileError as error:
+        if what := _instead_of_a_model(source, start):
+            raise ModelFileError(f"{shown(source.name)} is {what}") from error
+        raise
     except ModuleKGError:
         raise
     except (*MALFORMED, *ALSO_MALFORMED) as error:
-        reason = shown(str(error)) or type(error).__name__
+        if what := _instead_of_a_model(source, start):
+            raise ModelFileError(f"{shown(source.name)} is {what}") from error
+        reason = shown(str(error), 300) or type(error).__name__
         raise ModelFileError(f"{shown(source.name)} is malformed: {reason}") from error
 
 
@@ -117,12 +146,7 @@ def extension_of(name: str) -> str:
     return name[len(name) - length :]
 
 
-def _reader_of(source: FileSource) -> Reader:
-    start = source.read(0, min(64, source.size))
-    if what := next((what for beginning, what in NO_MODELS.items() if start.lower().startswith(beginning)), None):
-        raise ModelFileError(f"{shown(source.name)} is {what}")
-    if not start:
-        raise ModelFileError(f"{shown(source.name)} is empty: make it or copy it again")
+def _reader_of(source: FileSource, start: bytes) -> Reader:
     name = source.name.lower()
     named = extension_of(name) or None
     if named is not None and (not _MAGIC[named] or start.startswith(_MAGIC[named])):
@@ -138,3 +162,40 @@ def _reader_of(source: FileSource) -> Reader:
         f"{shown(source.name)} is of no format that is known: {nearest(name[name.find('.') :], READERS)}; "
         "@mk.file_reader adds one"
     )
+
+
+def _told_by(known: Mapping[bytes, str], start: bytes) -> str:
+    """A file in words by its beginning, whatever spaces stand before it; "" where that tells nothing."""
+    text = start.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    return next((what for begin, what in known.items() if text.startswith(begin) or start.startswith(begin)), "")
+
+
+def _instead_of_a_model(source: FileSource, start: bytes) -> str:
+    """A file in words that no reader of ours can read, and the advice; "" where nothing is told of it."""
+    named = extension_of(source.name).lower()
+    is_ours = not named or getattr(READERS[named], "__module__", "").startswith(f"{__name__.partition('.')[0]}.")
+    if not is_ours or named.endswith(TEXTS):
+        return ""
+    if source.size > TAR_PLACE + len(TAR) and source.read(TAR_PLACE, len(TAR)) == TAR:
+        return f"an archive of tar: {_UNPACK}"
+    if source.name.lower().endswith(UNFINISHED):
+        return "a download that has not been finished: download it again"
+    if what := _told_by(NO_MODELS_EITHER, start):
+        return what
+    text = _text_of(source)
+    errors = (
+        f"a text and not a model, as servers send errors ({shown(repr(text))}): download it again, signed in if need be"
+    )
+    return errors if text else ""
+
+
+def _text_of(source: FileSource) -> str:
+    """The text that a small file is, in letters and spaces; "" for any other."""
+    if source.size > LARGEST_TEXT:
+        return ""
+    try:
+        text = source.read().decode().strip()
+    except UnicodeDecodeError:
+        return ""
+    is_text = " ".join(text.split()).isprintable()
+    return text if is_text and (text.startswith(("<", "{")) or text.count(" ") >= WORDS - 1) else ""

@@ -9,14 +9,41 @@ Plain = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
+class EncodedPart:
+    """Bytes of a file that have numbers of a tensor in another form; `file` is "" for that of the record.
+
+    `offsets` and `sizes` are the place of these numbers in a tensor that is stored in several parts; None for one that
+    is not.
+    """
+
+    start: int
+    nbytes: int
+    file: str = ""
+    offsets: tuple[int, ...] | None = None
+    sizes: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """How the numbers of a tensor are stored that do not stand in the file as torch has them, and where.
+
+    `form` is "protobuf" (a message of ONNX with numbers of several bytes each), "big-endian", or "torch.save".
+    """
+
+    form: str
+    parts: tuple[EncodedPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TensorRecord:
     """A tensor in a file.
 
     `shape` is in elements and in the order of torch, `nbytes` what it takes in the file. `dtype` is torch's word
     without its prefix, as "float32", or the format's own for one that torch has not, as "Q4_K". `offset` is that of
     its first byte in `file`, a name in the same folder, which is "" for the file that was opened; None where its bytes
-    do not stand there as they are. `strides`, in elements, is None for a contiguous tensor. `role` is "parameter",
-    "buffer" or "constant", and None where the format does not tell.
+    do not stand there one behind the other. `encoded` says how those can be decoded that are not as torch has them.
+    `strides`, in elements, is None for a contiguous tensor. `role` is "parameter", "buffer" or "constant", and None
+    where the format does not tell.
     """
 
     name: str
@@ -27,6 +54,7 @@ class TensorRecord:
     file: str = ""
     strides: tuple[int, ...] | None = None
     role: str | None = None
+    encoded: Encoded | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import torch
@@ -44,6 +44,9 @@ class Side:
     file: ModelFile | None = None
     live: Mapping[str, torch.Tensor] | None = None
     optional: frozenset[str] = frozenset()
+    equal_files: dict[str, bool] = field(
+        default_factory=dict
+    )  # by name, those that were compared with the other side's
 
     def value(self, name: str) -> torch.Tensor | None:
         """The values of a tensor, as bytes where torch has no dtype for them; None where they cannot be read."""
@@ -54,6 +57,15 @@ class Side:
             return self.file.stored_values(name) if self.file is not None else None
         except ModuleKGError:
             return None
+
+    def holds_the_bytes_of(self, other: Side, one: TensorRecord, theirs: TensorRecord) -> bool:
+        """True for a tensor that is the other's without being read: it stands at one place in equal files."""
+        if self.file is None or other.file is None or replace(one, name=theirs.name) != theirs:
+            return False
+        files = {one.file, *(part.file or one.file for part in (one.encoded.parts if one.encoded else ()))}
+        for name in files - self.equal_files.keys():
+            self.equal_files[name] = self.file.has_bytes_of(other.file, name)
+        return all(self.equal_files[name] for name in files)
 
     def lacks(self, name: str, other: Side) -> bool:
         """Whether a tensor of the other side has no place here, and should have one."""

@@ -12,6 +12,7 @@ from modulekg_widgets.engine.errors import ModelFileError, shown
 from modulekg_widgets.engine.safe_files import BINARY, NO_LINK, NO_WAITING, PATHLIKE
 
 LARGEST_READ = 256 << 20  # bytes of one read; what is larger is mapped into memory
+COMPARED = 16 << 20  # bytes of a part of two files that are compared
 MOST_FOLDERS = 16  # within each other, below the folder of the file
 LONGEST_PATH = 1_000  # characters of a name in a file
 
@@ -32,7 +33,7 @@ class FileSource:
         if offset < 0 or not 0 <= wanted <= self.size - offset:
             raise ModelFileError(
                 f"{shown(self.name)} has {self.size:,} bytes, and should have {wanted:,} more after {offset:,}: "
-                "it is cut off or forged"
+                "it is cut off or forged, download or copy it again"
             )
         if wanted > LARGEST_READ:
             raise ModelFileError(f"{shown(self.name)} would be read {wanted:,} bytes at a time: it is forged")
@@ -41,6 +42,18 @@ class FileSource:
         if len(content) != wanted:
             raise ModelFileError(f"{shown(self.name)} became shorter while it was read: open it again")
         return content
+
+    def equals(self, other: FileSource) -> bool:
+        """True for the same file, and for one with the same bytes, which are read a part at a time."""
+        if os.path.samestat(os.fstat(self.file.fileno()), os.fstat(other.file.fileno())):
+            return True
+        if self.size != other.size:
+            return False
+        parts = range(0, self.size, COMPARED)
+        lengths = (min(COMPARED, self.size - start) for start in parts)
+        return all(
+            self.read(start, length) == other.read(start, length) for start, length in zip(parts, lengths, strict=True)
+        )
 
     @contextmanager
     def beside(self, name: str) -> Iterator[FileSource]:
@@ -83,6 +96,27 @@ class FileSource:
 
     def _joined(self, name: str) -> str:
         return os.path.join(os.path.dirname(self.path), *_parts(name))
+
+
+class FilePart(FileSource):
+    """A part of an open file, to be read as if it were one."""
+
+    def __init__(self, whole: FileSource, start: int, size: int) -> None:
+        super().__init__(whole.file, whole.path, whole.name)
+        if start < 0 or not 0 <= size <= whole.size - start:
+            raise ModelFileError(
+                f"{shown(whole.name)} has {whole.size:,} bytes, and should have {size:,} more after {start:,}: it is "
+                "cut off or forged, download or copy it again"
+            )
+        self._start, self.size = start, size
+
+    def read(self, offset: int = 0, length: int | None = None) -> bytes:
+        """As of a whole file."""
+        wanted = self.size - offset if length is None else length
+        if offset < 0 or not 0 <= wanted <= self.size - offset:
+            raise ModelFileError(f"{shown(self.name)} has a part of {self.size:,} bytes that is cut off or forged")
+        whole = FileSource(self.file, self.path, self.name)
+        return whole.read(self._start + offset, wanted)
 
 
 def is_plain_path(name: str) -> bool:

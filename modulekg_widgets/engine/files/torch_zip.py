@@ -33,7 +33,7 @@ LOADER = "torch.load(weights_only=False)"
 SCRIPT_WARNING = "torch.jit.load keeps the code in this file, and a call of the model runs it"
 
 
-@file_reader(".pt2", ".bin", ".ptl", magic=(ZIP, PICKLE))
+@file_reader(".pt2", ".bin", ".ptl", ".jit", magic=(ZIP, PICKLE))
 def read_torch(source: FileSource) -> FileContents:
     """A zip archive or a pickle of torch."""
     with without_collecting():
@@ -47,8 +47,19 @@ def _read(source: FileSource) -> FileContents:
     if source.size < 4 or source.read(0, 4) != ZIP:
         return _pickle(source)
     archive = Archive(source)
+    if archive.begin > 0:  # the bytes before begin as those of an archive do
+        raise ModelFileError(
+            f"{shown(source.name)} is several archives in a row, of which only the last would be read: a shard of "
+            "torch.distributed.checkpoint is, so open its folder with the .metadata in it; else split the file"
+        )
     if is_pt2(archive):
         return read_pt2(archive, source)
+    if is_package(archive):
+        raise ModelFileError(
+            f"{shown(source.name)} is an archive of torch.package, which holds a model with its code: load it with "
+            "torch.package.PackageImporter(path).load_pickle(package, resource), if you trust where it comes from, and "
+            "pass the model, or save its state_dict"
+        )
     if "data.pkl" not in archive:
         listed = ", ".join(shown(name) for name in archive.names[:6])
         raise ModelFileError(
@@ -57,10 +68,15 @@ def _read(source: FileSource) -> FileContents:
     return _script(source, archive) if "constants.pkl" in archive else _checkpoint(source, archive)
 
 
-@file_reader(".pt", ".pth", ".ckpt", ".pkl", ".pickle")
+@file_reader(".pt", ".pth", ".pth.tar", ".pt.tar", ".ckpt", ".pkl", ".pickle")
 def read_any_pickle(source: FileSource) -> FileContents:
     """The same, also of the old protocols of pickle, which begin with no mark of their own."""
     return read_torch(source)
+
+
+def is_package(archive: Archive) -> bool:
+    """True for an archive that `torch.package` has written, which lists there the modules that are not in it."""
+    return ".data/extern_modules" in archive
 
 
 def _no_scripts(maker: Value) -> ScriptedClass:
@@ -213,7 +229,7 @@ def _legacy(source: FileSource, pickles: Pickles) -> FileContents:
     places = _legacy_places(source, pickles, _legacy_types(referred), little)
     inventory = Inventory(PickledTensors(LegacyStorages(places, InlineStorages(pickles)).find), _no_scripts)
     inventory.add(root)
-    return _contents("checkpoint (legacy)", root, pickles, inventory)
+    return _contents("checkpoint", root, pickles, inventory)
 
 
 def _legacy_types(referred: list[Persistent]) -> dict[str, str]:
@@ -241,7 +257,10 @@ def _legacy_places(
         nbytes = _bytes_of(types[key], elements)
         at += 8
         if nbytes > source.size - at:
-            raise ModelFileError(f"{shown(source.name)} ends within the bytes of its tensors: it is cut off or forged")
+            raise ModelFileError(
+                f"{shown(source.name)} ends within the bytes of its tensors: it is cut off or forged, download or copy "
+                "it again"
+            )
         places[key] = StorageRecord(types[key], nbytes, at if little else None)
         at += nbytes
     return places

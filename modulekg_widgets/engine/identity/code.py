@@ -2,6 +2,7 @@
 
 The code counts as its syntax tree without comments, docstrings, positions and addresses, which is the same in every
 Python that we support; where no source can be found for it (`exec`), as its bytecode with constants and names in place.
+The values that it reaches count as well: defaults, closures, and the global variables and functions that it names.
 """
 
 from __future__ import annotations
@@ -106,19 +107,39 @@ def _quietly(encoder: ValueEncoder, value: Any, path: str) -> bytes:
 
 
 def encode_function(encoder: ValueEncoder, function: types.FunctionType, path: str) -> bytes:
-    """A function by its code, defaults and the values that its closure holds."""
+    """A function by its code, defaults and the values that its closure holds and its code finds under global names."""
     cells = [_cell_value(encoder, cell, path) for cell in function.__closure__ or ()]
     defaults = (function.__defaults__, function.__kwdefaults__)
-    return packed(b"L", _function_code(encoder, function), *(encoder.encode(d, path) for d in defaults), *cells)
-
-
-def _function_code(encoder: ValueEncoder, function: types.FunctionType) -> bytes:
-    home, code = function.__globals__.get("__name__"), function.__code__
+    home, name = function.__globals__.get("__name__"), function.__code__.co_name
     root = home.partition(".")[0] if type(home) is str else ""
-    if code.co_name != "<lambda>" and (root == "torch" or root in sys.stdlib_module_names):
+    if name != "<lambda>" and (root == "torch" or root in sys.stdlib_module_names):
         # what a decorator of theirs wraps around a method: an upgrade must not change identities
-        return packed(b"h", text(str(home)), text(code.co_name))
-    return normalised_code(encoder, code)
+        parts = [packed(b"h", text(str(home)), text(name))]
+        following: Iterator[bytes] = iter(())
+    else:
+        parts = [normalised_code(encoder, function.__code__)]
+        following = _global_values(encoder, function, path)
+    return packed(b"L", *parts, *(encoder.encode(d, path) for d in defaults), *cells, *following)
+
+
+def _global_values(encoder: ValueEncoder, function: types.FunctionType, path: str) -> Iterator[bytes]:
+    """The global variables that a function reads, without builtins; a name that has no value yet does not count."""
+    scope = function.__globals__
+    for name in _global_names(function.__code__):
+        if name in scope:
+            yield packed(b"G", text(name), encoder.encode(scope[name], path))
+
+
+@lru_cache(maxsize=4096)
+def _global_names(code: types.CodeType) -> tuple[str, ...]:
+    """The names that code and the functions and classes inside it look up as global variables, sorted."""
+    instructions = dis.get_instructions(code)
+    names = {str(each.argval) for each in instructions if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names.update(_global_names(constant))
+    # `__name__`, `__file__`: where the code stands
+    return tuple(sorted(name for name in names if not (name.startswith("__") and name.endswith("__"))))
 
 
 def _cell_value(encoder: ValueEncoder, cell: types.CellType, path: str) -> bytes:

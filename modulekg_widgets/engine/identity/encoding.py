@@ -36,6 +36,7 @@ from modulekg_widgets.engine.identity.packing import (
 )
 
 DEEPEST = 64  # levels of containers within one attribute; real configurations stay below ten
+LONGEST_COUNT = 31  # bits of a size or count; one hash in a billion is as short
 MOST_REPEATS = 20_000  # containers that are encoded once more because they lie on a cycle; beyond it they multiply
 
 Handler = Callable[["Encoder", Any, str], bytes]
@@ -190,6 +191,8 @@ class Encoder:
         """Names and values, sorted by name."""
         parts: list[bytes] = []
         for name in sorted(attributes):
+            if is_own_hash(name, attributes[name]):
+                continue
             parts += [text(name), self.encode_attribute(attributes[name], f"{path}.{name}" if path else name)]
         return parts
 
@@ -205,6 +208,14 @@ class Encoder:
             if (self.buffers_met, len(self.opaque)) == before:
                 self._attributes[key] = known
         return known
+
+
+def is_own_hash(name: str, value: Any) -> bool:
+    """Whether an attribute keeps what `hash` gave of an object, which is another number in every process.
+
+    Sizes and counts that are named alike, as `n_hash=4`, are small and count.
+    """
+    return name.endswith("hash") and (value is None or (type(value) is int and value.bit_length() > LONGEST_COUNT))
 
 
 # ------------------------------------------------------------------ objects of all other classes

@@ -18,7 +18,7 @@ from torch import nn
 from modulekg_widgets.engine.identity import torch_values as _torch_values  # noqa: F401  they register the encodings
 from modulekg_widgets.engine.identity import values as _values  # noqa: F401
 from modulekg_widgets.engine.identity.classes import class_mro, instance_state, slot_members
-from modulekg_widgets.engine.identity.encoding import Encoder
+from modulekg_widgets.engine.identity.encoding import Encoder, is_own_hash
 from modulekg_widgets.engine.identity.packing import digest, fast_key, fast_keys, sized, text
 from modulekg_widgets.engine.identity.tensors import PLAIN_TENSORS, is_uninitialised, own_tensors
 from modulekg_widgets.engine.identity.torch_values import encode_script, tensor_encoding
@@ -203,7 +203,8 @@ class OwnStructure:
         if layout.has_slots:
             attributes = {name: value for name, value in instance_state(module).items() if name not in NOT_STRUCTURE}
             return [sized(part) for part in encoder.encode_attributes(attributes, "")]
-        return [self._labels[name] + sized(encoder.encode_attribute(state[name], name)) for name in layout.names]
+        names = [name for name in layout.names if not is_own_hash(name, state[name])]
+        return [self._labels[name] + sized(encoder.encode_attribute(state[name], name)) for name in names]
 
     def _tensors(self, state: State, index: int) -> list[bytes]:
         tensors = list(own_tensors(state))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from copy import deepcopy
 from datetime import datetime, timezone
 from statistics import fmean, pstdev
@@ -189,6 +189,14 @@ def at_level(model: ModelNode, level: str | None) -> Counter[str]:
         if level is None or at == level:
             uses[key] += count
     return uses
+
+
+def keys_at_level(contents: Contents, level: str | None) -> Collection[str]:
+    """The structures that occur at one level of some model, or all; raises `UnknownNameError` for another level."""
+    checked_level(level)
+    if level is None:
+        return contents.modules
+    return {key for model in contents.models.values() for key, at in model.occurrences if at == level}
 
 
 def checked_level(level: str | None) -> None:

@@ -12,9 +12,11 @@ from torch import nn
 from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import class_name
 from modulekg_widgets.engine.identity.walk import Walk, walk
+from modulekg_widgets.engine.monitoring.hooks.tensors import the_weight
 from modulekg_widgets.engine.monitoring.metric import ConfigError, ConfiguredMetric, MetricKind
 from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.monitoring.schedule import EVERY_STEP, Schedule, looks_like_schedule, schedule, united
+from modulekg_widgets.engine.torch_runtime.parallel import FlatPart, flat_parts
 from modulekg_widgets.engine.torch_runtime.private import PARAMETERS
 from modulekg_widgets.engine.torch_runtime.state import is_script, unwrapped
 
@@ -26,14 +28,15 @@ GLOB = frozenset("*?[")
 WRAPPERS = ("module.", "_orig_mod.")  # what DistributedDataParallel and torch.compile put before the names
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Measurement:
     """One metric of one module on one schedule."""
 
     path: str
-    module: nn.Module
+    module: nn.Module  # the one that stands there now
     metric: ConfiguredMetric
     schedule: Schedule
+    flat: FlatPart | None = None  # its weight, where that is a part of a flat one
 
 
 def root_of(model: object) -> nn.Module:
@@ -76,8 +79,15 @@ def _united(modules: Walk, chosen: Sequence[tuple[int, ConfiguredMetric, Schedul
         _, _, schedules = found.setdefault((index, metric.name, str(metric.settings), own), (index, metric, []))
         if when not in schedules:
             schedules.append(when)
+    flat = flat_parts(modules.modules)
     planned = [
-        Measurement(modules.path(index), modules.modules[index], metric, united(schedules))
+        Measurement(
+            modules.path(index),
+            modules.modules[index],
+            metric,
+            united(schedules),
+            the_weight(flat.get(id(modules.modules[index]), {})),
+        )
         for index, metric, schedules in found.values()
     ]
     _check_names(planned)
@@ -100,10 +110,12 @@ def _check_names(planned: list[Measurement]) -> None:
 
 def _weighted(modules: Walk) -> list[int]:
     """The modules with a parameter `weight`; TorchScript, whose calls alone can be seen, is left to who asks for it."""
+    flat = flat_parts(modules.modules)
     return [
         at
         for at, (module, state) in enumerate(zip(modules.modules, modules.states, strict=True))
-        if not is_script(module) and state[PARAMETERS].get("weight") is not None
+        if not is_script(module)
+        and (state[PARAMETERS].get("weight") is not None or "weight" in flat.get(id(module), ()))
     ]
 
 

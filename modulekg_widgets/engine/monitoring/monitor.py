@@ -29,6 +29,7 @@ from modulekg_widgets.engine.monitoring.hooks.module_hooks import ModuleHooks
 from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
 from modulekg_widgets.engine.monitoring.hooks.observation import TRACK, Observation
 from modulekg_widgets.engine.monitoring.hooks.value_writer import ValueWriter, numbering
+from modulekg_widgets.engine.monitoring.hooks.weight_gradients import WeightGradients
 from modulekg_widgets.engine.monitoring.hooks.without_data import WithoutData
 from modulekg_widgets.engine.monitoring.merge.distributed import Ranks, is_distributed
 from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Row, Slot
@@ -108,20 +109,23 @@ class Monitor(Run):
         planned = measurements(root, config)
         super().__init__(name or class_name(root))
         self._ring = Ring()
-        self._writer = ValueWriter(self._ring.put, numbering(self.history, self._ring.ranks))
+        self._writer = ValueWriter(self._ring.put, numbering(self.history, self._ring.ranks), self._ring.holds)
         self._metrics = [ModuleMetric(measurement, self._writer, rank) for rank, measurement in enumerate(planned)]
         self._events = events_of([metric.schedule for metric in self._metrics])
         self._crossings = Crossings(self._events, {metric.name for metric in self._metrics})
         self._ranks = (
-            Ranks(planned, self._events, self.history, self._ring.put) if distributed and is_distributed() else None
+            Ranks(planned, self._events, self.history, self._ring) if distributed and is_distributed() else None
         )
         measured = self._metrics + (self._ranks.metrics if self._ranks is not None else [])
+        for metric in self._metrics:
+            metric.shards_are_merged = self._ranks is not None
         at_track = [metric for metric in measured if metric.stage == TRACK and metric.needs != ("Loss",)]
         self._at_track = ActiveMetrics(at_track)
         self._of_losses = ActiveMetrics([metric for metric in self._metrics if metric.needs == ("Loss",)])
         self._ahead = [metric for metric in self._metrics if metric.kind.before]
         self._seeks_origin = any(metric.name == ORIGIN for metric in self._metrics)
         self.opaque_paths = opaque_paths(root)
+        self._weight_gradients = WeightGradients(self._metrics)
         self._without_data = WithoutData(root, self._metrics)
         self._hooks = ModuleHooks(root, measured, None if scaler is None else Unscaled(scaler))
         self._collecting = threading.RLock()  # a panel may read while the training tracks
@@ -170,6 +174,7 @@ class Monitor(Run):
             return
         self.is_running = False
         self._hooks.release()
+        self._weight_gradients.release()
         self._ring.clear()
         for metric in self._metrics:
             metric.forget()
@@ -196,12 +201,16 @@ class Monitor(Run):
         step = checked_step(step)
         if not self.is_running:
             raise MonitorError("the monitor is not running: call start(), or use it as `with Monitor(…) as m:`")
+        self._hooks.follow()
+        self._hooks.finish()
         if step != self._hooks.step:
             self._drop_unscheduled(step)
         with torch.no_grad():
             for metric in self._at_track.at(step):
                 self._measure_at_track(metric, step)
             self._without_data.note(step)
+            self._weight_gradients.note_gone(step)
+            self._hooks.note_moved(step)
         self._ring.close(step)
         self._next = step + (step - self._last if self._last is not None and step > self._last else 1)
         self._last = step
@@ -214,6 +223,7 @@ class Monitor(Run):
             if metric.schedule.due(self._next):
                 with torch.no_grad():
                     metric.observe(self._at_step(metric))
+        self._weight_gradients.prepare(self._next)
         self._hooks.prepare(self._next)
 
     def _measure_at_track(self, metric: ModuleMetric, step: int) -> None:
@@ -366,7 +376,7 @@ class Monitor(Run):
 
     # -------------------------------------------------------------- what was read
 
-    def get_output(self, phase: str = TRAIN) -> dict[str, dict[str, dict[int, Any]]]:
+    def get_output(self, phase: str | None = None) -> dict[str, dict[str, dict[int, Any]]]:
         self._collect(wait=True)
         return super().get_output(phase)
 

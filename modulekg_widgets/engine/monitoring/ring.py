@@ -108,6 +108,10 @@ class Ring:
         """
         self._held[slot] = (value, weight)
 
+    def holds(self, slot: int) -> bool:
+        """Whether the step that is being collected has a value for `slot`."""
+        return slot in self._held
+
     def clear(self) -> None:
         """Forget the step that is being collected."""
         self._held = {}

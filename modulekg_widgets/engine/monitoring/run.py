@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -80,13 +80,14 @@ class Run:
         self.history = History()
         self.alerts: list[Alert] = []
 
-    def get_output(self, phase: str = TRAIN) -> dict[str, dict[str, dict[int, Any]]]:
+    def get_output(self, phase: str | None = None) -> dict[str, dict[str, dict[int, Any]]]:
         """All values by module, metric and step.
 
         Parameters
         ----------
-        phase : str
-            "train" or "eval".
+        phase : str, optional
+            "train" or "eval". By default "train", and "eval" for each metric of a module that has values in it alone,
+            as where a frozen model is in eval mode all the time.
 
         Returns
         -------
@@ -98,17 +99,11 @@ class Run:
         UnknownNameError
             For another phase.
         """
-        found: dict[str, dict[str, dict[int, dict[int, Value]]]] = {}
-        for reading in self.readings(phase):
-            steps = found.setdefault(reading.module, {}).setdefault(reading.metric, {})
-            steps.setdefault(reading.step, {})[reading.call] = reading.value
-        return {
-            module: {
-                metric: {step: _by_call(calls) for step, calls in sorted(steps.items())}
-                for metric, steps in metrics.items()
-            }
-            for module, metrics in found.items()
-        }
+        if phase is not None:
+            return _nested(self.readings(phase))
+        readings = list(self.readings(None))
+        trained = {(reading.module, reading.metric) for reading in readings if reading.phase == TRAIN}
+        return _nested(r for r in readings if r.phase == TRAIN or (r.module, r.metric) not in trained)
 
     def frame(self) -> pd.DataFrame:
         """One row for each value, with the columns module, metric, step, value, call and phase."""
@@ -144,6 +139,21 @@ class Run:
         if phase is not None and phase not in PHASES:
             raise UnknownNameError(f"there is no phase {shown(str(phase))!r}: {nearest(str(phase), PHASES)}")
         return (reading for reading in self.history.readings() if phase is None or reading.phase == phase)
+
+
+def _nested(readings: Iterable[Reading]) -> dict[str, dict[str, dict[int, Any]]]:
+    """The values by module, metric and step."""
+    found: dict[str, dict[str, dict[int, dict[int, Value]]]] = {}
+    for reading in readings:
+        steps = found.setdefault(reading.module, {}).setdefault(reading.metric, {})
+        steps.setdefault(reading.step, {})[reading.call] = reading.value
+    return {
+        module: {
+            metric: {step: _by_call(calls) for step, calls in sorted(steps.items())}
+            for metric, steps in metrics.items()
+        }
+        for module, metrics in found.items()
+    }
 
 
 def _by_call(calls: dict[int, Value]) -> Value | list[Value | None]:

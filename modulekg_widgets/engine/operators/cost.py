@@ -5,14 +5,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.flop_counter import flop_registry
 
 from modulekg_widgets.engine.errors import TraceError, shown
 from modulekg_widgets.engine.operators.arguments import OperatorCall, reading_of
-from modulekg_widgets.engine.operators.formulas import FREE, PER_INPUT, PER_OUTPUT, apart, formulas, multiply_adds
+from modulekg_widgets.engine.operators.formulas import (
+    FREE,
+    PER_INPUT,
+    PER_OUTPUT,
+    apart,
+    formulas,
+    multiply_adds,
+    written_out,
+)
 from modulekg_widgets.engine.operators.recorded import RecordedCall, Value, without_data
 from modulekg_widgets.engine.operators.signature import base_name, signature_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
@@ -23,37 +31,47 @@ log = logging.getLogger("modulekg_widgets")
 Count = Callable[[OperatorCall], "float | None"]
 
 
+class Kind(NamedTuple):
+    """What the operations of an operator are."""
+
+    pairs: bool = False  # multiplications and additions in pairs
+    products: bool = False  # matrix products and convolutions, as torch's FlopCounterMode counts them
+
+
+PRODUCTS, PAIRS, OTHER = Kind(True, True), Kind(True, False), Kind()
+
+
 def operator_flops(operator: RecordedCall) -> int | None:
     """The cost of a call, None when no formula is known."""
     return flops_and_kind(operator)[0]
 
 
-def flops_and_kind(operator: RecordedCall) -> tuple[int | None, bool]:
-    """The cost of a call, and whether it is made of multiply-adds."""
+def flops_and_kind(operator: RecordedCall) -> tuple[int | None, Kind]:
+    """The cost of a call, and what its operations are."""
     user = user_operators.get(schema_of(operator.overload).name) if user_operators else None
     if user is not None and user.flops is not None:
-        return _flops_of_user(user.flops, operator), False
-    count, pairs = _way_to_count(reading_of(operator.overload).overload)
-    if pairs and any(node.is_ragged for node in operator.inputs):
-        return None, pairs  # the sizes of its rows are not recorded
-    if pairs and any(node.stored is not None for node in operator.inputs[-2:]):
-        return _with_sparse(operator), True
+        return _flops_of_user(user.flops, operator), OTHER
+    count, kind = _way_to_count(reading_of(operator.overload).overload)
+    if kind.pairs and any(node.is_ragged for node in operator.inputs):
+        return None, kind  # the sizes of its rows are not recorded
+    if kind.pairs and any(node.stored is not None for node in operator.inputs[-2:]):
+        return _with_sparse(operator), kind
     try:
         found = count(OperatorCall(operator))
     except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError):
         log.debug("the formula of %s failed", operator.where, exc_info=True)
         found = None
-    return (None if found is None else round(found)), pairs
+    return (None if found is None else round(found)), kind
 
 
-def flops_in_parts(operator: RecordedCall) -> list[tuple[int | None, bool]]:
+def flops_in_parts(operator: RecordedCall) -> list[tuple[int | None, Kind]]:
     """The cost of a call, what is made of multiply-adds and what is not each for itself."""
-    found, pairs = flops_and_kind(operator)
+    found, kind = flops_and_kind(operator)
     beside = apart.get(schema_of(reading_of(operator.overload).overload).name)
-    if found is None or beside is None or not pairs:
-        return [(found, pairs)]
+    if found is None or beside is None or not kind.pairs:
+        return [(found, kind)]
     rest = round(beside(OperatorCall(operator)) or 0)
-    return [(found - rest, True), (rest, False)]
+    return [(found - rest, kind), (rest, OTHER)]
 
 
 def _with_sparse(operator: RecordedCall) -> int | None:
@@ -77,25 +95,26 @@ def _flops_of_user(flops: Callable[..., int], operator: RecordedCall) -> int:
 
 
 @cache
-def _way_to_count(overload: Any) -> tuple[Count, bool]:
-    """How to count the calls of an overload, and whether they are made of multiply-adds."""
+def _way_to_count(overload: Any) -> tuple[Count, Kind]:
+    """How to count the calls of an overload, and what their operations are."""
     name, twin = _functional(overload)
     tags = {*overload.tags, *twin.tags}
     if name in FREE or _moves_nothing(overload, tags):
-        return _nothing, False
+        return _nothing, OTHER
     if name in PER_OUTPUT:
-        return lambda call: PER_OUTPUT[name] * call.output.numel(), False
+        return lambda call: PER_OUTPUT[name] * call.output.numel(), OTHER
     if name in PER_INPUT:
-        return lambda call: PER_INPUT[name] * call.inputs[0].numel(), False
+        return lambda call: PER_INPUT[name] * call.inputs[0].numel(), OTHER
     if name in formulas:
-        return formulas[name], name in multiply_adds
+        is_product = name in written_out or packet_of(twin) in flop_registry
+        return formulas[name], PRODUCTS if is_product else PAIRS if name in multiply_adds else OTHER
     if packet_of(twin) in flop_registry:
-        return _by_torch(flop_registry[packet_of(twin)]), True
+        return _by_torch(flop_registry[packet_of(twin)]), PRODUCTS
     if torch.Tag.pointwise in tags:
-        return lambda call: call.output.numel(), False
+        return lambda call: call.output.numel(), OTHER
     if torch.Tag.reduction in tags:
-        return lambda call: call.inputs[0].numel(), False
-    return _unknown, False
+        return lambda call: call.inputs[0].numel(), OTHER
+    return _unknown, OTHER
 
 
 def _functional(overload: Any) -> tuple[str, Any]:

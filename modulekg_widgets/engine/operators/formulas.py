@@ -83,12 +83,14 @@ PER_INPUT = _by_name({
 apart: dict[str, Formula] = {}  # of what is made of multiply-adds but for a part: that part
 formulas: dict[str, Formula] = {}  # what takes more than a number per element
 multiply_adds: set[str] = set()  # those of them that count multiplications and additions in pairs
+written_out: set[str] = set()  # those of them whose parts torch's FlopCounterMode counts where it sees them
 
 
-def _formula(*names: str, pairs: bool = False) -> Callable[[F], F]:
+def _formula(*names: str, pairs: bool = False, parts: bool = False) -> Callable[[F], F]:
     def register(formula: F) -> F:
         formulas.update(dict.fromkeys(names, formula))
-        multiply_adds.update(names if pairs else ())
+        multiply_adds.update(names if pairs or parts else ())
+        written_out.update(names if parts else ())
         return formula
 
     return register
@@ -124,7 +126,7 @@ def _sampled(call: OperatorCall) -> float | None:
     return 2 * stored * call["mat1"].shape[-1] if stored is not None and stored >= 0 else None
 
 
-@_formula(*_aten("linear matmul"), pairs=True)
+@_formula(*_aten("linear matmul"), parts=True)
 def _with_rows(call: OperatorCall) -> float:
     return 2 * call.output.numel() * call.inputs[0].shape[-1]
 
@@ -136,14 +138,14 @@ def _trilinear(call: OperatorCall) -> float:
     return 2 * batch * call["i2"].shape[0] * right * (left + 1)
 
 
-@_formula(*_aten("mkldnn_convolution miopen_convolution _conv_depthwise2d conv1d conv2d conv3d"), pairs=True)
+@_formula(*_aten("mkldnn_convolution miopen_convolution _conv_depthwise2d conv1d conv2d conv3d"), parts=True)
 def _convolution(call: OperatorCall) -> int:
     return 2 * call.output.numel() * math.prod(call["weight"].shape[1:])
 
 
 @_formula(*_aten(
     "scaled_dot_product_attention _scaled_dot_product_attention_math _scaled_dot_product_flash_attention_for_cpu"
-), pairs=True)  # fmt: skip
+), parts=True)  # fmt: skip
 def _attention(call: OperatorCall) -> float:
     """The scores, and the sums of values that they weigh."""
     query, value = call["query"], call["value"]
@@ -198,7 +200,7 @@ def _hidden(cell: list[Value]) -> int:
     return [weight for weight in cell if weight.dim() == 2][-1].shape[1]
 
 
-@_formula(*_aten("lstm gru rnn_tanh rnn_relu"), pairs=True)
+@_formula(*_aten("lstm gru rnn_tanh rnn_relu"), parts=True)
 def _recurrent(call: OperatorCall) -> float:
     weights = sum(each.numel() for cell in cells(call) for each in cell if each.dim() == 2)
     return 2 * _steps(call) * weights + _beside_products(call)

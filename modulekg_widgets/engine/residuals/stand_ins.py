@@ -8,6 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS
+from modulekg_widgets.engine.torch_runtime.state import registry
+
 Result = str | None | tuple[Any, ...]  # OUTPUT, None, or ("argument", position, keyword), or ("tuple" or "list", …)
 OUTPUT, ARGUMENT, TUPLE, LIST = "output", "argument", "tuple", "list"
 
@@ -40,6 +43,9 @@ class StandIn:
         for name, value in vars(original).items():
             if type(value) in (int, float, bool, str) and name not in own:
                 own[name] = value
+        for kind in (PARAMETERS, BUFFERS):
+            for name in registry(vars(original), kind):  # as a layer without a bias has it: code that looks finds none
+                own[kind].setdefault(name, None)
         return made.train(original.training)
 
 

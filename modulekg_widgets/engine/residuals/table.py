@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modulekg_widgets.engine.errors import TraceError, shown
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock, candidates, flops_of, layers, parameters_of
-from modulekg_widgets.engine.residuals.trial import leaves_its_container, removals, tried
+from modulekg_widgets.engine.residuals.removal import ModuleRemoval, without_inner
+from modulekg_widgets.engine.residuals.trial import leaves_its_container, removals, those_that_run, tried
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
 
 if TYPE_CHECKING:
@@ -36,18 +37,32 @@ def residual_layers(graph: Dataflow) -> list[ResidualBlock]:
     return graph.residuals[LAYERS]
 
 
-def _that_can_go(graph: Dataflow, blocks: Iterable[ResidualBlock]) -> list[ResidualBlock]:
+def _that_can_go(graph: Dataflow, blocks: Sequence[ResidualBlock]) -> list[ResidualBlock]:
     _check_unchanged(graph)
-    kinds: dict[Hashable, bool] = {}
-    found = []
+    of_kind: dict[Hashable, list[ResidualBlock]] = {}
     for block in blocks:
-        kind = _kind(graph, block)
-        if kind not in kinds:
-            kinds[kind] = any(tried(graph, [block], removal) is not None for removal in removals(graph, [block]))
-        if kinds[kind]:
-            found.append(block)
+        of_kind.setdefault(_kind(graph, block), []).append(block)
+    ways: dict[Hashable, tuple[ResidualBlock, ModuleRemoval]] = {}
+    for kind, (first, *_) in of_kind.items():
+        for removal in removals(graph, [first]):
+            if tried(graph, [first], removal) is not None:
+                ways[kind] = first, removal
+                break
+    running = set(map(id, _that_run(graph, list(ways.values()))))
+    able = [block for kind, (first, _) in ways.items() if id(first) in running for block in of_kind[kind]]
+    places = {id(block): at for at, block in enumerate(blocks)}
+    found = sorted(able, key=lambda block: places[id(block)])
     whole = {block.branches for block in found if not block.is_branch}
     return [block for block in found if not block.is_branch or block.branches not in whole]
+
+
+def _that_run(graph: Dataflow, ways: Sequence[tuple[ResidualBlock, ModuleRemoval]]) -> Iterator[ResidualBlock]:
+    """The blocks without which the model runs in each mode; those that lie in each other are tried apart."""
+    outer = set(without_inner([block.path for block, _ in ways]))
+    inner = [way for way in ways if way[0].path not in outer]
+    yield from those_that_run(graph, [way for way in ways if way[0].path in outer])
+    if inner:
+        yield from _that_run(graph, inner)
 
 
 def _check_unchanged(graph: Dataflow) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from contextlib import nullcontext
+from typing import Any, NamedTuple, TypeVar
 
 import torch
+from torch import nn
 
+from modulekg_widgets.engine.adapters import past_parts
 from modulekg_widgets.engine.errors import CutError, TraceError
-from modulekg_widgets.engine.identity.walk import Walk
+from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock, alike, candidates, layers
-from modulekg_widgets.engine.residuals.followers import followers
+from modulekg_widgets.engine.residuals.followers import Attributes, followers
 from modulekg_widgets.engine.residuals.heirs import taken_over
 from modulekg_widgets.engine.residuals.removal import (
     NOTHING_REMOVED,
@@ -19,17 +23,34 @@ from modulekg_widgets.engine.residuals.removal import (
     RemovedModule,
     is_container,
     remove,
+    without_inner,
 )
 from modulekg_widgets.engine.residuals.rest import is_the_rest
 from modulekg_widgets.engine.residuals.stand_ins import ARGUMENT, LIST, OUTPUT, TUPLE, Argument, Result, StandIn
-from modulekg_widgets.engine.torch_runtime.look import Stage
-from modulekg_widgets.engine.torch_runtime.structure import tensors
+from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.parallel import inside
+from modulekg_widgets.engine.torch_runtime.private import FakeTensorMode
+from modulekg_widgets.engine.torch_runtime.shadow import ALL, SHARED
+from modulekg_widgets.engine.torch_runtime.state import module_state, set_mode
+from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
 from modulekg_widgets.engine.tracing.changed_call import changed_call
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, ModuleCall
-from modulekg_widgets.engine.tracing.trace import FAKE, META, REAL, trace_dataflow
+from modulekg_widgets.engine.tracing.flops import count_flops
+from modulekg_widgets.engine.tracing.trace import FAKE, META, REAL, call_model, quietly, trace_dataflow
 
 log = logging.getLogger("modulekg_widgets")
 Graph = TypeVar("Graph", bound=Dataflow)
+
+
+class Mode(NamedTuple):
+    """A way in which a model is called."""
+
+    training: bool
+    gradients: bool
+
+
+MOST_FLOPS = 2e10  # of a call that is tried with its data, about a second; beyond that its sizes have to do
+MODES = [Mode(training, gradients) for training in (True, False) for gradients in (True, False)]
 
 
 def stand_in(block: ResidualBlock) -> StandIn | None:
@@ -103,7 +124,24 @@ def _removal(graph: Dataflow, blocks: Sequence[ResidualBlock], leaving: bool) ->
             call = graph.modules[path].calls[0]
             gone.append(RemovedModule(path, StandIn(False, _argument(call, alike(call, call.outputs[0])[0]))))
     moved, attributes = moves
-    return ModuleRemoval(tuple(gone), {**followers(graph.model, left), **attributes}, tuple(moved))
+    follow = {**followers(graph.model, left), **attributes, **_called_by_parts(graph, gone)}
+    return ModuleRemoval(tuple(gone), follow, tuple(moved))
+
+
+def _called_by_parts(graph: Dataflow, gone: Iterable[RemovedModule]) -> Attributes:
+    """What makes the modules around a stand-in call their parts, where they may take the weights of these instead."""
+    found: Attributes = {}
+    for each in gone:
+        path = each.path if each.stand_in is not None else ""
+        while path:
+            path = path.rpartition(".")[0]
+            module = graph.modules[path].module
+            own = module_state(module)
+            known = past_parts.of_class(type(module))
+            for name, value in {} if known is None else known().items():
+                if name in own and own[name] != value:
+                    found[f"{path}.{name}" if path else name] = own[name], value
+    return found
 
 
 def without(graph: Graph, removal: ModuleRemoval) -> Graph:
@@ -169,6 +207,64 @@ def tried(graph: Graph, blocks: Sequence[ResidualBlock], removal: ModuleRemoval)
         return None
     is_rest = is_the_rest(graph, found, blocks, removal) or _is_the_rest_now(graph, found, blocks, removal)
     return found if is_rest else None
+
+
+def those_that_run(graph: Dataflow, ways: Sequence[tuple[ResidualBlock, ModuleRemoval]]) -> list[ResidualBlock]:
+    """The blocks without which the model runs in each mode, each block with the way in which it goes.
+
+    Without all of them at once first, which takes no more runs than without one.
+    """
+    blocks = [block for block, _ in ways]
+    paths = [block.path for block in blocks]
+    together = next(iter(removals(graph, blocks)), None) if without_inner(paths) == paths else None
+    if len(ways) > 1 and together is not None and runs_in_each_mode(graph, together):
+        return blocks
+    return [block for block in blocks if can_go(graph, [block]) is not None]
+
+
+def can_go(graph: Graph, blocks: Sequence[ResidualBlock]) -> Graph | None:
+    """The pass without the blocks, in the first way in which the model runs in each mode; None where there is none."""
+    for removal in removals(graph, blocks):
+        found = tried(graph, blocks, removal)
+        if found is not None and runs_in_each_mode(graph, removal):
+            return found
+    return None
+
+
+def runs_in_each_mode(graph: Dataflow, removal: ModuleRemoval) -> bool:
+    """Whether the model runs without some modules in all modes in which it runs with them.
+
+    The traced call, in train and in eval mode, with and without gradients, fused paths included.
+    """
+    failed = _modes_that_stop(graph, removal, MODES)
+    return not failed or failed == _modes_that_stop(graph, NOTHING_REMOVED, failed)
+
+
+def _modes_that_stop(graph: Dataflow, removal: ModuleRemoval, modes: Sequence[Mode]) -> list[Mode]:
+    walked = walk(graph.model)
+    heavy = int(count_flops(graph.operators)) > MOST_FLOPS
+
+    def run(stage: Stage) -> list[Mode]:
+        copied = walked.with_modules(stage.modules)
+        stage.replaces = True
+        apply(copied, removal)
+        with quietly(FakeTensorMode(allow_non_fake_inputs=True)) if heavy else nullcontext():
+            return [mode for mode in modes if not _runs(stage.model, graph.call, mode)]
+
+    return look(walked.modules, (), run, SHARED if heavy else ALL, 0 if graph.seed is None else graph.seed)
+
+
+def _runs(model: nn.Module, call: tuple[Any, Any], mode: Mode) -> bool:
+    set_mode(walk(model).states, mode.training)
+    try:
+        with torch.inference_mode(False), torch.set_grad_enabled(mode.gradients), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            args, kwargs = with_tensors(call, lambda tensor: tensor.detach().clone())
+            call_model(inside(model), args, kwargs)
+    except Exception as error:  # noqa: BLE001 - of the model's code
+        log.debug("the model does not run in %s: %s", mode, error)
+        return False
+    return True
 
 
 def _is_the_rest_now(graph: Dataflow, found: Dataflow, blocks: Sequence[ResidualBlock], removal: ModuleRemoval) -> bool:

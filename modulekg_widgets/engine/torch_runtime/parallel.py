@@ -8,13 +8,13 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from modulekg_widgets.engine.torch_runtime.private import MODULES, SHARDED_FLAT
+from modulekg_widgets.engine.torch_runtime.private import COPIES_OF_SHARDS, FLAT_HANDLE, MODULES, SHARDED_FLAT
 from modulekg_widgets.engine.torch_runtime.state import module_state, registered_tensors, registry, unwrapped
 
 DDP = DistributedDataParallel.__name__
@@ -53,6 +53,63 @@ def sharding_of_tensor(tensor: torch.Tensor) -> str | None:
         return "DTensor"
     # without a look at __dict__, for this is a part of one flat tensor: writing to it would write to the others
     return "FullyShardedDataParallel" if getattr(tensor, SHARDED_FLAT, False) is True else None
+
+
+class FlatPart(NamedTuple):
+    """A parameter as far as this process holds it, of those that FullyShardedDataParallel keeps in a flat one."""
+
+    wrapper: nn.Module
+    handle: Any  # of the flat parameter
+    index: int  # which of its parameters
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every process holds all of it."""
+        return not self.handle.uses_sharded_strategy
+
+    @property
+    def counts(self) -> bool:
+        """Whether no process before this one holds the same part."""
+        copies = module_state(self.wrapper).get(COPIES_OF_SHARDS)
+        return copies is None or torch.distributed.get_rank(copies) == 0
+
+    def weight(self) -> torch.Tensor | None:
+        """The elements that lie here, of a sharded parameter in one dimension; None without any."""
+        flat = self.handle.flat_param
+        in_use = self.is_whole or self.handle.is_sharded(flat)
+        return self._part(flat.detach() if in_use else flat._local_shard.detach())
+
+    def grad(self) -> torch.Tensor | None:
+        """Their gradient, None where there is none; raises `LookupError` before it was reduced over the processes."""
+        flat = self.handle.flat_param
+        if not self.is_whole and flat.grad is not None and flat.grad.numel() != flat._local_shard.numel():
+            raise LookupError
+        if flat._params is None:
+            return None if flat.grad is None else self._part(flat.grad.detach())
+        own, part = flat._params[self.index].grad, self.weight()
+        if own is None:
+            return None
+        if own.numel() != (0 if part is None else part.numel()):
+            raise LookupError
+        return own.detach()
+
+    def _part(self, flat: torch.Tensor) -> torch.Tensor | None:
+        info = self.handle.flat_param._shard_param_infos[self.index]
+        if not info.in_shard or not info.numel_in_shard:
+            return None
+        part = flat.narrow(0, info.offset_in_shard, info.numel_in_shard)
+        return part.view(self.handle.flat_param._shapes[self.index]) if self.is_whole else part
+
+
+def flat_parts(modules: Iterable[nn.Module]) -> dict[int, dict[str, FlatPart]]:
+    """The parameters that FullyShardedDataParallel keeps in flat ones, by the identity of their module and by name."""
+    kinds = _loaded("torch.distributed.fsdp", "FullyShardedDataParallel")
+    found: dict[int, dict[str, FlatPart]] = {}
+    for wrapper in modules:
+        handle = module_state(wrapper).get(FLAT_HANDLE) if issubclass(type(wrapper), kinds) else None
+        for index, info in enumerate(handle.flat_param._param_infos if handle is not None else ()):
+            found.setdefault(id(info.module), {})[info.param_name] = FlatPart(wrapper, handle, index)
+    return found
 
 
 def _loaded(module: str, name: str) -> tuple[type, ...]:

@@ -31,7 +31,8 @@ buffers_of: Callable[[nn.Module], dict[str, Any]] = attrgetter(BUFFERS)
 modules_of: Callable[[nn.Module], dict[str, Any]] = attrgetter(MODULES)
 VOLATILE_BUFFERS = "_non_persistent_buffers_set"  # names of buffers that are in no state_dict
 BACKWARD_HOOKS = "_backward_hooks"  # of a module, and of a tensor
-CALL_HOOKS = frozenset({"_forward_hooks", "_forward_pre_hooks", BACKWARD_HOOKS, "_backward_pre_hooks"})
+PRE_HOOKS = "_forward_pre_hooks"  # of a module, such as the old kinds of spectral and weight norm
+CALL_HOOKS = frozenset({"_forward_hooks", PRE_HOOKS, BACKWARD_HOOKS, "_backward_pre_hooks"})
 COMPILED_CALL = "_compiled_call_impl"  # stands here: torch calls it in the place of the module, hooks included
 compiled_call_of = attrgetter(COMPILED_CALL)
 plain_call_of: Callable[[nn.Module], Callable[..., Any]] = attrgetter("_call_impl")  # hooks and forward
@@ -52,10 +53,17 @@ LEFT_BY_WRAPPERS = frozenset({
     "_fsdp_use_orig_params", "_sync_gradients", "_state_dict_type", "_state_dict_config", "_distribute_module_applied",
 })  # fmt: skip
 SHARDED_FLAT = "_fsdp_flattened"  # set on a parameter that is part of a flat one, which is sharded
+FLAT_HANDLE = "_handle"  # what FullyShardedDataParallel keeps a flat parameter by
+COPIES_OF_SHARDS = "_inter_node_pg"  # the processes of a wrapper that hold the same shard
+PARAMETRIZATIONS = "parametrizations"  # the child that holds what parameters are computed from
 ConvNd = nn.modules.conv._ConvNd  # all convolutions
 AnyNorm = nn.modules.batchnorm._NormBase  # batch and instance norms
 BatchNorm = nn.modules.batchnorm._BatchNorm  # batch norms of any dimension
 InstanceNorm = nn.modules.instancenorm._InstanceNorm  # instance norms of any dimension
+SpectralParametrization = nn.utils.parametrizations._SpectralNorm  # the new kind of spectral norm
+matrix_of_spectral: Callable[[nn.Module], Callable[[torch.Tensor], torch.Tensor]] = attrgetter(
+    "_reshape_weight_to_matrix"
+)  # the matrix whose norm it takes
 
 # ---------------------------------------------------------------------------------------------------------- hooks
 
@@ -129,6 +137,10 @@ transforms: Callable[[], object] = _levels.peek_interpreter_stack  # not None in
 is_functorch_wrapped_tensor: Callable[[torch.Tensor], bool] = _levels.is_functorch_wrapped_tensor  # by one of these
 unwrapped_once: Callable[[torch.Tensor], torch.Tensor] = _levels.get_unwrapped  # what one of them has wrapped
 backward_pass: Callable[[], int] = torch._C._current_graph_task_id  # its number, -1 outside
+backward_node: Callable[[], Any] = torch._C._current_autograd_node  # the one that a backward pass is at
+keeps_graph: Callable[[], bool] = vars(torch._C)["_autograd"]._get_current_graph_task_keep_graph  # may come again
+will_run_node: Callable[[Any], bool] = torch._C._will_engine_execute_node  # raises for a leaf of autograd.grad
+LEAF_NODE: type = torch._C._functions.AccumulateGrad  # adds to the `.grad` of a leaf
 next_node_number: Callable[[], int] = vars(torch._C)["_autograd"]._get_sequence_nr  # of a graph of gradients
 BACKWARD_FUNCTION = "_engine_run_backward"  # in whose frame a thread runs a backward pass
 FAKE_TENSOR_LOGGER = "torch._subclasses.fake_tensor"  # logs an error before it is raised

@@ -25,7 +25,7 @@ def changed_call(graph: Dataflow, change: Callable[[Walk, Stage], None]) -> Any:
         copied = walked.with_modules(stage.modules)
         set_mode(copied.states, graph.training)
         change(copied, stage)
-        with torch.no_grad():
+        with torch.set_grad_enabled(graph.gradients):
             return call_model(stage.model, args, kwargs)
 
     return look(walked.modules, (), forward, LOOSE, 0 if graph.seed is None else graph.seed)

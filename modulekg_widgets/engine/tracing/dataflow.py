@@ -16,7 +16,7 @@ from modulekg_widgets.engine.operators.cost import operator_flops
 from modulekg_widgets.engine.operators.recorded import Unknown, Value, shape_of, stored_elements
 from modulekg_widgets.engine.torch_runtime.private import buffers_of, modules_of, parameters_of, schema_of
 from modulekg_widgets.engine.torch_runtime.state import is_script
-from modulekg_widgets.engine.tracing.flops import Flops, count_flops
+from modulekg_widgets.engine.tracing.flops import Flops, count_flops, matmul_flops
 from modulekg_widgets.engine.tracing.held import ATTRIBUTE, BUFFER, PARAMETER
 from modulekg_widgets.engine.tracing.outputs import following_outputs
 from modulekg_widgets.engine.tracing.source import Source
@@ -38,8 +38,8 @@ class DataNode(Value):
     """One tensor of the forward pass; writing in place makes a new one, whose `previous` is the tensor before."""
 
     __slots__ = (
-        "consumers", "dtype", "graph", "index", "is_output", "is_ragged", "kind", "label", "names", "previous",
-        "producer", "shape", "stamp", "storage", "stored", "stride", "tensor", "value",
+        "consumers", "dtype", "escapes", "graph", "index", "is_output", "is_ragged", "kind", "label", "names",
+        "previous", "producer", "shape", "stamp", "storage", "stored", "stride", "tensor", "value",
     )  # fmt: skip
 
     def __init__(self, graph: Dataflow, tensor: torch.Tensor, kind: str, storage: Storage, label: str = "") -> None:
@@ -60,6 +60,7 @@ class DataNode(Value):
         self.consumers: list[OperatorNode] = []
         self.previous: DataNode | None = None
         self.is_output = False
+        self.escapes = False  # Python took its data out of torch
         self.storage = storage
         self.stamp = len(graph.operators) - 1  # of the last operator that it has seen
         self.tensor: torch.Tensor | None = None  # of what the model holds: the real tensor
@@ -75,6 +76,11 @@ class DataNode(Value):
         short = operator.name.rpartition("::")[2]
         suffix = f".{operator.outputs.index(self)}" if len(operator.outputs) > 1 else ""
         return f"{operator.module}:{short}_{operator.index}{suffix}"
+
+    @property
+    def is_read(self) -> bool:
+        """Whether anything is made of it: by an operator, by Python, or by who called the model."""
+        return bool(self.consumers) or self.is_output or self.escapes
 
     @property
     def is_input(self) -> bool:
@@ -279,6 +285,7 @@ class Dataflow:
         self.call: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})  # what forward was called with
         self.training: bool | None = None  # the mode that was set for the trace, None for the model's own
         self.seed: int | None = None  # of the random numbers that forward drew, None for the process's own
+        self.gradients = False  # whether they were on, as forward asks for some itself
         self.removal: Any = None  # the modules without which the model was called, None for a call as it is
         self.residuals: dict[str, list[Any]] = {}  # the blocks that were found in it: they lead back to it
         self.error: Exception | None = None  # why the forward pass stopped; the graph ends there
@@ -286,11 +293,13 @@ class Dataflow:
         self.data_dependent: list[Unknown] = []  # calls that turned tensor data into Python values
         self.has_ragged = False  # whether there is a nested tensor among the values
         self.escaped: list[tuple[DataNode, Unknown]] = []  # values that left torch, as `x.numpy()` does
+        # parameters and buffers, each with the value that forward puts in its place for the next call
+        self.assigned: list[tuple[DataNode, DataNode]] = []
 
     @cached_property
     def unread(self) -> list[DataNode]:
         """The parameters and buffers that this forward pass never read."""
-        return [node for node in dict.fromkeys(self.state.values()) if not node.consumers]
+        return [node for node in dict.fromkeys(self.state.values()) if not node.consumers and not node.escapes]
 
     @cached_property
     def following(self) -> dict[str, DataNode]:
@@ -304,8 +313,15 @@ class Dataflow:
         return [node for node in self.outputs if node not in following]
 
     def flops(self) -> Flops:
-        """The cost of the forward pass; `.unknown` lists the operators that have no formula."""
+        """The cost of the forward pass, of all its operators; `.unknown` lists those that have no formula.
+
+        `.matmul` is the part in matrix products and convolutions, which other tools and papers report.
+        """
         return count_flops(self.operators)
+
+    def matmul_flops(self) -> Flops:
+        """The cost of matrix products and convolutions alone, as torch's FlopCounterMode counts it."""
+        return matmul_flops(self.operators)
 
     def cut_analysis(self, what: Any, index: Sequence[int], dim: int = 0) -> Any:
         raise NotImplementedError  # engine/axes knows

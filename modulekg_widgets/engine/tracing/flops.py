@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.operators.cost import flops_in_parts
+from modulekg_widgets.engine.operators.cost import flops_and_kind, flops_in_parts
 from modulekg_widgets.engine.operators.recorded import RecordedCall, Unknown
 
+PRODUCTS = "matrix products and convolutions"
 REMEDY = "tell its cost with mk.axis_rule({name!r}, flops=lambda *args: …), or name a like operator"
 
 
@@ -27,11 +28,14 @@ class CallInModule(RecordedCall, Protocol):
 class Flops(int):
     """The cost of some operators, a number; those in `unknown` have no formula and are not in it.
 
-    `macs` counts pairs of a multiplication and an addition, in the operators that are made of these. `by_module` goes
-    by dotted path, each module with all that is below; the root is "".
+    `macs` counts pairs of a multiplication and an addition, in the operators that are made of these. `matmul` is the
+    part in matrix products and convolutions, which torch's FlopCounterMode counts and papers report; where attention
+    or a recurrent layer runs as one operator, as on a CPU, that counter misses what is in it. `by_module` goes by
+    dotted path, each module with all that is below; the root is "".
     """
 
     macs: int
+    matmul: int
     by_operator: dict[str, int]
     by_module: dict[str, int]
     unknown: list[Unknown]
@@ -42,34 +46,44 @@ class Flops(int):
         return int(self)
 
     def __repr__(self) -> str:
-        return f"<Flops {_readable(self)}FLOPs, {len(self.unknown)} operators unknown>"
+        products = f"{_readable(self.matmul)}in {PRODUCTS}"
+        return f"<Flops {_readable(self)}FLOPs, {products}, {len(self.unknown)} operators unknown>"
 
     def __str__(self) -> str:
         lines = [f"{_readable(self)}FLOPs, {_readable(self.macs)}MACs"]
+        lines += [f"  {_readable(self.matmul)}FLOPs in {PRODUCTS}, as torch's FlopCounterMode counts"]
         largest = sorted(self.by_operator.items(), key=lambda item: -item[1])[:8]
         lines += [f"  {name:<40} {_readable(flops)}" for name, flops in largest if flops]
         lines += [f"  {entry.operator} in {shown(entry.module) or '(root)'} is unknown" for entry in self.unknown[:8]]
         return "\n".join(lines)
 
 
-def count_flops(operators: Iterable[CallInModule]) -> Flops:
-    """The sums over the operators."""
-    total = macs = 0
+def matmul_flops(operators: Iterable[CallInModule]) -> Flops:
+    """The sums over the operators that are matrix products and convolutions, as torch's FlopCounterMode counts."""
+    return count_flops((each for each in operators if flops_and_kind(each)[1].products), products_alone=True)
+
+
+def count_flops(operators: Iterable[CallInModule], products_alone: bool = False) -> Flops:
+    """The sums over the operators, or over what of them are matrix products and convolutions."""
+    total = macs = products = 0
     by_operator: dict[str, int] = defaultdict(int)
     by_module: dict[str, int] = defaultdict(int)
     unknown = []
     for operator in operators:
-        for found, pairs in flops_in_parts(operator):
+        for found, kind in flops_in_parts(operator):
             if found is None:
                 unknown.append(operator.record(REMEDY.format(name=operator.name)))
                 continue
+            if products_alone and not kind.products:
+                continue
             total += found
-            macs += found // 2 if pairs else 0
+            macs += found // 2 if kind.pairs else 0
+            products += found if kind.products else 0
             by_operator[operator.name] += found
             by_module[operator.module] += found
     sums = Flops(total)
-    sums.macs, sums.by_operator, sums.by_module, sums.unknown = (
-        macs, dict(by_operator), with_containers(by_module), unknown,
+    sums.macs, sums.matmul, sums.by_operator, sums.by_module, sums.unknown = (
+        macs, products, dict(by_operator), with_containers(by_module), unknown,
     )  # fmt: skip
     return sums
 

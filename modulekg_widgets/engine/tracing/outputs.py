@@ -17,14 +17,16 @@ _INSIDE = re.compile(r"encoder_.*|(.*_)?(hidden_states?|attentions)")
 
 
 def wanted_outputs(outputs: Any) -> Wanted | None:
-    """What the user passed as `outputs`, as a list of names and indices; raises `UnknownNameError`."""
+    """What the user passed as `outputs`, as a list of names and indices; raises `UnknownNameError`.
+
+    An empty list is of no output: all of them may be cut.
+    """
     if outputs is None:
         return None
     every = [outputs] if isinstance(outputs, str | int) else outputs
-    plain = isinstance(every, Sequence) and bool(every)
-    if not plain or not all(type(one) in (str, int) for one in every):
+    if not isinstance(every, Sequence) or not all(type(one) in (str, int) for one in every):
         wrong = f"outputs={shown(repr(outputs))}"
-        raise UnknownNameError(f"{wrong}: give names or indices of outputs, as ['logits'] or [0]")
+        raise UnknownNameError(f"{wrong}: give names or indices of outputs, as ['logits'] or [0], or [] for none")
     return every
 
 

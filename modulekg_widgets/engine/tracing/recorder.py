@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from types import CodeType
 from typing import Any
 
 import torch
@@ -22,9 +23,14 @@ from modulekg_widgets.engine.torch_runtime.higher_order import OperatorMode
 from modulekg_widgets.engine.torch_runtime.hooks import Given, hearing_calls
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.torch_runtime.private import (
+    BUFFERS,
+    PARAMETERS,
+    DisableTorchFunction,
     FakeTensor,
     NestedTensor,
+    address_of,
     disable_current_modes,
+    has_storage,
     schema_of,
 )
 from modulekg_widgets.engine.torch_runtime.structure import is_plain, tensors, with_tensors
@@ -40,14 +46,24 @@ from modulekg_widgets.engine.tracing.dataflow import (
     Storage,
 )
 from modulekg_widgets.engine.tracing.execution import constant_value
-from modulekg_widgets.engine.tracing.held import ATTRIBUTE, HeldTensor, Tables
+from modulekg_widgets.engine.tracing.held import ATTRIBUTE, BUFFER, PARAMETER, HeldTensor, Tables
 from modulekg_widgets.engine.tracing.layouts import remembered
 from modulekg_widgets.engine.tracing.leftovers import Leftovers
-from modulekg_widgets.engine.tracing.source import CallingLines
+from modulekg_widgets.engine.tracing.source import CallingLines, gives_memory_away, goes_past_operators
 
 Tensor = torch.Tensor
-# what leaves tensors without an operator
-_READS = {Tensor.numpy, Tensor.tolist, Tensor.__array__}
+# what takes data out of tensors, or lets Python change them, without an operator
+_READS = {
+    Tensor.numpy, Tensor.tolist, Tensor.__array__, Tensor.__dlpack__, Tensor.__reduce_ex__, Tensor.__deepcopy__,
+    Tensor.data_ptr, Tensor.storage, Tensor.untyped_storage, Tensor.apply_, Tensor.map_, Tensor.map2_,
+}  # fmt: skip
+_HELD = (PARAMETER, BUFFER, ATTRIBUTE)
+_PLAIN = (Tensor, nn.Parameter)
+_ASSIGNS = Tensor.data.__set__  # type: ignore[attr-defined]
+
+
+class UnwatchedError(NotImplementedError):
+    """Forward gives tensors other memory, or takes theirs, and nobody has watched."""
 
 
 class Recorder(OperatorMode):
@@ -83,7 +99,11 @@ class Recorder(OperatorMode):
         self._kept: list[Tensor] = []  # so that their addresses stay their own
         self._results: dict[int, weakref.KeyedRef[int, Tensor]] = {}  # of operators, by their addresses
         self._forget = partial(_forget, self._nodes, self._results)  # holds no recorder, so that no circle stays
-        self._lines = CallingLines()
+        self._lines = CallingLines(self._meet)
+        self.watches = False  # functions of Python that are no operators are heard, which takes time
+        self.missed = False  # one that is heard then only may have been called
+        self._assigned: set[int] = set()  # the tensors that were given the memory of others
+        self._addresses: dict[int, int] = {}  # of the memory of parameters and buffers
         self._scope = [""]
         self._calls: list[ModuleCall] = []
         self._thread = threading.get_ident()
@@ -111,6 +131,25 @@ class Recorder(OperatorMode):
         few_run = self.instead is not None
         return few_run or (self.on_meta and (tensor.is_meta or tensor.layout is torch.strided))
 
+    def hold(self, held: HeldTensor) -> None:
+        """Take a parameter or buffer into the state of the graph."""
+        node = self.adopt(held.tensor, held.kind, held.name)
+        node.names += (held.name,)
+        self.graph.state[held.name] = node
+        self._addresses[id(held.tensor)] = self._address_of(held.tensor)
+
+    def _address_of(self, tensor: Tensor) -> int:
+        """Where the memory of a plain tensor lies; 0 for others."""
+        if tensor.layout is not torch.strided or type(tensor) not in _PLAIN:
+            return 0
+        return tensor.data_ptr() or address_of(tensor.untyped_storage())
+
+    def _meet(self, code: CodeType) -> None:
+        """Code of the user's calls an operator for the first time."""
+        self.missed = self.missed or goes_past_operators(code)
+        if self.stand_in is not None and gives_memory_away(code):
+            self._try_another_way("the memory of a tensor that has no data is given away")
+
     def node(self, tensor: Tensor) -> DataNode:
         """The node that holds the present contents of `tensor`."""
         node = self._nodes.get(id(tensor))
@@ -125,14 +164,30 @@ class Recorder(OperatorMode):
         return node
 
     def _constant(self, tensor: Tensor) -> DataNode:
-        with disable_current_modes():  # making a stand-in is no operator of the model
+        with disable_current_modes(), DisableTorchFunction():  # making a stand-in is no operator of the model
             held = self.tables.of(tensor)
             if held:
                 return self._table(tensor, held)
         if tensor.numel() and (isinstance(tensor, FakeTensor) or (self.on_meta and tensor.is_meta)):
             self._try_another_way("a constant was made on the device of a tensor without data, and has none itself")
-        with disable_current_modes():
+        with disable_current_modes(), DisableTorchFunction():
+            shared = self._sharing(tensor)
+            if shared is not None:
+                return shared
             return self.adopt(tensor, CONSTANT, f"constant_{len(self.graph.values)}")
+
+    def _sharing(self, tensor: Tensor) -> DataNode | None:
+        """The node of a living result of which a tensor is the same memory, as after a way through DLPack."""
+        if self.stand_in is not None or tensor.layout is not torch.strided or not has_storage(tensor):
+            return None
+        address = tensor.data_ptr()
+        living = (met() for met in list(self._results.values()) if address)
+        other = next((each for each in living if each is not None and _is_alias(tensor, each, address)), None)
+        if other is None:
+            return None
+        self._kept.append(tensor)
+        node = self._nodes[id(tensor)] = self.node(other)
+        return node
 
     def _table(self, tensor: Tensor, held: Sequence[HeldTensor]) -> DataNode:
         """The node of a plain tensor of the model: state of the graph, but where it is a cache of the code's."""
@@ -336,13 +391,59 @@ class Recorder(OperatorMode):
                 yield from flat_tensors(kwargs[name])
 
     def read(self, tensor: Tensor, way: str) -> None:
-        """Python reads the data of a tensor, which is no operator."""
+        """Python takes the data out of a tensor, which is no operator."""
+        if self.stand_in is not None and (tensor.is_meta or isinstance(tensor, FakeTensor)):
+            self._try_another_way(f"Tensor.{way} takes data out of a tensor that has none")
         node = self.node(tensor)
-        if node.producer is not None or node.is_input:
-            source = self._lines.find(sys._getframe(2))
-            record = Unknown(f"Tensor.{way}", self._scope[-1], str(source or ""))
-            self.graph.data_dependent.append(record)
+        node.escapes = True
+        by_data, learnt = _origins(node)
+        if by_data or learnt:
+            record = Unknown(f"Tensor.{way}", self._scope[-1], str(self._lines.find(sys._getframe(2)) or ""))
             self.graph.escaped.append((node, record))
+            if by_data:
+                self.graph.data_dependent.append(record)
+
+    # -------------------------------------------------------- assignments
+
+    def assign(self, tensor: Tensor, value: Tensor) -> None:
+        """Python has given a tensor the memory of another, as `p.data = value` does."""
+        node = self.node(value)
+        self._stand_ins.pop(id(tensor), None)
+        if id(value) in self._stand_ins:
+            self._stand_ins[id(tensor)] = self._stand_ins[id(value)]
+        self._nodes[id(tensor)] = node
+        self._assigned.add(id(tensor))
+        self._kept += [tensor, value]  # the address of neither may become another's
+
+    def settle_assignments(self, held: Iterable[HeldTensor]) -> None:
+        """Note what stands in the places of parameters and buffers now, where that is not what stood there."""
+        for each in held:
+            registered = each.state[PARAMETERS if each.kind == PARAMETER else BUFFERS]
+            if not isinstance(registered, dict):
+                continue  # of TorchScript, whose code is not recorded
+            now = registered.get(each.attribute)
+            if now is each.tensor and id(now) not in self._assigned:
+                if self._address_of(each.tensor) != self._addresses.get(id(now), 0):
+                    self._miss(each)
+                continue
+            now = each.state.get(each.attribute) if now is None else now
+            if isinstance(now, Tensor):
+                self._note_assigned(self.graph.state[each.name], self.node(now))
+        if self.missed and not self.watches:
+            raise UnwatchedError
+
+    def _miss(self, held: HeldTensor) -> None:
+        """A parameter or buffer has other memory than before, and nobody has seen which."""
+        self.missed = True
+        record = Unknown("a swap of its memory", held.name.rpartition(".")[0], "")
+        self.graph.escaped.append((self.graph.state[held.name], record))
+
+    def _note_assigned(self, before: DataNode, after: DataNode) -> None:
+        first = after
+        while first.previous is not None:
+            first = first.previous
+        if first is not before and (before, after) not in self.graph.assigned:
+            self.graph.assigned.append((before, after))
 
     # ------------------------------------------------------------ modules
 
@@ -396,20 +497,18 @@ def _before(node: DataNode, start: int) -> DataNode:
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[None]:
     """The recorder at work."""
-    # tensors without data refuse to be read
-    reading = _DataReads(recorder) if recorder.stand_in is None else nullcontext()
     with (
         hearing_calls(recorder.stage.copies, recorder.entered, recorder.left),
         torch.inference_mode(False),
-        torch.no_grad(),
-        reading,
+        torch.set_grad_enabled(recorder.graph.gradients),
+        _PastOperators(recorder) if recorder.watches else nullcontext(),
         recorder,
     ):
         yield
 
 
-class _DataReads(TorchFunctionMode):
-    """Reports to the recorder data that become NumPy arrays or lists."""
+class _PastOperators(TorchFunctionMode):
+    """Reports to the recorder what Python does with the data of tensors without an operator."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
@@ -418,7 +517,34 @@ class _DataReads(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _READS:
             self.recorder.read(args[0], func.__name__)
-        return func(*args, **(kwargs or {}))
+        found = func(*args, **kwargs) if kwargs else func(*args)
+        if func == _ASSIGNS:
+            self.recorder.assign(*args)
+        return found
+
+
+def _origins(node: DataNode) -> tuple[bool, bool]:
+    """Whether a value depends on an input or on random numbers, and whether on a weight of the model."""
+    by_data = learnt = False
+    seen, waiting = {node}, [node]
+    while waiting and not by_data:
+        now = waiting.pop()
+        by_data = now.is_input
+        learnt = learnt or (now.kind in _HELD and (now.dtype.is_floating_point or now.dtype.is_complex))
+        operator = now.producer
+        if operator is not None:
+            by_data = by_data or torch.Tag.nondeterministic_seeded in operator.overload.tags
+            new = [each for each in operator.inputs if each not in seen]
+            seen.update(new)
+            waiting.extend(new)
+    return by_data, learnt
+
+
+def _is_alias(tensor: Tensor, other: Tensor, address: int) -> bool:
+    """Whether two tensors are the same elements of the same memory."""
+    if other.shape != tensor.shape or other.dtype is not tensor.dtype or other.layout is not torch.strided:
+        return False
+    return other.stride() == tensor.stride() and has_storage(other) and other.data_ptr() == address
 
 
 def _forget(nodes: dict[int, DataNode], results: dict[int, Any], gone: weakref.KeyedRef[int, Tensor]) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dis
 import os
 import sys
-from functools import cache
+from collections.abc import Callable
+from functools import cache, cached_property
+from itertools import islice
 from types import CodeType, FrameType
 from typing import NamedTuple
 
@@ -14,17 +17,32 @@ from modulekg_widgets.engine.identity.classes import cell_of
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _ENGINE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_GIVES_AWAY = {"to_dlpack", "_to_dlpack"}
+_ADDRESSES = {"data_ptr", "from_dlpack", "__dlpack__", "untyped_storage", "storage"}
 _USER, _LIBRARY, _RECORDER = range(3)
 
 
-class Source(NamedTuple):
-    """A line of code."""
-
+class _Line(NamedTuple):
     file: str
     line: int
 
+
+class Source(_Line):
+    """A line of code; two calls in it have equal ones."""
+
+    call: tuple[CodeType, int] | None = None  # the code, and where its instruction stands in it
+
     def __str__(self) -> str:
         return f"{cell_of(self.file) or _short(self.file)}:{self.line}"
+
+    @cached_property
+    def end(self) -> tuple[int, int] | None:
+        """The line and the column in bytes where the expression ends that made the call; None where Python drops it."""
+        positions = None if self.call is None else getattr(self.call[0], "co_positions", None)
+        if self.call is None or positions is None:
+            return None  # before Python 3.11
+        _, line, _, column = next(islice(positions(), self.call[1] // 2, None), (None,) * 4)
+        return None if line is None or column is None else (line, column)
 
 
 @cache
@@ -39,7 +57,8 @@ def _short(file: str) -> str:
 class CallingLines:
     """Finds the line behind a call: the innermost one outside torch, else the innermost one of a torch module."""
 
-    def __init__(self) -> None:
+    def __init__(self, meet: Callable[[CodeType], None] | None = None) -> None:
+        self._meet = meet  # called with each code of the user's, once
         self._kinds: dict[CodeType, int] = {}
         self._sources: dict[tuple[CodeType, int], Source] = {}
 
@@ -53,6 +72,8 @@ class CallingLines:
             kind = kinds.get(code)
             if kind is None:
                 kind = kinds[code] = _kind(code)
+                if kind == _USER and self._meet is not None:
+                    self._meet(code)
             if kind == _USER:
                 return self._source(frame)
             if kind == _LIBRARY:
@@ -65,16 +86,32 @@ class CallingLines:
         return None if fallback is None else self._source(fallback)
 
     def _source(self, frame: FrameType) -> Source:
-        """The line of a frame, one object for all calls in it."""
-        key = frame.f_code, frame.f_lineno
+        """The line of a frame, one object for all calls by one instruction."""
+        key = frame.f_code, frame.f_lasti
         found = self._sources.get(key)
         if found is None:
-            found = self._sources[key] = Source(key[0].co_filename, key[1])
+            found = self._sources[key] = Source(frame.f_code.co_filename, frame.f_lineno)
+            found.call = key
         return found
 
     def is_users(self, code: CodeType) -> bool:
         """Whether the code belongs neither to torch nor to this engine."""
         return _kind(code) == _USER
+
+
+def gives_memory_away(code: CodeType) -> bool:
+    """Whether code hands the memory of tensors to others, who would read it though it holds nothing."""
+    return not _GIVES_AWAY.isdisjoint(code.co_names)
+
+
+@cache
+def goes_past_operators(code: CodeType) -> bool:
+    """Whether code gives tensors other memory, as `p.data = value` does, or takes the address of theirs."""
+    if not _ADDRESSES.isdisjoint(code.co_names):
+        return True
+    return "data" in code.co_names and any(
+        each.opname == "STORE_ATTR" and each.argval == "data" for each in dis.get_instructions(code)
+    )
 
 
 def _kind(code: CodeType) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import nn
@@ -17,7 +18,7 @@ from modulekg_widgets.engine.torch_runtime.hooks import Given
 from modulekg_widgets.engine.torch_runtime.inputs import call_arguments, input_tensors, list_hint
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.parallel import inside, is_replicated, sharding_of
-from modulekg_widgets.engine.torch_runtime.private import FAKE_TENSOR_LOGGER, FakeTensorMode
+from modulekg_widgets.engine.torch_runtime.private import FAKE_TENSOR_LOGGER, FakeTensorMode, disable_current_modes
 from modulekg_widgets.engine.torch_runtime.shadow import ALL, SHARED
 from modulekg_widgets.engine.torch_runtime.state import registered_tensors, set_mode, unwrapped
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
@@ -31,11 +32,12 @@ from modulekg_widgets.engine.tracing.dataflow import (
 )
 from modulekg_widgets.engine.tracing.held import Tables, held_tensors
 from modulekg_widgets.engine.tracing.leftovers import Leftovers
-from modulekg_widgets.engine.tracing.recorder import Recorder, recording
+from modulekg_widgets.engine.tracing.recorder import Recorder, UnwatchedError, recording
 from modulekg_widgets.engine.tracing.source import CallingLines, Source
 
 log = logging.getLogger("modulekg_widgets")
 META, FAKE, REAL = "meta", "fake", "real"
+_AUTOGRAD = os.path.dirname(torch.autograd.__file__) + os.sep
 Graph = TypeVar("Graph", bound=Dataflow)
 
 
@@ -52,13 +54,15 @@ def trace_dataflow(
     instead: Callable[[str], Given | None] | None = None,
     around: AbstractContextManager[Any] | None = None,
     seed: int | None = None,
+    gradients: bool = False,
 ) -> Graph:
     """Record `model(*args, **kwargs)`; `training` sets the mode for the trace alone, `ways` the tensors to try.
 
     What `prepare` changes in the modules holds for the trace alone; `watch` is told of each operator once it has run;
     `instead` says, by the path of a module that a shadow calls, what it gives if that call need not be made; `around`
     is entered for the call of the model alone;
-    `seed` is for the random numbers of forward, and the process's random states stay as they are.
+    `seed` is for the random numbers of forward, and the process's random states stay as they are; `gradients` are on
+    from the beginning, and not only once forward turns out to ask for some.
     Raises `TraceError` when the inputs do not fit or the forward pass raises; its `graph` ends where it stopped.
     """
     places = walk(model)
@@ -70,13 +74,15 @@ def trace_dataflow(
     labels = input_tensors(alone, *call)
     on_meta = any(t.is_meta for state in places.states for t in registered_tensors(state).values())
     error: TraceError | None = None
-    ways = (META,) if on_meta else ways
-    for mode in ways:
+    waiting = [_Way(mode, mode != META, gradients) for mode in ((META,) if on_meta else ways)]
+    while waiting:
+        way = waiting.pop(0)
         left = Leftovers()
 
-        def attempt(stage: Stage, mode: str = mode, left: Leftovers = left) -> Graph:
+        def attempt(stage: Stage, way: _Way = way, last: bool = not waiting, left: Leftovers = left) -> Graph:
             graph = make(model)
-            graph.traced_on, graph.call, graph.training, graph.seed = mode, call, training, seed
+            graph.traced_on, graph.call, graph.training, graph.seed = way.mode, call, training, seed
+            graph.gradients = way.gradients
             graph.notes += stage.notes
             copied = places.with_modules(stage.modules)
             set_mode(copied.states, training)
@@ -84,7 +90,7 @@ def trace_dataflow(
                 stage.replaces = True
                 prepare(copied, stage)
             try:
-                _run(graph, places, copied, stage, labels, mode, mode == ways[-1], watch, instead, around, left, alone)
+                _run(graph, places, copied, stage, labels, way, last, watch, instead, around, left, alone)
             except ModuleKGError:
                 raise
             except Exception as caught:
@@ -92,7 +98,7 @@ def trace_dataflow(
             return graph
 
         try:
-            graph = look(places.modules, call, attempt, ALL if mode == REAL else SHARED, seed)
+            graph = look(places.modules, call, attempt, ALL if way.mode == REAL else SHARED, seed)
             left.settle(graph.result)
             graph.notes += left.notes()
             return graph
@@ -100,11 +106,41 @@ def trace_dataflow(
             if caught.__cause__ is None:
                 raise
             error = caught
-            log.debug("tracing on %s tensors stopped: %s", mode, caught.__cause__)
+            log.debug("tracing by %s stopped: %s", way, caught.__cause__)
+            if (again := way.again(caught.__cause__)) is not None:
+                waiting = [again, *(each._replace(gradients=again.gradients) for each in waiting)]
         finally:
             left.settle()
     assert error is not None
+    if prepare is None and instead is None:
+        error.args = (f"{error}{_advice(model, places, call, training, seed)}",)
     raise error
+
+
+class _Way(NamedTuple):
+    """How a forward pass is recorded: on which tensors, and what else is heard or on."""
+
+    mode: str
+    watches: bool  # what Python does with memory is heard, which takes time
+    gradients: bool
+
+    def again(self, error: BaseException) -> _Way | None:
+        """How to record once more on such tensors after this error, None where that would be no use."""
+        if isinstance(error, UnwatchedError) and not self.watches:
+            return self._replace(watches=True)
+        if not self.gradients and _asks_for_gradients(error):
+            return self._replace(gradients=True)
+        return None
+
+
+def _asks_for_gradients(error: BaseException) -> bool:
+    """Whether an error came of a gradient that forward asked for."""
+    traceback = error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename.startswith(_AUTOGRAD):
+            return True
+        traceback = traceback.tb_next
+    return False
 
 
 def _run(
@@ -113,7 +149,7 @@ def _run(
     copied: Walk,
     stage: Stage,
     labels: list[tuple[str, torch.Tensor]],
-    mode: str,
+    way: _Way,
     last_way: bool,
     watch: Callable[[OperatorNode], None] | None,
     instead: Callable[[str], Given | None] | None,
@@ -124,14 +160,13 @@ def _run(
     """Fill the graph by the call of the staged model."""
     graph.modules = _modules(graph, places)
     paths = {id(stage.of(node.module)): node.path for node in graph.modules.values()}
-    world, stand_in = _world(mode)
+    world, stand_in = _world(way.mode)
     recorder = Recorder(graph, paths, stand_in, stage, left, Tables(copied, places))
-    recorder.on_meta, recorder.last_way = mode == META, last_way
-    recorder.watch, recorder.instead = watch, instead
-    for held in list(held_tensors(copied, copied.places())):
-        node = recorder.adopt(held.tensor, held.kind, held.name)
-        node.names += (held.name,)
-        graph.state[held.name] = node
+    recorder.on_meta, recorder.last_way = way.mode == META, last_way
+    recorder.watch, recorder.instead, recorder.watches = watch, instead, way.watches
+    places_of_state = list(held_tensors(copied, copied.places()))
+    for held in places_of_state:
+        recorder.hold(held)
     for label, tensor in labels:
         node = recorder.adopt(stage.of(tensor), INPUT, label)
         if node.kind == INPUT and node not in graph.inputs:
@@ -141,6 +176,7 @@ def _run(
         with world, around or nullcontext(), recording(recorder):
             output = call_model(stage.of(alone), args, kwargs)
         recorder.drop_caches()
+        recorder.settle_assignments(places_of_state)
         found = dict.fromkeys(recorder.node(tensor) for _, tensor in tensors(output))
         graph.outputs = list(found)
         graph.result = with_tensors(output, recorder.node)
@@ -161,7 +197,7 @@ def _world(mode: str) -> tuple[AbstractContextManager[Any], Callable[[torch.Tens
         return nullcontext(), _meta_copy
     if mode == FAKE:
         fakes = FakeTensorMode(allow_non_fake_inputs=True)
-        return _quietly(_unfused(fakes)), fakes.from_tensor
+        return quietly(_unfused(fakes)), fakes.from_tensor
     return Unfused(), None
 
 
@@ -178,7 +214,7 @@ def _meta_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def _quietly(inside: AbstractContextManager[Any]) -> Iterator[None]:
+def quietly(inside: AbstractContextManager[Any]) -> Iterator[None]:
     """Fake tensors log an error with a traceback before they raise; that they may raise is expected here."""
     logger = logging.getLogger(FAKE_TENSOR_LOGGER)
     before = logger.disabled
@@ -250,10 +286,29 @@ def _explained(error: Exception, graph: Dataflow, walk: Walk, labels: list[tuple
     last = f" after {graph.operators[-1].where}" if graph.operators else ""
     return TraceError(
         f"the forward pass of {shown(type(graph.model).__name__)} stopped{where}{last}: "
-        f"{type(error).__name__}: {shown(str(error).strip(), 300)}. Its inputs were {given}; run model(...) with them "
-        f"to see the same error, then trace what it accepts{list_hint(graph.call[0])}",
+        f"{type(error).__name__}: {shown(str(error).strip(), 300)}. Its inputs were {given}",
         graph,
     )
+
+
+def _advice(model: nn.Module, places: Walk, call: tuple[Any, Any], training: bool | None, seed: int | None) -> str:
+    """What to do about an error, which a copy of the model may raise by itself: that is tried."""
+
+    def plainly(stage: Stage) -> None:
+        set_mode(stage.states, training)
+        args, kwargs = stage.held
+        devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+        with disable_current_modes(), torch.random.fork_rng(devices), torch.inference_mode(False), torch.enable_grad():
+            call_model(stage.of(inside(model)), args, kwargs)
+
+    try:
+        look(places.modules, call, plainly, ALL, seed)
+    except ModuleKGError:
+        return ""
+    except Exception:  # noqa: BLE001 - of the model's code
+        hint = list_hint(call[0])
+        return f"; run model(...) with them to see the same error, then trace what it accepts{hint}"
+    return "; the model itself runs with them, but not while its operators are recorded"
 
 
 def _place(traceback: TracebackType | None, index_of: Mapping[int, int]) -> tuple[int | None, Source | None]:

@@ -27,6 +27,7 @@ from modulekg_widgets.engine.views.metric_update import (
     Update,
     packed_histograms,
     parts,
+    phase_with_values,
 )
 from modulekg_widgets.engine.views.payload import text
 
@@ -172,11 +173,16 @@ class Updates:
         return batch, min(1.0, batch.count / backlog) if shared else 1.0
 
     def latest(self, metric: str, phase: str) -> dict[str, float]:
-        """The latest value of `metric` of each module in the first run that has it; "" is the first of a module."""
+        """The latest value of `metric` of each module in the first run that has it; "" is the first of a module.
+
+        Where the metric has none in `phase`, it is that of the other one.
+        """
         series = [(s, value) for s, value in zip(self.catalog.series, self.catalog.latest, strict=True)]
         if not metric:
             metric = next((s.metric for s, _ in series if s.module and s.form != HISTOGRAM and s.phase == phase), "")
-        found = [(s, v) for s, v in series if s.metric == metric and s.phase == phase and s.form != HISTOGRAM]
+        fitting = [(s, v) for s, v in series if s.metric == metric and s.form != HISTOGRAM]
+        phase = phase_with_values(phase, self.catalog.series, metric)
+        found = [(s, v) for s, v in fitting if s.phase == phase]
         return {s.module: value for s, value in found if s.run == found[0][0].run}
 
     def _add_points(self, batch: Batch, share: float, content: dict[str, Any], buffers: list[bytes]) -> None:

@@ -33,6 +33,12 @@ class Series(NamedTuple):
     form: str  # "number", "vector" or "histogram"
 
 
+def phase_with_values(phase: str, series: Iterable[Series], metric: str) -> str:
+    """The phase of which a metric is drawn: the other one where only that has series of it."""
+    found = {one.phase for one in series if one.metric == metric}
+    return phase if phase in found or len(found) != 1 else found.pop()
+
+
 class Update(NamedTuple):
     """A message: its JSON content and its binary buffers."""
 

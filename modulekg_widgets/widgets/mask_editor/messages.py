@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from modulekg_widgets.engine.errors import CutError, ModuleKGError, shown
+from modulekg_widgets.engine.errors import CutError, ModuleKGError, counted, shown
 from modulekg_widgets.engine.playback.steps import error_text
 from modulekg_widgets.engine.pruning.by_hand import CUT
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
@@ -150,7 +150,7 @@ class MaskMessages:
 
     def _mask(self, editor: Editor, content: dict[str, Any]) -> str:
         editor.mask()
-        return f"Masked: {_summary(editor)}"
+        return _masked(editor)
 
     def _cut(self, editor: Editor, content: dict[str, Any]) -> str:
         editor.cut()
@@ -207,6 +207,15 @@ def _answers(editor: Editor) -> Iterator[Answer]:
 def _summary(editor: Editor) -> str:
     last = editor._pruning.last
     return last.plan.summary if last else ""
+
+
+def _masked(editor: Editor) -> str:
+    """The channels that are zero now, and that no size has changed."""
+    last = editor._pruning.last
+    if last is None:
+        return ""
+    channels = counted(sum(len(axis.dropped) for axis in last.plan.axes), "channel", "channels")
+    return f"Masked: {channels} set to zero; sizes unchanged (a cut would leave {last.plan.params[1]:,} parameters)"
 
 
 def _drawing(value: Any, draft: Draft) -> Drawing:

@@ -12,10 +12,10 @@ from traitlets import Bool, Dict, Int, List, Unicode, observe, validate
 
 from modulekg_widgets.engine.deprecation import deprecated
 from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.monitoring.readings import PHASES, Slot
+from modulekg_widgets.engine.monitoring.readings import EVAL, PHASES, TRAIN, Slot
 from modulekg_widgets.engine.monitoring.run import Run
 from modulekg_widgets.engine.views.metric_reader import Updates
-from modulekg_widgets.engine.views.metric_update import MOST_POINTS, parts
+from modulekg_widgets.engine.views.metric_update import HISTOGRAM, MOST_POINTS, parts
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.engine.views.pictures.metrics import Shown, svg
 from modulekg_widgets.engine.views.schema import METRICS
@@ -61,7 +61,7 @@ class MetricPanel(ModuleKGWidget):
     selected : str or None
         The dotted path of any module, as a model has more of them than are measured.
     view : str
-        "lines", "heatmap" or "histogram".
+        "lines", "heatmap" or "histogram"; unless it is given, "histogram" where the runs have nothing else.
     window : int or None
         How many of the last steps are drawn; None is all.
     log_scale : bool or None
@@ -70,7 +70,8 @@ class MetricPanel(ModuleKGWidget):
     paused : bool
         Whether the page waits with what is new.
     phase : str
-        "train", "eval" or "both".
+        "train", "eval" or "both"; unless it is given, "eval" where no call of a module was in train mode. A metric that
+        has no values in the phase is drawn in the other one.
 
     Raises
     ------
@@ -114,17 +115,19 @@ class MetricPanel(ModuleKGWidget):
         metric: str | None = None,
         modules: Sequence[str] | None = None,
         selected: str | None = None,
-        view: str = "lines",
+        view: str | None = None,
         window: int | None = None,
         log_scale: bool | None = None,
         paused: bool = False,
-        phase: str = "train",
+        phase: str | None = None,
         layout: Any = None,
         **unknown: Any,
     ) -> None:
         check_keywords("MetricPanel", unknown, KEYWORDS)
         self._runs = _opened(runs)
         self._colorings: list[Coloring] = []
+        own = {name for name, asked in (("view", view), ("phase", phase)) if asked is None}
+        self._own: set[str] = set()  # what goes by the values that there are, until somebody sets it
         self._stream = MetricStream(self._runs, self._send_update, self._looked)
         weakref.finalize(self, self._stream.stop)
         super().__init__(
@@ -132,13 +135,14 @@ class MetricPanel(ModuleKGWidget):
             metric=metric or "",
             modules=[modules] if isinstance(modules, str) else list(modules or ()),
             selected=selected,
-            view=view,
+            view=self._own_view(metric or "") if view is None else view,
             window=window,
             log_scale=log_scale,
             paused=paused,
-            phase=phase,
+            phase=self._own_phase() if phase is None else phase,
             **({} if layout is None else {"layout": layout}),
         )
+        self._own = own
         if getattr(self.comm, "kernel", None) is not None:
             self._stream.start()
 
@@ -198,6 +202,36 @@ class MetricPanel(ModuleKGWidget):
 
     def _slots(self) -> list[Slot]:
         return [slot for run in self._runs for slot in list(run.history.slots)]
+
+    # -------------------------------------------------------------- what the panel chooses
+
+    def _own_view(self, metric: str) -> str:
+        """Lines, or histograms where `metric`, or without one all of them, has nothing else; but for NaN in between."""
+        kinds: dict[bool, set[str]] = {True: set(), False: set()}
+        for slot in self._slots():
+            for part in parts(slot.metric, slot.form):
+                kinds[part.form == HISTOGRAM].add(part.metric)
+        if metric:
+            return "histogram" if metric in kinds[True] else "lines"
+        return "histogram" if kinds[True] and kinds[False] <= kinds[True] else "lines"
+
+    def _own_phase(self) -> str:
+        """Train, or eval where no call of a module was in train mode: what is measured without a call is in train."""
+        metrics = {phase: {slot.metric for slot in self._slots() if slot.phase == phase} for phase in PHASES}
+        return EVAL if metrics[EVAL] and not metrics[EVAL] & metrics[TRAIN] else TRAIN
+
+    def _choose(self) -> None:
+        """Go by the values that have come."""
+        for name in list(self._own):
+            value = self._own_view(self.metric) if name == "view" else self._own_phase()
+            if value != getattr(self, name):
+                setattr(self, name, value)
+                self._own.add(name)
+
+    @observe("view", "phase")
+    def _take_over(self, change: Any) -> None:
+        """Whoever sets the view or the phase has chosen it."""
+        self._own.discard(change["name"])
 
     # -------------------------------------------------------------- what goes on
 
@@ -293,7 +327,8 @@ class MetricPanel(ModuleKGWidget):
         self.send(content, buffers)
 
     def _looked(self, updates: Updates) -> None:
-        """Bring the colors up to date; this runs in the stream's thread."""
+        """Bring the choice and the colors up to date; this runs in the stream's thread."""
+        self._choose()
         for coloring in self._colorings:
             self._color(coloring, updates)
 
@@ -319,6 +354,7 @@ class MetricPanel(ModuleKGWidget):
         return super()._repr_mimebundle_(**kwargs)
 
     def _static_picture(self) -> str:
+        self._choose()
         return svg(
             self._runs,
             Shown(self.metric, self.modules, self.selected, self.phase, self.window, self.log_scale, self.view),

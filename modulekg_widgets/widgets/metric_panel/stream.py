@@ -182,6 +182,7 @@ def _run(reference: weakref.ref[MetricStream], wake: threading.Event) -> None:
 @updates.register("MetricPanel")
 def _values(panel: Any) -> Iterator[Message]:
     """All values, thinned as for a page that comes late."""
+    panel._choose()
     update = Updates(panel.runs).next()
     if update is not None:
         # a reader that has just begun has seen no monitor running

@@ -278,9 +278,14 @@ def test_a_flatten_that_merges_channels_with_positions_names_the_layer_before_it
 
 
 def test_a_view_that_only_adds_dimensions_merges_nothing(resnet18: mk.DataflowGraph) -> None:
-    graph = graph_of(lambda m, x: m.head(m.a(x).view(1, 18, 1, 1)), 1, 7, a=nn.Linear(7, 18), head=nn.Conv2d(18, 3, 1))
+    graph = graph_of(lambda m, x: m.head(m.a(x).view(1, -1, 1, 1)), 1, 7, a=nn.Linear(7, 18), head=nn.Conv2d(18, 3, 1))
     assert graph.reshape_dependency().dependency_sets == []
     assert resnet18.reshape_dependency().dependency_sets == []
+
+
+def test_a_view_that_has_the_number_of_channels_in_its_code_is_listed() -> None:
+    graph = graph_of(lambda m, x: m.head(m.a(x).view(1, 18, 1, 1)), 1, 7, a=nn.Linear(7, 18), head=nn.Conv2d(18, 3, 1))
+    assert graph.reshape_dependency().dependency_sets == [{"a"}]
 
 
 def test_a_channel_shuffle_runs_through_the_layers_on_both_sides_of_the_concatenation() -> None:

@@ -135,6 +135,50 @@ def fsdp(folder: Path) -> Any:
     return {"output": monitor.get_output(), "rows": model.head.weight.to_local().shape[0]}  # type: ignore[operator]
 
 
+def flat_parameters(folder: Path) -> Any:
+    """FullyShardedDataParallel, which keeps parameters in flat ones, in all its ways."""
+    from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, ShardingStrategy
+    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+    ways: dict[str, dict[str, Any]] = {
+        "views": {"use_orig_params": True},
+        "flat": {"use_orig_params": False},
+        "nested views": {"use_orig_params": True, "auto_wrap_policy": ModuleWrapPolicy({nn.Linear})},
+        "nested flat": {"use_orig_params": False, "auto_wrap_policy": ModuleWrapPolicy({nn.Linear, Block})},
+        "unsharded in between": {"use_orig_params": False, "sharding_strategy": ShardingStrategy.SHARD_GRAD_OP},
+        "whole": {"use_orig_params": True, "sharding_strategy": ShardingStrategy.NO_SHARD},
+        "whole flat": {"use_orig_params": False, "sharding_strategy": ShardingStrategy.NO_SHARD},
+        "half": {"use_orig_params": True, "mixed_precision": MixedPrecision(torch.bfloat16, torch.float32)},
+    }
+    found: dict[str, Any] = {"output": {}, "reasons": {}}
+    for name, options in ways.items():
+        model = FullyShardedDataParallel(net(), device_id=torch.device("cpu"), **options)
+        found["output"][name], found["reasons"][name] = _wrapped(model)
+    model = FullyShardedDataParallel(net(), device_id=torch.device("cpu"), use_orig_params=True)
+    found["output"]["apart"], found["reasons"]["apart"] = _wrapped(model, distributed=False)
+    with model.no_sync():
+        found["output"]["not reduced"], found["reasons"]["not reduced"] = _wrapped(model, rate=None)
+    return found
+
+
+def _wrapped(model: nn.Module, rate: float | None = 0.3, **options: Any) -> Any:
+    """Values and reasons of a wrapped model, by the names of the modules inside."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate or 0.0)
+    watched = {kind: [*METRICS, "InputMean"] for kind in ("Conv2d", "Linear")}
+    with warnings.catch_warnings(), mk.Monitor(model, watched, **options) as monitor:
+        warnings.simplefilter("ignore")
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            model(*own_inputs(step)).square().mean().backward()
+            if rate is not None:
+                optimizer.step()
+            monitor.track(step)
+    output = {
+        f"{path}.".replace("_fsdp_wrapped_module.", "").strip("."): own for path, own in monitor.get_output().items()
+    }
+    return output, {name: reason for (_, name), reason in monitor.reasons.items()}
+
+
 def hybrid(folder: Path) -> Any:
     """Every process has all: a mesh of two copies of one shard."""
     from torch.distributed.device_mesh import init_device_mesh

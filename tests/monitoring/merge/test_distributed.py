@@ -20,6 +20,7 @@ RUN = Path(__file__).with_name("ranks_run.py")
 SCENARIOS = [
     "ddp",
     "fsdp",
+    "flat_parameters",
     "hybrid",
     "own_values",
     "counts",
@@ -104,6 +105,51 @@ def test_all_ranks_hold_the_same_values(found: list[dict[str, Any]]) -> None:
 def test_fsdp_reads_what_one_process_reads(found: list[dict[str, Any]], alone: dict[str, Any]) -> None:
     assert [ranks["fsdp"]["rows"] for ranks in found] == [1, 0]  # the second shard of the head is empty
     check_same(found[0]["fsdp"]["output"], alone)
+
+
+FLAT = ["views", "flat", "nested views", "nested flat", "unsharded in between", "whole", "whole flat"]
+
+
+@pytest.mark.parametrize("way", FLAT)
+def test_flat_parameters_read_what_one_process_reads(
+    found: list[dict[str, Any]], alone: dict[str, Any], way: str
+) -> None:
+    wanted = dict(numbers(alone))
+    for ranks in found:
+        own = dict(numbers(ranks["flat_parameters"]["output"][way]))
+        assert ranks["flat_parameters"]["reasons"][way] == {}
+        check_same(_nested({name: own[name] for name in wanted}), alone)
+
+
+def test_flat_parameters_of_mixed_precision_are_those_that_are_trained(
+    found: list[dict[str, Any]], alone: dict[str, Any]
+) -> None:
+    own = found[1]["flat_parameters"]["output"]["half"]
+    for path, metrics in alone.items():
+        for name in ("WeightNorm", "WeightGradNorm", "UpdateRatio"):
+            assert own[path][name][0] == pytest.approx(metrics[name][0], rel=0.05), (path, name)
+
+
+@pytest.mark.parametrize(("way", "reason"), [("apart", "a part of the weight"), ("not reduced", "not reduced")])
+def test_parts_of_flat_parameters_never_pass_for_the_whole(found: list[dict[str, Any]], way: str, reason: str) -> None:
+    for ranks in found:
+        own = ranks["flat_parameters"]["output"][way]
+        assert np.isnan([value for metrics in own.values() for value in metrics["WeightGradNorm"].values()]).all()
+        assert reason in ranks["flat_parameters"]["reasons"][way]["WeightGradNorm"]
+        if way == "apart":
+            assert np.isnan([value for metrics in own.values() for value in metrics["WeightNorm"].values()]).all()
+
+
+def _nested(flat: dict[tuple[Any, ...], np.ndarray]) -> dict[str, Any]:
+    """What `numbers` took apart."""
+    found: dict[str, Any] = {}
+    for (module, metric, step, key), part in flat.items():
+        steps = found.setdefault(module, {}).setdefault(metric, {})
+        if key == "":
+            steps[step] = part
+        else:
+            steps.setdefault(step, {})[key] = part
+    return found
 
 
 def test_copies_of_shards_count_once(found: list[dict[str, Any]], alone: dict[str, Any]) -> None:

@@ -31,7 +31,7 @@ def condition(fraction: float) -> Reference:
     def reference(steps: list[Sample]) -> float:
         values = spectrum(steps[-1])
         at = min(math.floor(len(values) * fraction), len(values) - 1)
-        return values[0] / (values[at] + 1e-7)
+        return values[0] / (values[at] + 1e-7) if values[at] > 1e-12 * values[0] else math.nan
 
     return reference
 
@@ -51,20 +51,31 @@ def dead(steps: list[Sample]) -> float:
     return float(np.mean(np.stack([output_rows(s).max(0) for s in steps]).max(0) <= 0.0))
 
 
+def running(step: Sample) -> tuple[np.ndarray, np.ndarray]:
+    """The running mean and deviation as they were right after a step."""
+    return array(step.module.running_mean), np.sqrt(array(step.module.running_var))
+
+
+def share(distance: np.ndarray, std: np.ndarray) -> float:
+    return float(np.linalg.norm(distance) / (np.linalg.norm(std) + 1e-8))
+
+
 def mean_tid(steps: list[Sample]) -> float:
-    found = []
-    for s in steps:
-        mean, std = array(s.module.running_mean), np.sqrt(array(s.module.running_var))
-        found.append(np.linalg.norm(input_rows(s).mean(0) - mean) / (np.linalg.norm(std) + 1e-8))
-    return float(np.mean(found))
+    mean, std = running(steps[-1])
+    return float(np.mean([share(input_rows(s).mean(0) - mean, std) for s in steps]))
 
 
 def var_tid(steps: list[Sample]) -> float:
-    found = []
-    for s in steps:
-        std = np.sqrt(array(s.module.running_var))
-        found.append(np.linalg.norm(input_rows(s).std(0, ddof=1) - std) / (np.linalg.norm(std) + 1e-8))
-    return float(np.mean(found))
+    _, std = running(steps[-1])
+    return float(np.mean([share(input_rows(s).std(0, ddof=1) - std, std) for s in steps]))
+
+
+def mean_tid_by_step(steps: list[Sample]) -> float:
+    return float(np.mean([share(input_rows(s).mean(0) - running(s)[0], running(s)[1]) for s in steps]))
+
+
+def var_tid_by_step(steps: list[Sample]) -> float:
+    return float(np.mean([share(input_rows(s).std(0, ddof=1) - running(s)[1], running(s)[1]) for s in steps]))
 
 
 def kurtosis(steps: list[Sample]) -> float:
@@ -165,6 +176,8 @@ REFERENCES: dict[str, Reference] = {
     "LinearDeadNeuronNum": dead,
     "MeanTID": mean_tid,
     "VarTID": var_tid,
+    "MeanTIDByStep": mean_tid_by_step,
+    "VarTIDByStep": var_tid_by_step,
     "WeightParamJump": jumps,
     "UpdateRatio": update_ratio,
     "ActivationKurtosis": kurtosis,

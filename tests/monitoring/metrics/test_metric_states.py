@@ -157,7 +157,7 @@ def test_a_channel_with_nan_is_not_called_dead() -> None:
     assert dead(None, torch.tensor([[nan, 0.0], [0.0, 0.0]])) == 0.5
 
 
-@pytest.mark.parametrize("name", ["MeanTID", "VarTID"])
+@pytest.mark.parametrize("name", ["MeanTID", "VarTID", "MeanTIDByStep", "VarTIDByStep"])
 def test_a_window_is_the_mean_over_its_steps(name: str) -> None:
     module = nn.BatchNorm1d(3)
     module.running_mean = torch.tensor([1.0, 2.0, 2.0])
@@ -168,13 +168,13 @@ def test_a_window_is_the_mean_over_its_steps(name: str) -> None:
     found = []
     for x in steps:
         instance.update(Moments(x, 1), x, module=module)
-        distance = x.double().mean(0) - torch.tensor([1, 2, 2]) if name == "MeanTID" else None
+        distance = x.double().mean(0) - torch.tensor([1, 2, 2]) if "Mean" in name else None
         distance = x.double().std(0) - torch.tensor([2, 2, 1]) if distance is None else distance
         found.append(float(distance.norm()) / (3.0 + 1e-8))
     assert float(instance.compute()) == pytest.approx(np.mean(found), rel=1e-5)
 
 
-@pytest.mark.parametrize("name", ["MeanTID", "VarTID"])
+@pytest.mark.parametrize("name", ["MeanTID", "VarTID", "MeanTIDByStep", "VarTIDByStep"])
 @pytest.mark.parametrize("module", [nn.BatchNorm1d(3, track_running_stats=False), nn.LayerNorm(3)], ids=str)
 def test_without_running_statistics_there_is_no_discrepancy(name: str, module: nn.Module) -> None:
     x = torch.randn(5, 3)
@@ -182,7 +182,7 @@ def test_without_running_statistics_there_is_no_discrepancy(name: str, module: n
         METRICS[name]().instance().update(Moments(x, 1), x, module=module)
 
 
-WINDOWS = ["DeadNeuronFraction", "LinearDeadNeuronNum", "MeanTID", "VarTID"]
+WINDOWS = ["DeadNeuronFraction", "LinearDeadNeuronNum", "MeanTID", "VarTID", "MeanTIDByStep", "VarTIDByStep"]
 
 
 def test_the_table_has_every_metric_of_several_steps() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 from pathlib import Path
 from typing import Any
@@ -375,3 +376,85 @@ def test_a_block_goes_when_modules_have_kept_since_the_trace_what_they_computed(
     model(x)
     mk.plan(graph, blocks=["1"]).cut(model)
     assert len(model) == 2
+
+
+# ------------------------------------------------------------- modes of a call
+
+
+class Encoder(nn.Module):
+    def __init__(self, norm_first: bool, nested: bool) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, dropout=0.0, norm_first=norm_first)
+        self.table, self.head = nn.Embedding(20, 16), nn.Linear(16, 4)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=nested)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.head(self.encoder(self.table(tokens), src_key_padding_mask=tokens == 0))
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(("norm_first", "nested"), [(False, False), (False, True), (True, False)])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_cut_model_runs_in_each_mode(training: bool, norm_first: bool, nested: bool) -> None:
+    torch.manual_seed(0)
+    model = Encoder(norm_first, nested).train(training)
+    tokens = torch.tensor([[3, 4, 5, 6], [7, 8, 0, 0]])
+    graph = mk.trace(model, tokens)
+    before = copy.deepcopy(model)
+    paths = list(graph.blocks()["path"])
+    assert {f"encoder.layers.{at}.{name}" for at in (0, 1) for name in ("self_attn", "linear2")} <= set(paths)
+    for path in paths:
+        receipt = mk.plan(graph, blocks=[path]).cut(model)
+        outputs = []
+        for mode, gradients in itertools.product((True, False), repeat=2):
+            with torch.set_grad_enabled(gradients):
+                outputs.append(model.train(mode)(tokens)[tokens > 0])
+        assert all(torch.allclose(output, outputs[0], atol=1e-5) for output in outputs)
+        model.train(training)
+        receipt.undo()
+        for one, other in zip(model.modules(), before.modules(), strict=True):
+            assert getattr(one, "activation_relu_or_gelu", 0) == getattr(other, "activation_relu_or_gelu", 0)
+            assert getattr(one, "use_nested_tensor", 0) == getattr(other, "use_nested_tensor", 0)
+
+
+class Fused(nn.Module):
+    """Computes with the weight of a part by itself, in the modes that `when` names."""
+
+    def __init__(self, when: str) -> None:
+        super().__init__()
+        self.part, self.last, self.when = nn.Linear(6, 6), nn.Linear(6, 6), when
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        modes = {"eval": not self.training, "train": self.training, "no_grad": not torch.is_grad_enabled()}
+        if modes.get(self.when, False):
+            return self.last(x + x @ self.part.weight.T + self.part.bias)
+        return self.last(x + self.part(x))
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(("when", "can_go"), [("eval", False), ("train", False), ("no_grad", False), ("never", True)])
+def test_a_block_whose_weights_some_mode_reads_past_it_stays(when: str, can_go: bool, training: bool) -> None:
+    model = nn.Sequential(nn.Linear(4, 6), Fused(when), nn.Linear(6, 2)).train(training)
+    graph = mk.trace(model, torch.randn(3, 4))
+    assert ("1.part" in list(graph.blocks()["path"])) is can_go
+    if not can_go:
+        with pytest.raises(mk.ModuleKGError, match=r"1\.part"):
+            mk.plan(graph, blocks=["1.part"])
+
+
+def test_modes_that_the_whole_model_stops_in_do_not_count() -> None:
+    class OnlyEval(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.part, self.last = nn.Linear(6, 6), nn.Linear(6, 6)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.training:
+                raise RuntimeError("the targets are missing")
+            return self.last(x + self.part(x))
+
+    model = nn.Sequential(nn.Linear(4, 6), OnlyEval(), nn.Linear(6, 2)).eval()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    assert "1.part" in list(mk.trace(model, torch.randn(3, 4)).blocks()["path"])
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert not model.training

@@ -3,41 +3,62 @@
 
 import { FileProblem } from "../shared/file_problem";
 import { type Fields, isObject } from "../shared/schema";
-import { excess, isPlain } from "./bounds";
+import { excess, isPlain, shown } from "./bounds";
 import { type Element, elementText, Float, MOST_ELEMENTS, short, shortList } from "./graph_parts";
 import { parseObject } from "./json";
 import { floatText } from "./numbers";
 import type { FileContents, FileSource, Plain } from "./records";
 
 const NAME = "config.json";
+const [ADAPTER, OF_ADAPTER] = ["adapter_config.json", "adapter_model."]; // and what the files begin with that it is of
+const TITLES: readonly string[] = ["_class_name", "architecture", "model_type", "peft_type"];
 const LARGEST = 2 ** 20; // bytes
 const MOST_SETTINGS = 200;
 const MOST_NESTED = 100; // settings of one object within the config; what has more is a table, such as one of labels
 const LONGEST = 200; // characters of a text
 
-/** The contents with what a config.json of the same folder adds; one that makes no sense is a warning. */
+/**
+ * The contents with what a config.json of the same folder adds; one that makes no sense is a warning. An adapter, as peft
+ * saves it, has one of its own, and says which model it is for.
+ */
 export async function withConfig(contents: FileContents, source: FileSource): Promise<FileContents> {
+  if (source.name.startsWith(OF_ADAPTER)) {
+    const found = await withNamed(contents, source, ADAPTER);
+    if (found !== null) return found;
+  }
+  return (await withNamed(contents, source, NAME)) ?? contents;
+}
+
+/** Null where there is no file of this name. */
+async function withNamed(contents: FileContents, source: FileSource, name: string): Promise<FileContents | null> {
   try {
-    const config = await configBeside(source);
-    if (config === null) return contents;
+    const config = await configBeside(source, name);
+    if (config === null) return null;
     const metadata = { ...contents.metadata, ...settings(config), ...contents.metadata }; // what the file says itself comes first and counts
-    return { ...contents, title: contents.title || title(config), metadata };
+    const warnings = name === ADAPTER ? [ofAdapter(config), ...contents.warnings] : contents.warnings;
+    return { ...contents, title: contents.title || title(config), metadata, warnings };
   } catch (error) {
     if (!(error instanceof FileProblem)) throw error;
-    return { ...contents, warnings: [...contents.warnings, `${NAME} beside the file cannot be read`] };
+    return { ...contents, warnings: [...contents.warnings, `${name} beside the file cannot be read`] };
   }
 }
 
-async function configBeside(source: FileSource): Promise<Fields | null> {
+function ofAdapter(config: Fields): string {
+  const base = config.base_model_name_or_path;
+  const named = typeof base === "string" && base !== "" ? shown(base, LONGEST) : "another model";
+  return `this is an adapter of ${named}, whose own weights are not in this file: open that model for them`;
+}
+
+async function configBeside(source: FileSource, name: string): Promise<Fields | null> {
   let file: FileSource;
   try {
-    file = await source.beside(NAME);
+    file = await source.beside(name);
   } catch (error) {
     if (error instanceof FileProblem && error.reason === "missing") return null;
     throw error;
   }
-  if (file.size > LARGEST) throw excess(`bytes of ${NAME}`);
-  return parseObject(await file.read(0, file.size), NAME);
+  if (file.size > LARGEST) throw excess(`bytes of ${name}`);
+  return parseObject(await file.read(0, file.size), name);
 }
 
 /** Its own settings, and then those of the objects in it under dotted names. */
@@ -78,7 +99,7 @@ function listed(value: Plain): Element {
 /** The class that the model was saved from; its architecture or its type where none is named. */
 function title(config: Fields): string {
   const names = config.architectures;
-  const others = config._class_name || config.architecture || config.model_type;
+  const others = TITLES.map(key => config[key]).find(value => Boolean(value));
   const first: unknown = Array.isArray(names) && names.length > 0 ? names[0] : others;
   return typeof first === "string" ? first.slice(0, LONGEST) : "";
 }

@@ -42,9 +42,6 @@ const TABLE: readonly (readonly [kind: number, name: string, block: number, nbyt
   [33, "Q4_0_8_8", 32, 18],
   [34, "TQ1_0", 256, 54],
   [35, "TQ2_0", 256, 66],
-  [36, "IQ4_NL_4_4", 32, 18],
-  [37, "IQ4_NL_4_8", 32, 18],
-  [38, "IQ4_NL_8_8", 32, 18],
   [39, "MXFP4", 32, 17],
   [40, "NVFP4", 64, 36],
   [41, "Q1_0", 128, 18]
@@ -53,3 +50,13 @@ const TABLE: readonly (readonly [kind: number, name: string, block: number, nbyt
 export const GGML_TYPES: ReadonlyMap<number, GgmlType> = new Map(
   TABLE.map(([kind, name, block, nbytes]) => [kind, { name, block, nbytes }])
 );
+
+/** Numbers that readers use differently, with what each calls them; a type of the table is meant where its bytes fit. */
+export const USED_DIFFERENTLY: ReadonlyMap<number, string> = new Map([
+  [36, "I2_S of bitnet.cpp or IQ4_NL_4_4 of earlier versions of llama.cpp"],
+  [37, "I8_S of bitnet.cpp or IQ4_NL_4_8 of earlier versions of llama.cpp"],
+  [38, "TL1 of bitnet.cpp or IQ4_NL_8_8 of earlier versions of llama.cpp"],
+  [39, "MXFP4 of llama.cpp or TL2 of bitnet.cpp"],
+  [40, "NVFP4 of llama.cpp or a type of another reader"],
+  [41, "Q1_0 of llama.cpp or a type of another reader"]
+]);

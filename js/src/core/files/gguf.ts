@@ -3,7 +3,7 @@
 
 import { type Bytes, Window } from "./buffered";
 import { excess, malformed, MOST_TENSORS, need, shown } from "./bounds";
-import { GGML_TYPES } from "./ggml_types";
+import { GGML_TYPES, type GgmlType, USED_DIFFERENTLY } from "./ggml_types";
 import { anyText, count, floatText, grouped, numberIn, type NumberKind, text, widthOf } from "./numbers";
 import type { FileContents, FileSource, Plain, TensorRecord } from "./records";
 
@@ -214,41 +214,67 @@ function contents(
   const alignment = found.get("general.alignment") ?? 32;
   const isPower = typeof alignment === "number" && alignment >= 1 && Number.isInteger(Math.log2(alignment));
   if (!isPower) throw malformed(`tensors aligned by ${shown(String(alignment))}`);
-  const tensors = placed(entries, Math.ceil(end / alignment) * alignment, source.size);
+  const data = Math.ceil(end / alignment) * alignment;
+  const rooms = roomsOf(entries, source.size - data);
+  const known = entries.map((entry, at) => typeOf(entry, rooms[at], alignment));
+  const tensors = entries.map((entry, at) => recordOf(entry, { data, room: rooms[at], known: known[at] }));
+  const untold = entries.filter((_, at) => known[at] === undefined);
   const title = String(found.get("general.name") || found.get("general.architecture") || "");
   const metadata = Object.fromEntries([...found, ...measures(tensors)]);
-  const warnings = [...partsOf(found), ...unknownTypes(entries)];
+  const warnings = [...partsOf(found), ...usedDifferently(untold), ...unknownTypes(untold)];
   return { format: "gguf", title, metadata, tensors, modules: [], graph: null, classes: [], warnings };
 }
 
-/** In the order of the header; malformed for bytes of two tensors, and for those beyond the end. */
-function placed(entries: readonly Entry[], data: number, size: number): TensorRecord[] {
+/** The bytes up to where the next tensor begins, or the end, by the order of the header. */
+function roomsOf(entries: readonly Entry[], size: number): number[] {
   const order = entries.map((_, index) => index).sort((a, b) => entries[a].start - entries[b].start);
   const rooms = new Array<number>(entries.length);
   order.forEach((index, place) => {
-    const next = place + 1 < order.length ? entries[order[place + 1]].start : size - data;
+    const next = place + 1 < order.length ? entries[order[place + 1]].start : size;
     rooms[index] = next - entries[index].start;
   });
-  return entries.map((entry, index) => {
-    const { name, shape, kind, start } = entry;
-    const dtype = GGML_TYPES.get(kind)?.name ?? `ggml type ${kind}`;
-    const nbytes = lengthOf(entry, rooms[index]);
-    return { name, shape, dtype, nbytes, offset: data + start, file: "", strides: null, role: null };
-  });
+  return rooms;
+}
+
+/** Undefined for an unknown type, and where a number that readers use differently may be another. */
+function typeOf(entry: Entry, room: number, alignment: number): GgmlType | undefined {
+  const known = GGML_TYPES.get(entry.kind);
+  if (known === undefined || !USED_DIFFERENTLY.has(entry.kind)) return known;
+  const last = entry.shape[entry.shape.length - 1];
+  const rest = room - bytesOf(entry, known);
+  return last !== undefined && last % known.block === 0 && rest >= 0 && rest < alignment ? known : undefined;
+}
+
+const elementsOf = ({ shape }: Entry) => shape.reduce((total, size) => total * BigInt(size), 1n);
+
+const bytesOf = (entry: Entry, { block, nbytes }: GgmlType) =>
+  Number((elementsOf(entry) / BigInt(block)) * BigInt(nbytes));
+
+interface Placed {
+  readonly data: number; // where the tensors begin
+  readonly room: number;
+  readonly known: GgmlType | undefined;
+}
+
+/** Malformed for bytes of two tensors, and for those beyond the end. */
+function recordOf(entry: Entry, { data, room, known }: Placed): TensorRecord {
+  const { name, shape, kind, start } = entry;
+  const dtype = known?.name ?? `ggml type ${kind}`;
+  const nbytes = lengthOf(entry, room, known);
+  return { name, shape, dtype, nbytes, offset: data + start, file: "", strides: null, role: null };
 }
 
 /** The bytes of a tensor that has `room` up to the next or to the end; one of an unknown type has all of them. */
-function lengthOf({ name, shape, kind }: Entry, room: number): number {
-  const elements = shape.reduce((total, size) => total * BigInt(size), 1n);
-  need(elements <= MOST_ELEMENTS, () => `${shown(name)} has more elements than memories have`);
-  const known = GGML_TYPES.get(kind);
+function lengthOf(entry: Entry, room: number, known: GgmlType | undefined): number {
+  const { name, shape } = entry;
+  need(elementsOf(entry) <= MOST_ELEMENTS, () => `${shown(name)} has more elements than memories have`);
   if (known === undefined) return Math.max(room, 0);
-  const { block, nbytes } = known;
+  const { block } = known;
   need(
     block === 1 || (shape[shape.length - 1] ?? 1) % block === 0,
     () => `rows of ${shown(name)} cannot be cut into blocks`
   );
-  const length = Number((elements / BigInt(block)) * BigInt(nbytes));
+  const length = bytesOf(entry, known);
   need(length <= room, () => `${shown(name)} is cut off, or has bytes of another tensor`);
   return length;
 }
@@ -268,12 +294,23 @@ function partsOf(found: ReadonlyMap<string, Plain>): string[] {
   ];
 }
 
-function unknownTypes(entries: readonly Entry[]): string[] {
-  const unknown = entries.filter(entry => !GGML_TYPES.has(entry.kind));
+function usedDifferently(untold: readonly Entry[]): string[] {
+  const kinds = [...new Set(untold.map(({ kind }) => kind))].filter(kind => USED_DIFFERENTLY.has(kind));
+  return kinds
+    .sort((a, b) => a - b)
+    .map(
+      kind =>
+        `${grouped(untold.filter(each => each.kind === kind).length)} tensors have the type ${kind}, which readers use ` +
+        `differently (${USED_DIFFERENTLY.get(kind)}): their bytes are counted up to the next one`
+    );
+}
+
+function unknownTypes(untold: readonly Entry[]): string[] {
+  const unknown = untold.filter(({ kind }) => !USED_DIFFERENTLY.has(kind));
   if (unknown.length === 0) return [];
   const kinds = [...new Set(unknown.map(entry => entry.kind))].sort((a, b) => a - b).slice(0, 8);
   return [
     `${grouped(unknown.length)} tensors have types that are not known (${kinds.join(", ")}): ` +
-      "what they take is counted up to the tensor that follows"
+      "their bytes are counted up to the next one"
   ];
 }

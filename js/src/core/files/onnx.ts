@@ -44,7 +44,7 @@ export async function readOnnx(source: FileSource): Promise<FileContents> {
     title: "",
     metadata: metadataOf(model),
     tensors: reader.tensors,
-    modules: reader.modules.parts(),
+    modules: reader.modules.parts(reader.tensors, graph.operators),
     graph,
     classes: [],
     warnings: warningsOf(reader)

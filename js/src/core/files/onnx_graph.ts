@@ -6,8 +6,17 @@
 import { need, shown } from "./bounds";
 import { Allowance, Float, Occurrences, Scope, short, shortList, shortText, withoutDots } from "./graph_parts";
 import type { AttributeMessage, FunctionMessage, GraphMessage, NodeMessage, ValueMessage } from "./onnx_messages";
-import { Modules } from "./onnx_modules";
-import { dtypeOf, inShort, isSmall, recordOf, sparseRecord } from "./onnx_tensors";
+import { Modules, type Standing, withTheirWeights } from "./onnx_modules";
+import {
+  dtypeOf,
+  inShort,
+  isSmall,
+  isWeightDtype,
+  QUANTIZED,
+  QuantizedOperands,
+  recordOf,
+  sparseRecord
+} from "./onnx_tensors";
 import type { OperatorGraph, OperatorRecord, Plain, TensorRecord, ValueRecord } from "./records";
 
 const MOST_INLINED = 20_000; // operators of local functions
@@ -38,10 +47,12 @@ interface Body {
 /** Reads the graph of one file; `tensors` and `modules` are what it found beside operators. */
 export class GraphReader {
   readonly modules = new Modules();
-  readonly tensors: TensorRecord[] = [];
+  tensors: TensorRecord[] = [];
   private readonly allowance = new Allowance();
   private readonly tensorNames = new Set<string>();
   private readonly operators: OperatorRecord[] = [];
+  private readonly standings: Standing[] = []; // of the operators
+  private readonly quantized = new QuantizedOperands();
   private readonly values = new Map<string, ValueRecord>();
   private readonly valueNames = new Occurrences();
   private readonly operatorNames = new Occurrences();
@@ -66,7 +77,9 @@ export class GraphReader {
     for (const name of body.inputs) this.valueNames.once(name);
     this.run(body, place);
     const outputs = namesOf(graph, "output").map(name => place.scope.get(name));
-    return { operators: this.operators, inputs: body.inputs, outputs, values: this.values };
+    this.tensors = this.quantized.withRoles(this.tensors, this.operators);
+    const operators = withTheirWeights(this.operators, this.standings, this.tensors, outputs);
+    return { operators, inputs: body.inputs, outputs, values: this.values };
   }
 
   private body(graph: GraphMessage, place: Place): Body {
@@ -103,7 +116,8 @@ export class GraphReader {
   private node(node: NodeMessage, place: Place): void {
     const holds = !node.isSmall || node.attributes.some(({ type }) => HOLDERS.includes(type));
     if (holds && this.isTensor(node, place)) return;
-    const module = this.modules.ofMetadata(node.scopes, node.classes) ?? this.modules.ofName(node.name) ?? place.module;
+    const told = this.modules.ofMetadata(node.scopes, node.classes) ?? this.modules.ofName(node.name);
+    const module = told ?? place.module;
     const called = this.functions.get(keyOf(node.domain, node.op, node.overload));
     if (called !== undefined && this.canBeInlined(called, place)) {
       this.call(node, called, module, place);
@@ -112,9 +126,16 @@ export class GraphReader {
     this.allowance.operator();
     const inputs = node.inputs.filter(name => name !== "").map(name => place.scope.get(name));
     const given = holds ? this.bodies(node, module, place) : [];
+    const op = isOther(node.domain) ? `${node.domain}.${node.op}` : node.op;
+    if (QUANTIZED.has(op))
+      this.quantized.add(
+        op,
+        node.inputs.map(name => (name === "" ? "" : place.scope.get(name)))
+      );
+    this.standings.push(told !== null ? "told" : place.depth === 0 ? "free" : "fixed");
     this.operators.push({
       name: this.operatorNames.once(node.name || node.op),
-      op: isOther(node.domain) ? `${node.domain}.${node.op}` : node.op,
+      op,
       module,
       inputs: [...inputs, ...given],
       outputs: node.outputs.filter(name => name !== "").map(name => this.define(name, place)),
@@ -135,7 +156,8 @@ export class GraphReader {
     const tensor = attributes[0]?.held ?? null;
     if (op !== "Constant" || isOther(domain) || outputs.length !== 1 || tensor === null || isSmall(tensor))
       return false;
-    this.keepTensor(place, recordOf(outputs[0], tensor, "constant"));
+    const role = isWeightDtype(tensor.dataType) ? null : "constant"; // where weights are kept says nothing of them
+    this.keepTensor(place, recordOf(outputs[0], tensor, role));
     return true;
   }
 
@@ -209,7 +231,13 @@ const pairs = (inner: readonly string[], outer: readonly string[]) =>
 function valueOf({ shape, dataType }: ValueMessage): ValueRecord | null {
   const dtype = dtypeOf(dataType);
   if (shape === null) return dtype === "" ? null : { shape, dtype };
-  return { shape: shape.map(size => (typeof size === "string" ? shortText(size) || "?" : size)), dtype };
+  return { shape: shape.map(sizeOf), dtype };
+}
+
+/** A size; one that no value has, as the -1 that some exporters write, stands for one that is not fixed. */
+function sizeOf(size: number | string): number | string {
+  if (typeof size === "string") return shortText(size) || "?";
+  return Number.isSafeInteger(size) && size >= 0 ? size : "?";
 }
 
 function settingsOf(node: NodeMessage, given: Settings, tellsLong: boolean): Settings {

@@ -23,6 +23,7 @@ export interface TensorMessage {
   external: Map<string, string>;
   nbytes: number;
   raw: number | null; // where its bytes stand, unless they are encoded
+  packed: number | null; // where floats stand one behind the other in the list of their type
   few: Uint8Array | null; // the raw bytes, where they are few
   lists: Map<number, (number | bigint)[]>; // numbers by field, where they are few
 }
@@ -238,6 +239,7 @@ export class Messages {
       external: new Map(),
       nbytes: 0,
       raw: null,
+      packed: null,
       few: null,
       lists: new Map()
     };
@@ -269,6 +271,8 @@ export class Messages {
 
   private addTyped(tensor: TensorMessage, field: Field): void {
     const { number, kind } = field;
+    const isPacked = field.hasLength && (number === 4 || number === 10) && tensor.nbytes === 0;
+    tensor.packed = isPacked ? field.begin : null;
     tensor.nbytes += field.end - field.begin;
     if (tensor.nbytes > FEW_BYTES || number === 6) return;
     const isWhole = number === 5 || number === 7 || number === 11;

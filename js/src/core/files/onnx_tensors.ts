@@ -5,11 +5,12 @@ import { isPlainPath, malformed, need, product, shown } from "./bounds";
 import { type Element, elementText, Float, short, shortList } from "./graph_parts";
 import { numberIn, type NumberKind, widthOf } from "./numbers";
 import type { SparseMessage, TensorMessage } from "./onnx_messages";
-import type { Plain, TensorRecord } from "./records";
+import type { OperatorRecord, Plain, TensorRecord } from "./records";
 import { isSmallFloat, smallFloat } from "./small_floats";
 
 const FEW = 8; // elements: a constant of no more is a setting, one of more a tensor
 const BOOL = 9;
+const PACKED: readonly number[] = [1, 11, 14, 15]; // whose numbers stand in lists of floats as they do in bytes
 const PATTERNS = 5; // the field of small numbers, of which floats stand there as patterns of bits
 
 /** TensorProto.DataType: torch's word, or its own where torch has none; bits of an element; how its bytes are read. */
@@ -44,10 +45,131 @@ const DTYPES: ReadonlyMap<number, readonly [string, number, NumberKind?]> = new 
   [28, ["float6_e3m2", 6]]
 ]);
 
+type Places = readonly [numbers: readonly number[], scales: readonly number[]];
+
+const BINARY: Places = [
+  [0, 3],
+  [1, 2, 4, 5, 6, 7]
+];
+const UNARY: Places = [[0], [1, 2, 3, 4]];
+const ofMicrosoft = (names: string, places: Places) =>
+  names.split(" ").map((name): [string, Places] => [`com.microsoft.${name}`, places]);
+
+/**
+ * By operator, of ONNX and of ONNX Runtime: which inputs are quantised numbers, and which scales and zero points of
+ * them.
+ */
+export const QUANTIZED: ReadonlyMap<string, Places> = new Map<string, Places>([
+  ["DequantizeLinear", [[0], [1, 2]]],
+  ["QuantizeLinear", [[], [1, 2]]],
+  [
+    "MatMulInteger",
+    [
+      [0, 1],
+      [2, 3]
+    ]
+  ],
+  [
+    "ConvInteger",
+    [
+      [0, 1],
+      [2, 3]
+    ]
+  ],
+  [
+    "QLinearConv",
+    [
+      [0, 3, 8],
+      [1, 2, 4, 5, 6, 7]
+    ]
+  ],
+  ["QLinearMatMul", BINARY],
+  ...ofMicrosoft("DequantizeLinear", [[0], [1, 2]]),
+  ...ofMicrosoft("QuantizeLinear", [[], [1, 2]]),
+  ...ofMicrosoft("QGemm", [
+    [0, 3, 6],
+    [1, 2, 4, 5, 7, 8]
+  ]),
+  ...ofMicrosoft("DynamicQuantizeMatMul", [
+    [0, 1],
+    [2, 3]
+  ]),
+  ...ofMicrosoft("MatMulIntegerToFloat", [
+    [0, 1],
+    [2, 3, 4, 5]
+  ]),
+  ...ofMicrosoft("MatMulNBits", [[1], [2, 3, 4]]),
+  ...ofMicrosoft("GatherBlockQuantized", [[0], [2, 3]]),
+  ...ofMicrosoft("QAttention", [
+    [0, 1],
+    [3, 4, 6, 7]
+  ]),
+  ...ofMicrosoft("DynamicQuantizeLSTM", [
+    [1, 2],
+    [8, 9, 10, 11]
+  ]),
+  ...ofMicrosoft("QEmbedLayerNormalization", [
+    [2, 3, 4, 5, 6],
+    [8, 9, 10, 11, 12, 13, 14, 15, 16, 17]
+  ]),
+  ...ofMicrosoft("QLinearAdd QLinearMul", BINARY),
+  ...ofMicrosoft(
+    "QLinearSigmoid QLinearLeakyRelu QLinearAveragePool QLinearGlobalAveragePool QLinearReduceMean QLinearSoftmax",
+    UNARY
+  )
+]);
+const DYNAMIC = "DynamicQuantizeLinear"; // gives a scale and a zero point
+/** What gives numbers of its first input as they are. */
+const MOVING: ReadonlySet<string> = new Set(
+  "Gather GatherElements GatherND Transpose Reshape Squeeze Unsqueeze Slice Split Flatten Identity".split(" ")
+);
+
+/** The tensors that operators of quantisation read, as they are met in a graph. */
+export class QuantizedOperands {
+  private readonly numbers = new Set<string>();
+  private readonly scales = new Set<string>();
+
+  /** Notes the inputs of an operator of `QUANTIZED`, by their places; "" is one that is left out. */
+  add(op: string, inputs: readonly string[]): void {
+    const [numbers, scales] = QUANTIZED.get(op) ?? [[], []];
+    for (const place of numbers) if (place < inputs.length) this.numbers.add(inputs[place]);
+    for (const place of scales) if (place < inputs.length) this.scales.add(inputs[place]);
+  }
+
+  /** The tensors: quantised weights are parameters, whatever their dtype, their scales and zero points are not. */
+  withRoles(tensors: readonly TensorRecord[], operators: readonly OperatorRecord[]): TensorRecord[] {
+    this.follow(operators);
+    return tensors.map(each => {
+      if (this.numbers.has(each.name)) return { ...each, role: "parameter" };
+      return this.scales.has(each.name) ? { ...each, role: "buffer" } : each;
+    });
+  }
+
+  /** Notes what is quantised before it is moved, and scales that are multiplied with others. */
+  private follow(operators: readonly OperatorRecord[]): void {
+    for (const { op, inputs, outputs } of [...operators].reverse()) {
+      const isMoved = MOVING.has(op) && inputs.length > 0 && outputs.some(name => this.numbers.has(name));
+      if (isMoved) this.numbers.add(inputs[0]);
+    }
+    const given = new Set<string>(); // scales that are computed
+    for (const { op, inputs, outputs } of operators) {
+      if (op === DYNAMIC) {
+        for (const name of outputs.slice(1)) given.add(name);
+      } else if (op === "Mul" && inputs.some(name => given.has(name))) {
+        for (const name of inputs) this.scales.add(name);
+        for (const name of outputs) given.add(name);
+      }
+    }
+  }
+}
+
 /** "" for none, a number for what is newer than this. */
 export function dtypeOf(number: number): string {
   return number === 0 ? "" : (DTYPES.get(number)?.[0] ?? `type ${number}`);
 }
+
+/** Whether numbers of a type are weights wherever they stand: floats are, indices and masks not. */
+export const isWeightDtype = (number: number) => /^(?:b?float|complex)/.test(dtypeOf(number));
 
 /** The record of a tensor, by its message without numbers. */
 export function recordOf(name: string, tensor: TensorMessage, role: TensorRecord["role"] = null): TensorRecord {
@@ -59,7 +181,8 @@ export function recordOf(name: string, tensor: TensorMessage, role: TensorRecord
   if (tensor.isExternal) return { ...record, ...elsewhere(tensor, name, expected) };
   const fits = raw === null || expected === null || nbytes === expected;
   need(fits, () => `${shown(name)} has not as many bytes as its shape takes`);
-  return { ...record, nbytes, offset: raw, file: "" };
+  const packed = nbytes === expected && PACKED.includes(dataType) ? tensor.packed : null;
+  return { ...record, nbytes, offset: raw ?? packed, file: "" };
 }
 
 /** The record of a sparse tensor: what its values and their indices take. */

@@ -3,6 +3,9 @@
 
 import type { FileContents, TensorRecord } from "./records";
 
+/** Formats that tell no roles: those that tensors have are by how operators read them. */
+const UNTOLD_ROLES: readonly string[] = ["onnx"];
+
 export interface OwnedTensor {
   readonly path: string; // of the module
   readonly name: string; // in the module
@@ -19,7 +22,8 @@ export function ownersOf(contents: FileContents): OwnedTensor[] {
   const constants = contents.tensors.filter(({ role }) => role === "constant");
   const known = constants.length > 0 ? new Paths(told(contents, others)) : undefined;
   const placed = [...others.map(named), ...constants.map(tensor => ofConstant(tensor, known))];
-  const loose = placed.filter(({ path, tensor }) => path === "" && mayMove(tensor));
+  const moves = UNTOLD_ROLES.includes(contents.format);
+  const loose = placed.filter(({ path, tensor }) => path === "" && (moves || mayMove(tensor)));
   const readers = onlyReaders(contents, new Set(loose.map(({ tensor }) => tensor.name)));
   const taken = new Set(readers.size > 0 ? contents.tensors.map(({ name }) => name) : []);
   return placed.map(owned => {
@@ -31,10 +35,16 @@ export function ownersOf(contents: FileContents): OwnedTensor[] {
 
 /** By the path that a name begins with; a tensor whose name has none stands in the root as it is. */
 function named(tensor: TensorRecord): OwnedTensor {
-  const dot = tensor.name.lastIndexOf(".");
-  if (dot <= 0) return inRoot(tensor);
-  return { path: tensor.name.slice(0, dot), name: tensor.name.slice(dot + 1), tensor };
+  const path = pathIn(tensor.name);
+  return path === "" ? inRoot(tensor) : { path, name: tensor.name.slice(path.length + 1), tensor };
 }
+
+/**
+ * The path of the module that the name of a tensor begins with, and "" where it has none. A name as
+ * "/model.1/Constant_output_0" is that of a value, in the words of torch's older exporter, and no path.
+ */
+export const pathIn = (name: string): string =>
+  name.startsWith("/") ? "" : name.slice(0, Math.max(name.lastIndexOf("."), 0));
 
 function ofConstant(tensor: TensorRecord, known: Paths | undefined): OwnedTensor {
   const owned = named(tensor);
@@ -53,7 +63,7 @@ function* told(contents: FileContents, tensors: readonly TensorRecord[]): Iterab
 }
 
 /** Paths and all that they begin with, which may be too many to list: one may have as many parts as characters. */
-class Paths {
+export class Paths {
   private readonly sorted: readonly string[];
 
   constructor(paths: Iterable<string>) {

@@ -15,6 +15,8 @@ const DEEPEST = 100; // of values in values
 const DEEPEST_METADATA = 3;
 const LONGEST_NAME = 1_000;
 const MOST_NAMES = 64 * 2 ** 20; // characters of all names
+const [STATE, GROUPS] = ["state", "param_groups"]; // what an optimizer's state has, and nothing else of a model
+const MOST_OF_OPTIMIZER = 16; // entries, of which one has what it remembers of parameters
 export const SCRIPTED = "__torch__.";
 
 /** What a TorchScript archive tells of a class: its name without marks, which tensors are what, and constants. */
@@ -47,6 +49,7 @@ export class Inventory {
   warnings: readonly string[] = [];
   private left = MOST_FOLLOWED;
   private letters = MOST_NAMES;
+  private isInOptimizer = false;
   private readonly above = new Set<Value>(); // the values that the one at hand is in
   private readonly names = new Set<string>();
   private readonly told = new Map<Value, Plain>(); // what is reached often is told once
@@ -77,7 +80,8 @@ export class Inventory {
     this.letters -= name.length;
     if (this.tensors.length >= MOST_TENSORS || this.letters < 0) throw excess("tensors, or letters of names");
     this.names.add(name);
-    this.tensors.push({ ...found, name, file: "", role: role ?? found.role });
+    const told = this.isInOptimizer ? "buffer" : (role ?? found.role);
+    this.tensors.push({ ...found, name, file: "", role: told });
   }
 
   private spend(values: number): void {
@@ -107,9 +111,15 @@ export class Inventory {
   }
 
   private addMembers(value: Value, path: string): void {
-    for (const [name, member] of this.members(value)) {
-      if (!this.addPlain(name, member, path) && isHolder(member)) this.add(member, this.joined(path, name));
+    const members = this.members(value);
+    const around = this.isInOptimizer;
+    const isOptimizer = isOptimizerState(members.slice(0, MOST_OF_OPTIMIZER).map(([name]) => name));
+    for (const [name, member] of members) {
+      if (this.addPlain(name, member, path) || !isHolder(member)) continue;
+      this.isInOptimizer = around || (isOptimizer && name === STATE);
+      this.add(member, this.joined(path, name));
     }
+    this.isInOptimizer = around;
   }
 
   /** Whether a member is told as text or number, once for all. */
@@ -192,6 +202,9 @@ export class Inventory {
     return settings;
   }
 }
+
+/** Whether a dict of such keys is the state of an optimizer, whose tensors are no parameters of the model. */
+const isOptimizerState = (names: readonly Value[]) => names.includes(STATE) && names.includes(GROUPS);
 
 const MODULE_PARTS: readonly (readonly [string, Role])[] = [
   ["_parameters", "parameter"],

@@ -1,5 +1,6 @@
 // What torch.save, torch.jit.save and torch.export.save write, and other pickles: read without loading them.
 
+import { FileProblem } from "../shared/file_problem";
 import { malformed, need } from "./bounds";
 import { Whole, Window } from "./buffered";
 import { picklesIn } from "./opcodes";
@@ -25,7 +26,9 @@ export async function readTorch(source: FileSource): Promise<FileContents> {
   const start = await source.read(0, Math.min(ZIP.length, source.size));
   if (String.fromCharCode(...start) !== ZIP) return readPickle(source);
   const archive = await Archive.open(source);
+  if (archive.begin > 0 && archive.names.length > 0) throw new FileProblem("shards"); // several archives in a row
   if (isPt2(archive)) return readPt2(archive);
+  if (archive.has(".data/extern_modules")) throw new FileProblem("package");
   need(archive.has("data.pkl"), "a zip archive without data.pkl, so torch has not written it");
   return archive.has("constants.pkl") ? readScript(source, archive) : readCheckpoint(source, archive);
 }
@@ -121,7 +124,7 @@ async function readLegacy(source: FileSource, window: Window, pickles: Pickles):
   const places = await legacyPlaces(source, window, { keys, referred, isLittle, start: pickles.position });
   const inventory = new Inventory(new Tensors(legacyStorages(places)));
   inventory.add(root);
-  return contentsOf("checkpoint (legacy)", root, pickles, inventory);
+  return contentsOf("checkpoint", root, pickles, inventory);
 }
 
 function contentsOf(format: string, root: Value, pickles: Pickles, inventory: Inventory): FileContents {

@@ -16,6 +16,7 @@ const [STORED, DEFLATED] = [0, 8];
 export class Archive {
   readonly names: readonly string[]; // in the order of the archive
   readonly prefix: string;
+  readonly begin: number; // of the first member in the file
   private readonly members: ReadonlyMap<string, Entry>;
 
   private constructor(
@@ -24,6 +25,7 @@ export class Archive {
   ) {
     const files = directory.entries.filter(({ name }) => !name.endsWith("/"));
     this.prefix = commonFolder(files);
+    this.begin = directory.entries.reduce((least, { header }) => Math.min(least, header), Infinity);
     this.members = new Map(files.map(entry => [entry.name.slice(this.prefix.length), entry]));
     this.names = [...this.members.keys()];
   }

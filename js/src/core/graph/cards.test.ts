@@ -1,6 +1,9 @@
 import { describe, expect, it } from "vitest";
+import { payloadOf, leaf, sequence } from "../../testing/payloads";
 import { fitted, measurer, oneLine } from "../shared/canvas";
+import { Hierarchy } from "../shared/hierarchy";
 import { hyperLine } from "../shared/hyper";
+import { cardText, foldParams } from "./cards";
 
 const measure = measurer();
 
@@ -50,6 +53,27 @@ describe("cards", () => {
     [[], ""]
   ] as [[string, string | number | boolean][], string][])("writes %j as %j", (pairs, text) => {
     expect(hyperLine(pairs)).toBe(text);
+  });
+
+  it.each([
+    [[312, 1200, 4704, 295680], "312 – 296 k parameters"],
+    [[64000, 8000, 16000], "8.00–64.0 k parameters"],
+    [[500, 500], "500 parameters"],
+    [[0, 4], "0 – 4 parameters"],
+    [[0, 0], ""]
+  ])("say of similar modules with %j parameters %j", (params, text) => {
+    const net = sequence("Net", params.map(count => leaf("Linear", count, { in_features: count, out_features: 1 }))); // prettier-ignore
+    const h = new Hierarchy({ ...payloadOf(net), folds: [[1, params.length, "family", ""]] });
+    const fold = h.fold(2);
+    expect(fold && foldParams(h, fold)).toBe(text);
+    expect(cardText(h, 1, fold).detail).toBe(text);
+    expect(cardText(h, 1).detail).toBe(`${params[0]} → 1`); // of one of them its own
+  });
+
+  it("say of identical modules what each has", () => {
+    const h = new Hierarchy({ ...payloadOf(sequence("Net", [leaf("Linear", 20), leaf("Linear", 20)])), folds: [[1, 2, "exact", ""]] }); // prettier-ignore
+    const fold = h.fold(1);
+    expect(fold && foldParams(h, fold)).toBe("each 20");
   });
 
   it("cuts text to its room", () => {

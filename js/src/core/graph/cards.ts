@@ -1,9 +1,9 @@
 // What is written on a card, and how large the card is.
 
 import { FONT, type Measure, oneLine } from "../shared/canvas";
-import { shortNumber } from "../shared/format";
+import { rangeText, shortNumber } from "../shared/format";
 import { hyperLine } from "../shared/hyper";
-import type { Hierarchy } from "../shared/hierarchy";
+import type { Fold, Hierarchy } from "../shared/hierarchy";
 
 export interface CardText {
   name?: string; // slot, where there is one: what a small card says
@@ -13,8 +13,14 @@ export interface CardText {
 }
 
 export const CARD = { minWidth: 116, maxWidth: 236, padding: 14, short: 46, tall: 62, chevron: 18 };
-export function cardText(h: Hierarchy, node: number): CardText {
-  if (h.isKind(node)) return kindText(h, node);
+
+/** `fold`: the run that the card stands for; of similar modules it says what they have from the least to the most. */
+export function cardText(h: Hierarchy, node: number, fold?: Fold): CardText {
+  const text = h.isKind(node) ? kindText(h, node) : classText(h, node);
+  return fold?.kind === "family" ? { ...text, detail: oneLine(foldParams(h, fold)) } : text;
+}
+
+function classText(h: Hierarchy, node: number): CardText {
   const name = node === 0 ? "" : oneLine(h.name(node) || '""');
   return {
     name,
@@ -48,6 +54,17 @@ function inside(h: Hierarchy, node: number): string {
 export function paramsText(h: Hierarchy, node: number): string {
   const params = h.column("params")?.[node] ?? 0;
   return params === 0 ? "" : shortNumber(params);
+}
+
+/** What each module of a run has: "each 1.2 M", or of similar ones "304 – 295 k parameters". */
+export function foldParams(h: Hierarchy, fold: Fold): string {
+  if (fold.kind === "exact") return paramsText(h, fold.first) && `each ${paramsText(h, fold.first)}`;
+  let [least, most] = [Infinity, 0];
+  for (const member of fold.members) {
+    const params = h.column("params")?.[member] ?? 0;
+    [least, most] = [Math.min(least, params), Math.max(most, params)];
+  }
+  return most === 0 ? "" : `${rangeText(least, most)} parameters`;
 }
 
 /** Width and height of a closed card. */

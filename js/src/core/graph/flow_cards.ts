@@ -1,6 +1,6 @@
 // What is written on the cards of a forward pass, and how large they are.
 
-import { CARD, cardText, type CardText, paramsText } from "./cards";
+import { CARD, cardText, type CardText, foldParams } from "./cards";
 import type { Dataflow } from "../shared/dataflow";
 import { counted } from "../shared/format";
 import { FONT, type Measure, oneLine } from "../shared/canvas";
@@ -10,7 +10,21 @@ import type { Stretch } from "./stretches";
 import type { Unit } from "./flow_units";
 
 export const GLYPH = 26; // height of the small card of an operator
-const SYMBOLS: Readonly<Record<string, string>> = { add: "+", sub: "−", mul: "×", div: "÷", matmul: "@", bmm: "@" };
+const SYMBOLS: Readonly<Record<string, string>> = {
+  add: "+",
+  sub: "−",
+  mul: "×",
+  div: "÷",
+  matmul: "@",
+  bmm: "@",
+  mm: "@"
+};
+/** What stands between functions: signs, and powers, comparisons and sizes. */
+const ARITHMETIC = new Set([
+  ...Object.values(SYMBOLS),
+  ..."addmm addmv baddbmm rsub neg pow square sqrt rsqrt reciprocal abs eq ne lt le gt ge where clamp".split(" "),
+  ..."clamp_min clamp_max fill zero masked_fill transpose permute t movedim swapaxes".split(" ")
+]);
 export const LINE = 14; // height of what is written below
 const MOST_LISTED = 3; // members of a run that are all named
 const MOST_NAMES = 2; // of operators on one card
@@ -19,8 +33,8 @@ const MOST_NAMES = 2; // of operators on one card
 export function unitText(h: Hierarchy, { node, ordinal, of }: Unit, fold?: Fold, isRun = false): CardText {
   const text = cardText(h, node);
   if (fold) {
-    const params = paramsText(h, node);
-    return { ...text, detail: oneLine(membersText(h, fold, isRun) + (params ? ` · each ${params}` : "")) };
+    const parts = [membersText(h, fold, isRun), foldParams(h, fold)];
+    return { ...text, detail: oneLine(parts.filter(part => part !== "").join(" · ")) };
   }
   return of > 1 ? { ...text, subtitle: `${text.subtitle} · call ${ordinal + 1} of ${of}` } : text;
 }
@@ -40,12 +54,20 @@ export function stepText(flow: Dataflow, step: number): CardText {
 
 /** What a stretch does, by name where these are few, and the shape before and behind it. */
 export function stretchText(flow: Dataflow, { steps, change }: Stretch): CardText {
-  const names = [...new Set(steps.map(step => shortName(flow, step)))];
   const tensors = [...new Set(steps.flatMap(step => flow.tensorNames(step)))];
-  const isFew = names.length <= MOST_NAMES;
+  const detail = change || tensors.slice(0, 3).join(", ");
+  return { title: oneLine(stretchTitle(flow, steps)), subtitle: "", detail: oneLine(detail) };
+}
+
+/** All names of a few; of many the functions among them, as "relu, max_pool2d, +2"; else how many there are. */
+function stretchTitle(flow: Dataflow, steps: readonly number[]): string {
+  const names = [...new Set(steps.map(step => shortName(flow, step)))];
   const times = steps.length > 1 && names.length === 1 ? ` ×${steps.length}` : "";
-  const title = isFew ? names.join(", ") + times : counted(steps.length, "operator");
-  return { title: oneLine(title), subtitle: "", detail: oneLine(change || tensors.slice(0, 3).join(", ")) };
+  if (names.length <= MOST_NAMES) return names.join(", ") + times;
+  const functions = steps.filter(step => flow.computes(step) && !ARITHMETIC.has(shortName(flow, step)));
+  const named = [...new Set(functions.map(step => shortName(flow, step)))].slice(0, MOST_NAMES);
+  const others = steps.filter(step => !named.includes(shortName(flow, step))).length;
+  return named.length > 0 ? `${named.join(", ")}, +${others}` : counted(steps.length, "operator");
 }
 
 function shortName(flow: Dataflow, step: number): string {

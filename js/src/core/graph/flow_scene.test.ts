@@ -253,8 +253,10 @@ describe("the hierarchy of a traced model", () => {
 
 describe("stretches of operators", () => {
   /** A model's own code: some operators between two modules. */
-  const between = (count: number) => {
+  const between = (count: number, ...operators: string[]) => {
     const line = lineOf([1, ...new Array<number>(count).fill(0), 2]);
+    line.names = ["aten::relu", ...operators.map(name => `aten::${name}`)];
+    operators.forEach((_, at) => (line.steps.name[at + 1] = at + 1));
     const last = count + 1;
     line.calls = { node: [0, 1, 2], parent: [-1, 0, 0], inputs: [[0], [0], [last]], outputs: [[last + 1], [1], [last + 1]] }; // prettier-ignore
     line.steps.call = line.steps.call.map((_, step) => (step === 0 ? 1 : step === last ? 2 : 0));
@@ -292,7 +294,28 @@ describe("stretches of operators", () => {
   });
 
   it("that change nothing are not drawn in the hierarchy", () => {
-    expect(names(draw(between(5), "hierarchy"))).toEqual(["input x", "a", "b", "output"]);
+    const copies = ["clone", "_to_copy", "contiguous", "clone"];
+    expect(names(draw(between(4, ...copies), "hierarchy"))).toEqual(["input x", "a", "b", "output"]);
+    const looks = between(2, "view", "expand");
+    looks.payload.flow?.steps.view.push(1, 2);
+    expect(names(draw(looks, "hierarchy"))).toEqual(["input x", "a", "b", "output"]);
+  });
+
+  it("that compute or turn values are drawn there, though the shape stays", () => {
+    for (const name of ["relu", "gelu", "_softmax", "flip", "mul"]) {
+      expect(names(draw(between(1, name), "hierarchy"))).toHaveLength(5);
+    }
+    const turned = between(2, "view", "transpose"); // of a square
+    turned.payload.flow?.steps.view.push(1, 2);
+    expect(names(draw(turned, "hierarchy"))).toEqual(["input x", "a", "view, transpose", "b", "output"]);
+  });
+
+  it("name the functions among many operators, and count the others", () => {
+    const title = (...operators: string[]) => names(draw(between(operators.length, ...operators), "hierarchy"))[2];
+    expect(title("relu", "max_pool2d_with_indices", "clone")).toBe("relu, max_pool2d, +1");
+    expect(title("transpose", "bmm", "div", "_softmax", "bmm")).toBe("softmax, +4");
+    expect(title("mul", "add", "clone")).toBe("3 operators");
+    expect(title("_log_softmax", "relu")).toBe("log_softmax, relu");
   });
 });
 

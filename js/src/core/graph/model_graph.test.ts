@@ -1,6 +1,7 @@
 import { ALL_STRUCTURES } from "./dedup";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { compared, container, leaf, lineOf, payloadOf, resnet, sequence, type Spec } from "../../testing/payloads";
+import { graphsOfBefore } from "../../testing/saved";
 import { hostileNet, hostileTexts, wideNet } from "../../testing/sample";
 import type { GraphView } from "./graph_view";
 import { createModelGraph, type ModelGraph } from "./model_graph";
@@ -51,6 +52,19 @@ describe("createModelGraph", () => {
     }
     await settled();
     expect(host.dataset.mkgReady).toBe("true");
+  });
+
+  it.each(graphsOfBefore())("draws %s, which an earlier version saved", async (_, saved) => {
+    const { host, store } = mount(saved);
+    for (const view of ["dataflow", "operators", "deduplicated", "hierarchy"] as const) {
+      store.set("view", view);
+      await settled();
+      expect(host.textContent).not.toContain("cannot be drawn");
+      expect(host.dataset.mkgReady).toBe("true");
+    }
+    store.set("selected", "0");
+    await settled();
+    expect(host.querySelector(".mkg-side-panel")?.textContent).toContain("0");
   });
 
   it("draws what is opened, from any side", async () => {

@@ -21,7 +21,7 @@ export function idOf(h: Hierarchy, node: number): string {
 export function moduleCard(h: Hierarchy, store: Store, measure: Measure, node: number, parent: number): SceneNode {
   const fold = h.fold(node);
   const folded = fold !== undefined && !store.get("unfolded").has(fold.first);
-  const text = cardText(h, node);
+  const text = cardText(h, node, folded ? fold : undefined);
   const badge = folded ? foldBadge(fold) : "";
   return {
     id: idOf(h, node),

@@ -6,7 +6,7 @@ import { OUTSIDE, type Units } from "./flow_units";
 
 export interface Stretch {
   steps: number[]; // in the order of time
-  isVisible: boolean; // it joins values, changes a shape or reads a parameter
+  isVisible: boolean; // it joins or computes values, changes a shape or reads a parameter
   change: string; // "1×768×14×14 → 1×196×768"
 }
 
@@ -115,8 +115,9 @@ function about(flow: Dataflow, steps: readonly number[]): Pick<Stretch, "isVisib
   const to = [...new Set(given.map(value => flow.shape(value)))];
   const isChange = to.some(shape => !from.includes(shape));
   const hasTensors = steps.some(step => flow.tensors(step).length > 0);
+  const isComputed = given.length > 0 && steps.some(step => flow.computes(step));
   return {
-    isVisible: read.size > 1 || (isChange && read.size > 0) || hasTensors,
+    isVisible: read.size > 1 || ((isChange || isComputed) && read.size > 0) || hasTensors,
     change: isChange && from.length === 1 && to.length === 1 ? `${from[0]} → ${to[0]}` : ""
   };
 }

@@ -112,6 +112,21 @@ describe("shownSeries", () => {
     expect(labels({ metric: "Norm" }, ["base"])).toEqual(["relu · call 1", "relu · call 2", "conv"]);
   });
 
+  it("falls back to the phase that has values, and says which", () => {
+    const frozen = dataOf([...numbers("Norm", ["conv"], 0, "eval"), ...numbers("Weight", ["conv"], 0, "train")]);
+    const shown = (state: Partial<PanelState>) => shownSeries(frozen, storeOf(state), ["base"]).map(({ label }) => label);
+    expect(shown({ metric: "Norm" })).toEqual(["conv · eval"]);
+    expect(shown({ metric: "Norm", phase: "eval" })).toEqual(["conv"]);
+    expect(shown({ metric: "Weight", phase: "eval" })).toEqual(["conv · train"]);
+    expect(shown({ metric: "Weight" })).toEqual(["conv"]);
+    expect(shown({ metric: "Norm", view: "heatmap" })).toEqual(["conv · eval"]);
+  });
+
+  it("draws no values of train for who waits for the first of eval", () => {
+    const trained = dataOf(numbers("Norm", ["conv"], 0, "train"));
+    expect(shownSeries(trained, storeOf({ metric: "Norm", phase: "eval" }), ["base"])).toEqual([]);
+  });
+
   it("has the rows of a heat map run by run, as far as the search finds them", () => {
     const data = dataOf([...numbers("N", ["a", "b"], 1), ...numbers("N", ["a", "b"], 0)]);
     const rows = heatRows(data, storeOf({ view: "heatmap" }), ["x", "y"]);

@@ -2,7 +2,7 @@
 
 import type { Entry, Kind, MetricData } from "./metric_data";
 import { type OwnChoice, ownChoice } from "./own_choice";
-import type { PanelStore, PanelView } from "./state";
+import type { PanelStore, PanelView, Phase } from "./state";
 import { layeredMetric, surveyOf } from "./survey_book";
 
 export interface Shown {
@@ -34,6 +34,20 @@ export function metricOf(data: MetricData, store: PanelStore): string {
   return view === "heatmap" ? layeredMetric(data) : (data.metrics(kind)[0] ?? "");
 }
 
+/**
+ * The phase that is drawn: the chosen one, or the other one where the metric has values in that alone. Somebody who
+ * waits for the first values of eval is shown none of train.
+ */
+export function phaseOf(data: MetricData, store: PanelStore): Phase {
+  const phase = store.get("phase");
+  if (phase === "both") return phase;
+  const index = data.index(kindOf(store.get("view")), metricOf(data, store));
+  const has = (wanted: Phase) => index?.series.some(series => data.entries[series]?.phase === wanted) ?? false;
+  const other: Phase = phase === "train" ? "eval" : "train";
+  if (has(phase) || !has(other)) return phase;
+  return phase === "train" || data.entries.some(entry => entry?.phase === phase) ? other : phase;
+}
+
 /** Whether the metric has values of layers, and not of the whole run alone. */
 export function hasLayers(data: MetricData, metric: string): boolean {
   return [...(data.index("numbers", metric)?.modules ?? [])].some(module => module !== "");
@@ -50,7 +64,7 @@ export function isLogarithmic(data: MetricData, store: PanelStore): boolean {
   const view = store.get("view");
   if (chosen !== null || view === "histogram") return chosen ?? false;
   if (modulesOf(data, store).length < 2) return false;
-  const { decades } = surveyOf(data, "numbers", metricOf(data, store), store.get("phase"), store.get("paused"));
+  const { decades } = surveyOf(data, "numbers", metricOf(data, store), phaseOf(data, store), store.get("paused"));
   return decades !== null && decades[view === "heatmap" ? "core" : "all"] >= DECADES;
 }
 
@@ -96,7 +110,7 @@ export function standingOut(
   modules: readonly string[] = modulesOf(data, store),
   most = Math.min(OWN_CHOICE, ownCount(store.get("view")))
 ): OwnChoice {
-  const [phase, isPaused] = [store.get("phase"), store.get("paused")];
+  const [phase, isPaused] = [phaseOf(data, store), store.get("paused")];
   const kind = kindOf(store.get("view"));
   return ownChoice(data, modules, most, { kind, metric: metricOf(data, store), phase, isPaused });
 }
@@ -126,7 +140,7 @@ export function heatRows(data: MetricData, store: PanelStore, runs: readonly str
 
 function seriesOf(data: MetricData, store: PanelStore, runs: readonly string[], modules: ReadonlySet<string>): Shown[] {
   const index = data.index(kindOf(store.get("view")), metricOf(data, store));
-  const phase = store.get("phase");
+  const phase = phaseOf(data, store);
   const found: { series: number; entry: Entry }[] = [];
   for (const series of index?.series ?? []) {
     const entry = data.entries[series];
@@ -135,7 +149,8 @@ function seriesOf(data: MetricData, store: PanelStore, runs: readonly string[], 
     }
   }
   const reused = new Set(found.filter(({ entry }) => entry.call > 0).map(({ entry }) => entry.module));
-  const phases = new Set(found.map(({ entry }) => entry.phase)).size > 1;
+  const isOther = phase !== store.get("phase"); // than the one that was chosen: the names say it
+  const phases = isOther || new Set(found.map(({ entry }) => entry.phase)).size > 1;
   return found.map(({ series, entry }) => {
     const suffix = suffixOf(entry, runs, reused, phases);
     return { series, entry, label: nameOf(entry.module) + suffix, suffix };

@@ -7,6 +7,8 @@ import type { FlowPayload } from "./payload_flow";
 import type { Hierarchy } from "./hierarchy";
 
 export const OF_FILE = "file"; // in place of the kind of tensors that a model was traced on
+const COPIES = new Set(["to", "clone", "contiguous", "copy", "cast"]); // they change where or as what values stand
+const TURNS = new Set(["transpose", "permute", "t", "movedim", "swapaxes"]); // looks in which dimensions change places
 export const PASS = -1; // a step without an operator: a module hands on what it got
 
 /** What reads or makes a value that an axis runs through. */
@@ -85,6 +87,12 @@ export class Dataflow {
     const { inputs } = this.payload.steps;
     const isUsed = this.produced[step].some(value => this.read[value]);
     return inputs[step].length === 0 && (this.isView(step) || !isUsed);
+  }
+
+  /** Whether a step gives other values than it got, or in another order: no copy, and no look that only regroups them. */
+  computes(step: number): boolean {
+    const name = operatorWord(this.fullName(step)).toLowerCase();
+    return this.isView(step) ? TURNS.has(name) : !COPIES.has(name);
   }
 
   isRead(value: number): boolean {

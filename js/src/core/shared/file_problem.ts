@@ -7,7 +7,9 @@ export const DEEPEST = 64; // lists and objects within each other
 export const MOST_PARTS = 2_000_000; // lists and objects, each of which takes many times its text in memory
 
 type SavedReason = "empty" | "large" | "nested" | "parts" | "cut" | "json" | "unknown" | "version" | "damaged";
-type ModelReason = "truncated" | "malformed" | "excess" | "format" | "elsewhere" | "missing" | "unreadable";
+type ModelReason =
+  "truncated" | "malformed" | "excess" | "format" | "elsewhere" | "missing" | "unreadable" | InsteadReason;
+type InsteadReason = "pointer" | "page" | "text" | "packed" | "unfinished" | "package" | "shards";
 type Reason = SavedReason | ModelReason;
 
 /** Why a file is not shown. */
@@ -42,7 +44,25 @@ export function sentence({ reason, part }: FileProblem, words: Words): string {
     case "version":
       return words.__("This file was saved by another version of modulekg-widgets: save it again with this one.");
     case "truncated":
-      return words.__("This file is cut off: it was not saved or copied to its end.");
+      return words.__("This file is cut off: it was not saved or copied to its end. Download or copy it again.");
+    case "pointer":
+      return words.__("This file is a pointer of Git LFS and not the file itself: run git lfs pull in its folder.");
+    case "page":
+      return words.__("This file is a web page and not a model: download it again, signed in if need be.");
+    case "text":
+      return words.__("This file is a text and not a model (%1): download it again, signed in if need be.", part);
+    case "packed":
+      return words.__("This file is compressed, or an archive of tar: unpack it, and open the file that is in it.");
+    case "unfinished":
+      return words.__("This file is empty at its beginning: its download has not been finished. Download it again.");
+    case "package":
+      return words.__(
+        "This file is an archive of torch.package, which holds a model with its code: load it in Python, if you trust it."
+      );
+    case "shards":
+      return words.__(
+        "This file is a shard of a distributed checkpoint: open its folder with mk.open_file(folder) in Python."
+      );
     case "malformed":
       return words.__("This file is malformed (%1): make it or copy it again.", part || "?");
     case "excess":

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { counted, exactNumber, shortBytes, shortColumn, shortNumber } from "./format";
+import { counted, exactNumber, rangeText, shortBytes, shortColumn, shortNumber } from "./format";
 
 it.each<[number, string]>([
   [0, "0"],
@@ -49,3 +49,10 @@ it("gives every digit", () => {
 });
 
 it("counts", () => expect([counted(1, "module"), counted(12_000, "module")]).toEqual(["1 module", "12,000 modules"]));
+
+it.each<[number, number, string]>([
+  [8192, 64_100, "8.19–64.1 k"],
+  [312, 295_680, "312 – 296 k"],
+  [5, 12, "5 – 12"],
+  [1000, 1001, "1.00 k"]
+])("has one unit for %d to %d where it is the same", (from, to, text) => expect(rangeText(from, to)).toBe(text));

@@ -16,6 +16,14 @@ export function shortNumber(value: number): string {
   return minus(trimmed(value.toPrecision(3)));
 }
 
+/** "8.2–64.1 k", with one unit where it is the same; of two equal numbers one. */
+export function rangeText(least: number, most: number): string {
+  const [from, to] = [shortNumber(least), shortNumber(most)];
+  if (from === to) return to;
+  const [amount, unit] = from.split(" ");
+  return unit !== undefined && to.endsWith(` ${unit}`) ? `${amount}–${to}` : `${from} – ${to}`;
+}
+
 /** 102228128 → "97.5 MiB". */
 export function shortBytes(value: number): string {
   if (!Number.isFinite(value)) return shortNumber(value);

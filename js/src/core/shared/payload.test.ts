@@ -46,9 +46,18 @@ const set =
 describe("readPayload", () => {
   it("accepts what is right and gives it back", () => {
     const payload = small();
-    expect(readPayload(payload)).toBe(payload);
+    expect(readPayload(payload)).toEqual(payload);
     expect(readPayload(resnet()).nodes.name).toHaveLength(423);
     expect(readPayload(compared(resnet([1, 1, 1, 1]), resnet([2, 1, 1, 1]))).compare).not.toBeNull();
+  });
+
+  it("adds what older payloads lack, also of the model that one is compared with", () => {
+    const both = JSON.parse(JSON.stringify(compared(resnet([1, 1, 1, 1]), resnet([2, 1, 1, 1])))) as Loose;
+    for (const payload of [both, (both.compare as { model: Loose }).model]) delete payload.blocks;
+    const read = readPayload(both);
+    expect([read.blocks, read.compare?.model.blocks]).toEqual([{}, {}]);
+    delete both.compare;
+    expect(readPayload(both).compare).toBeNull();
   });
 
   it.each([

@@ -128,21 +128,23 @@ export type EdgeRecord = Guarded<typeof isEdge>;
 export type Aggregate = OneModel["column_info"][string]["aggregate"];
 export type Status = Comparison["left"][number] | Comparison["right"][number];
 
-/** The payload, once its version, lengths, index ranges and order are known to be right. */
+/** The payload, once its version, lengths, index ranges and order are known to be right; with what an older one lacks. */
 export function readPayload(raw: unknown): ModelPayload {
-  const { nodes } = checked(OneModelSchema, raw);
-  const { compare } = raw as { compare: unknown };
-  if (compare !== null) {
-    const { model, left, right, pairs } = checked(ComparisonSchema, compare);
-    const other = checked(OneModelSchema, model).nodes;
-    need(left.length === nodes.name.length, "left");
-    need(right.length === other.name.length, "right");
-    need(
-      pairs.every(([one, two]) => one < nodes.name.length && two < other.name.length),
-      "compare"
-    );
-  }
-  return raw as ModelPayload;
+  const model = checked(OneModelSchema, raw);
+  const { compare = null } = raw as { compare?: unknown };
+  return { ...model, compare: compare === null ? null : readComparison(compare, model) };
+}
+
+function readComparison(raw: unknown, { nodes }: OneModel): Comparison {
+  const { model, ...found } = checked(ComparisonSchema, raw);
+  const other = checked(OneModelSchema, model);
+  need(found.left.length === nodes.name.length, "left");
+  need(found.right.length === other.nodes.name.length, "right");
+  need(
+    found.pairs.every(([one, two]) => one < nodes.name.length && two < other.nodes.name.length),
+    "compare"
+  );
+  return { ...found, model: { ...other, compare: null } };
 }
 
 /** Pre-order: a node's parent is the node before it or one of that node's ancestors. */

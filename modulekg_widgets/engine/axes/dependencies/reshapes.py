@@ -1,4 +1,4 @@
-"""Which operators merge or split channels, and the layers whose channels run through them."""
+"""Which operators merge or split channels, or ask for a number of them, and the layers whose channels run through."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.dependencies.channels import branches
 from modulekg_widgets.engine.axes.dependencies.views import ReshapeDependency
 from modulekg_widgets.engine.axes.layers import Layer, Layers
+from modulekg_widgets.engine.axes.literal_sizes import literal_sizes
 from modulekg_widgets.engine.operators.traits import MATMUL, VIEW
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
 
 def reshape_dependency(axes: Axes) -> ReshapeDependency:
-    """The operators that make one dimension of several or several of one where a layer's channels are among them."""
+    """The operators that make one dimension of several or several of one where a layer's channels are among them.
+
+    And those of which the code has the number of channels as a number, as `x.view(2, 8, 4, 16)`.
+    """
     layers = Layers(axes.inference)
     sources = layers.sources()
     channels = {atom for layer in layers for atom in atoms(layer.out) if atom.size > 1}
@@ -56,10 +60,12 @@ def _maker(operator: OperatorNode, names: Collection[str]) -> OperatorNode | Non
 
 
 def _reshaped(layers: Layers, source: DataNode, result: DataNode) -> set[Term]:
-    """The axes of the dimensions that do not come out as they went in."""
+    """The axes of the dimensions that do not come out as they went in, and of those whose size stands in the code."""
     before, after = (layers.inference.dims(node) for node in (source, result))
     whole = {_written(term) for term in after}
-    return {atom for term in before if _written(term) not in whole for atom in atoms(term)}
+    changed = {atom for term in before if _written(term) not in whole for atom in atoms(term)}
+    literal = literal_sizes(result.producer, result.shape) if result.producer is not None else []
+    return changed.union(*(atoms(after[at]) for at in literal))
 
 
 def _written(term: Term) -> object:

@@ -146,7 +146,7 @@ class GroupDependency(Dependency):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ReshapeDependency(Dependency):
-    """The operators that merge or split a channel axis, and the layers whose channels run through them."""
+    """The operators that merge or split a channel axis, or have its size as a number in the code, and their layers."""
 
     operators: tuple[tuple[str, tuple[str, ...]], ...]
     subject = "operators that reshape channels"

@@ -14,6 +14,8 @@ from modulekg_widgets.engine.operators.traits import (
     size_argument,
 )
 
+NORMALISED = "normalised over a single element, every input gives the same"
+
 
 @rule(*BATCH_NORM)
 def batch_norm(call: Call) -> list[Dims]:
@@ -45,6 +47,8 @@ def layer_norm(call: Call) -> list[Dims]:
     count = len(call["normalized_shape"])
     for node in learnt:
         call.unify_all(call.axes(node), dims[-count:])
+    if "rms" not in call.name:  # which keeps the sign of a single element
+        call.measure(dims[-count:], NORMALISED)
     kept = dims[:-count]
     return [dims, *([*kept, *([ONE] * (node.dim() - len(kept)))] for node in call.results[1:])]
 
@@ -57,7 +61,8 @@ def group_norm(call: Call) -> list[Dims]:
     groups = call[size_argument(call, GROUPS)]
     for node in learnt:
         call.unify(call.axes(node)[0], dims[1])
-    group = call.factors(dims[1], groups, dims[1].size // groups)[0]
+    group, inside = call.factors(dims[1], groups, dims[1].size // groups)
+    call.measure([inside, *dims[2:]], NORMALISED)
     if 1 < groups < dims[1].size:
         call.role(group, "groups")
     return [dims, *([dims[0], group if groups > 1 else ONE] for _ in call.results[1:])]

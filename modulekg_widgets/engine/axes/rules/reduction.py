@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from modulekg_widgets.engine.axes.algebra import ONE
 from modulekg_widgets.engine.axes.call import Call, Dims, rule
 from modulekg_widgets.engine.axes.rules.elementwise import broadcast, elementwise
-from modulekg_widgets.engine.operators.traits import LOG_SOFTMAX, REDUCE, SOFTMAX
+from modulekg_widgets.engine.operators.signature import base_name
+from modulekg_widgets.engine.operators.traits import LOG_SOFTMAX, REDUCE, SOFTMAX, traits_of
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
+MOST_MOVES = 3  # between a mean and what it is subtracted from
 _EXTREMES = ("max", "min", "argmax", "argmin")
+_LOGARITHMS = ("_log_softmax", "log_softmax")
+_SPREADS = ("var", "std", "var_mean", "std_mean")
 _WITH_INDEX = ("max", "min", "median", "nanmedian", "mode", "kthvalue")
 
 
@@ -25,6 +30,7 @@ def reduce(call: Call) -> list[Dims]:
     if axis is not None:
         for node in call.results:
             call.chosen.note(node, axis)
+    _measure(call, [dims[at] for at in sorted(gone)])
     if call.name in _WITH_INDEX and len(call.results) > 1:
         _choose(call, call.results[1], [dims[at] for at in gone])
     return [_kept(dims, gone, node.dim()) for node in call.results]
@@ -37,6 +43,29 @@ def arg_reduce(call: Call) -> Dims:
     gone = reduced(call, len(dims))
     _choose(call, call.output, [dims[at] for at in gone])
     return _kept(dims, gone, call.output.dim())
+
+
+def _measure(call: Call, reduced: Dims) -> None:
+    """The spread of one element is zero or not a number, and so is its distance from the mean."""
+    if call.name in _SPREADS:
+        correction = call.get("correction", call.get("unbiased", 1))
+        fewer = 1 if correction is None else float(correction)
+        text = "the spread of fewer elements is not a number" if fewer else "the spread of one element is zero"
+        call.measure(reduced, text, max(math.floor(fewer) + 1, 2))
+    elif call.name == "mean" and is_subtracted(call.inputs[0], call.output):
+        call.measure(reduced, "one element less its mean is zero")
+
+
+def is_subtracted(whole: DataNode, mean: DataNode, steps: int = MOST_MOVES) -> bool:
+    """Whether a mean is subtracted from what it is the mean of, but for moves of its elements on the way."""
+    for operator in mean.consumers:
+        name = base_name(operator.name).partition("::")[2]
+        if name in ("sub", "rsub", "subtract") and whole in operator.inputs:
+            return True
+        moved = operator.outputs if traits_of(operator.overload).moves and len(operator.inputs) == 1 else []
+        if steps and any(is_subtracted(whole, node, steps - 1) for node in moved):
+            return True
+    return False
 
 
 def _choose(call: Call, result: DataNode, reduced: Dims) -> None:
@@ -64,7 +93,10 @@ def _kept(dims: Dims, gone: set[int], count: int) -> Dims:
 @rule(*SOFTMAX, *LOG_SOFTMAX)
 def softmax(call: Call) -> Dims:
     """Every index along the dimension is treated alike."""
-    return call.axes(call.inputs[0])
+    dims = call.axes(call.inputs[0])
+    if call.name in _LOGARITHMS and dims:
+        call.measure([dims[call.dim(call["dim"], len(dims))]], "the logarithm of the only share is zero")
+    return dims
 
 
 @rule("aten::_masked_softmax")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from modulekg_widgets.engine.axes.algebra import ONE, Term
 from modulekg_widgets.engine.axes.call import Call, Dims, rule
 from modulekg_widgets.engine.axes.chosen_indices import MARKS
+from modulekg_widgets.engine.axes.literal_sizes import literal_sizes
 from modulekg_widgets.engine.operators.traits import (
     AS_STRIDED,
     EXPAND,
@@ -34,7 +35,10 @@ def view(call: Call) -> Dims:
         return _bytes_view(call, dims, shape)
     if source.numel() == 0:
         return _view_of_nothing(call, dims, shape)
-    return _runs(call, dims, shape)
+    found = _runs(call, dims, shape)
+    for at in literal_sizes(call.operator, shape):
+        call.fix_size(found[at], f"its size stands in the code, as {shape[at]}")
+    return found
 
 
 def _runs(call: Call, dims: Sequence[Term], shape: Sequence[int]) -> Dims:

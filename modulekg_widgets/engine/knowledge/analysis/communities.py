@@ -25,22 +25,28 @@ from modulekg_widgets.engine.knowledge.analysis.modularity import (
 )
 from modulekg_widgets.engine.knowledge.contents import Contents
 from modulekg_widgets.engine.knowledge.tables import table
+from modulekg_widgets.engine.knowledge.usage import keys_at_level
 
 ROUNDS = 10  # of Leiden; later ones gain less than another seed does
 
 
-def communities(contents: Contents, method: str = "louvain", seed: int = 0) -> pd.DataFrame:
+def communities(contents: Contents, method: str = "louvain", seed: int = 0, level: str | None = None) -> pd.DataFrame:
     """The community of every structure, as `name`, `community`, `class`, `count` (occurrences).
 
     Communities are numbered from 0 by falling size; in each the most used come first. `attrs["modularity"]` is Newman's
     Q of the partition, `attrs["names"]` what is particular of each, see `community_names`. Containment counts once a
     pair, without direction. "louvain" is of Blondel et al. (2008); "leiden" (Traag et al. 2019) needs igraph. The same
-    seed gives the same answer. Raises `UnknownNameError` for another method or no seed, `MissingPackageError` where
-    igraph is not installed.
+    seed gives the same answer. With `level`, the structures that occur at that level of some model, in the communities
+    of all. Raises `UnknownNameError` for another method or level or no seed, `MissingPackageError` where igraph is not
+    installed.
     """
+    among = keys_at_level(contents, level)
     number_of, modularity = community_of(contents, method, seed)
     names, uses = contents.names, contents.uses
-    rows = [(names[key], number, contents.modules[key].class_name, uses[key]) for key, number in number_of.items()]
+    rows = [
+        (names[key], number, contents.modules[key].class_name, uses[key])
+        for key, number in number_of.items() if key in among
+    ]  # fmt: skip
     rows.sort(key=lambda row: (row[1], -row[3], row[0]))
     found = table(rows, ["name", "community", "class", "count"])
     found.attrs["modularity"] = modularity

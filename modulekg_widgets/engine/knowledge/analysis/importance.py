@@ -12,11 +12,12 @@ from modulekg_widgets.engine.knowledge.analysis.centrality import measured
 from modulekg_widgets.engine.knowledge.analysis.containment import Containment, containment
 from modulekg_widgets.engine.knowledge.contents import Contents
 from modulekg_widgets.engine.knowledge.tables import table
+from modulekg_widgets.engine.knowledge.usage import keys_at_level
 
 MEASURES = ("pagerank", "in_degree", "models", "closeness", "betweenness")
 
 
-def importance(contents: Contents, measure: str = "pagerank") -> pd.DataFrame:
+def importance(contents: Contents, measure: str = "pagerank", level: str | None = None) -> pd.DataFrame:
     """Every structure with its importance, as `name` and a column called like the measure; highest first, then by name.
 
     Edges run from container to content, so what many others are built of ranks high.
@@ -26,11 +27,16 @@ def importance(contents: Contents, measure: str = "pagerank") -> pd.DataFrame:
     - "closeness": nearness, in steps inwards, to what contains it, scaled by how many do (Wasserman & Faust 1994);
     - "betweenness": the share of shortest paths through it (Freeman 1977); slow without igraph.
 
-    Raises `UnknownNameError` for another measure.
+    With `level`, those that occur at that level of some model, by their importance among all. Raises
+    `UnknownNameError` for another measure or level.
     """
+    among = keys_at_level(contents, level)
     values = importance_of(contents, measure)
     names = contents.names
-    rows = sorted(((names[key], value) for key, value in values.items()), key=lambda row: (-_rounded(row[1]), row[0]))
+    rows = sorted(
+        ((names[key], value) for key, value in values.items() if key in among),
+        key=lambda row: (-_rounded(row[1]), row[0]),
+    )
     return table(rows, ["name", measure])
 
 

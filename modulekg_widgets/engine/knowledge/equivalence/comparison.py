@@ -30,6 +30,8 @@ Key = tuple[Any, ...]
 class Equivalence:
     """Whether two models compute the same function of inputs and weights, in eval mode and on inputs of these shapes.
 
+    Iterating over it gives the pairs of paths of the modules that compute the same, those of `modules`.
+
     Attributes
     ----------
     same : bool
@@ -51,6 +53,12 @@ class Equivalence:
 
     def __bool__(self) -> bool:
         return self.same
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return zip(self.modules["a"], self.modules["b"], strict=True)
+
+    def __len__(self) -> int:
+        return len(self.modules)
 
     def __repr__(self) -> str:
         a, b = map(shown, self.names)

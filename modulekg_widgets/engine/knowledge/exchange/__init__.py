@@ -25,7 +25,7 @@ from modulekg_widgets.engine.knowledge.exchange.files import checked_path, read_
 from modulekg_widgets.engine.knowledge.exchange.graph_reading import from_networkx
 from modulekg_widgets.engine.knowledge.exchange.graphml import read_graphml
 from modulekg_widgets.engine.knowledge.exchange.jsonld import jsonld, read_jsonld
-from modulekg_widgets.engine.knowledge.exchange.property_graph import STORED, Writable, property_graph, to_networkx
+from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, Writable, property_graph, to_networkx
 from modulekg_widgets.engine.knowledge.exchange.structures import csacademy, dot
 from modulekg_widgets.engine.knowledge.exchange.xml_writing import gexf, graphml
 from modulekg_widgets.engine.registry import Registry
@@ -99,8 +99,8 @@ READERS: dict[str, Callable[[bytes], nx.DiGraph]] = {
 }  # fmt: skip
 # the types of nodes that a format of ours is given; an exporter of the user's gets `to_networkx()`
 _TYPES: dict[Exporter, tuple[str, ...]] = {
-    **dict.fromkeys([dot, csacademy], ("Module",)),
-    **dict.fromkeys([graphml, gexf, cytoscape, jsonld, csv_table], (*STORED, "Operator")),
+    csacademy: ("Module",),  # it knows names alone, of nodes and edges that are all of one kind
+    **dict.fromkeys([dot, graphml, gexf, cytoscape, jsonld, csv_table], GRAPH_TYPES),
 }
 
 

@@ -100,7 +100,7 @@ class AnalysisQuestions(Questions):
 
         return rank_frequency(self.contents(), level)
 
-    def importance(self, measure: str = "pagerank") -> pd.DataFrame:
+    def importance(self, measure: str = "pagerank", level: str | None = None) -> pd.DataFrame:
         """The modules by how central they are; edges run from container to content.
 
         Parameters
@@ -109,6 +109,8 @@ class AnalysisQuestions(Questions):
             PageRank with damping 0.85; the number of structures that contain it directly; the number of models with
             it; nearness to what contains it (Wasserman & Faust 1994); the share of shortest paths through it, slow
             without igraph.
+        level : {"model", "stage", "block", "op"}, optional
+            Only what occurs at that level of some model, by its importance among all.
 
         Returns
         -------
@@ -118,7 +120,7 @@ class AnalysisQuestions(Questions):
         Raises
         ------
         UnknownNameError
-            For another measure.
+            For another measure or level.
 
         Examples
         --------
@@ -131,9 +133,9 @@ class AnalysisQuestions(Questions):
         """
         from modulekg_widgets.engine.knowledge.analysis.importance import importance
 
-        return importance(self.contents(), measure)
+        return importance(self.contents(), measure, level)
 
-    def communities(self, method: str = "louvain", seed: int = 0) -> pd.DataFrame:
+    def communities(self, method: str = "louvain", seed: int = 0, level: str | None = None) -> pd.DataFrame:
         """Modules that are built of each other more than of the rest.
 
         Parameters
@@ -142,6 +144,8 @@ class AnalysisQuestions(Questions):
             "leiden" needs the extra `[analysis]`.
         seed : int, default 0
             From 0 on; the same seed gives the same answer.
+        level : {"model", "stage", "block", "op"}, optional
+            Only what occurs at that level of some model, in the communities of all.
 
         Returns
         -------
@@ -153,7 +157,7 @@ class AnalysisQuestions(Questions):
         Raises
         ------
         UnknownNameError
-            For another method, or a seed that is none.
+            For another method or level, or a seed that is none.
         MissingPackageError
             Where the packages of the method are not installed.
 
@@ -171,7 +175,7 @@ class AnalysisQuestions(Questions):
         """
         from modulekg_widgets.engine.knowledge.analysis.communities import communities
 
-        return communities(self.contents(), method, seed)
+        return communities(self.contents(), method, seed, level)
 
     # -------------------------------------------------------------- comparison
 

@@ -39,8 +39,9 @@ class EquivalenceQuestions(Questions):
         Returns
         -------
         Equivalence
-            `same`; `modules`, those that correspond; `parameters`, the weights that do, where the models are the same;
-            `differs`, the first operators where they part, in words.
+            It iterates over pairs of paths that compute the same. `same`; `modules`, those pairs with their classes;
+            `parameters`, the weights that correspond, where the models are the same; `differs`, the first operators
+            where they part, in words.
 
         Raises
         ------
@@ -63,6 +64,8 @@ class EquivalenceQuestions(Questions):
         >>> found = mk.KnowledgeGraph().equivalent(Layers(), other, torch.ones(3, 4))
         >>> found.same, found.modules[["a", "b"]].values.tolist()
         (True, [['', ''], ['inner', '0'], ['outer', '3']])
+        >>> list(found)
+        [('', ''), ('inner', '0'), ('outer', '3')]
         """
         from modulekg_widgets.engine.knowledge.equivalence.relation import equivalent
 

@@ -47,8 +47,7 @@ class Writer:
             self.named("User", user)
         for model in contents.models.values():
             self.model(model, ids)
-        for job in contents.jobs.values():
-            self.job(job)
+        self.jobs(contents.jobs.values())
 
     # -------------------------------------------------------------- modules
 
@@ -173,20 +172,26 @@ class Writer:
 
     def job(self, job: JobNode) -> str:
         """Add a job, or replace the one of that name; what it names must be there. Returns its key."""
-        ends = {
-            kind: None if name is None else self._required(kind, name)
-            for kind, name in (("User", job.user), ("DataSet", job.dataset), ("Model", job.model))
-        }
-        old = self.id_of("Job", job.name)
-        if old is not None:
-            self._remove_nodes([old])
-        new = self._insert("Job", job.name, job_properties(job))
-        user, dataset, model = ends["User"], ends["DataSet"], ends["Model"]
-        rows = [] if user is None else [(user, "runs", new, 0, "1")]
-        rows += [] if dataset is None else [(new, "uses", dataset, 0, "1")]
-        rows += [] if model is None else [(new, "trains", model, 0, "1")]
-        insert_rows(self.connection, edges, rows)
+        self.jobs([job])
         return key_of(job.name)
+
+    def jobs(self, jobs: Iterable[JobNode]) -> None:
+        """Add jobs of different names, or replace those of these names; what they name must be there."""
+        for batch in batches(jobs, BATCH):
+            users = self._all_required("User", {job.user for job in batch})
+            datasets = self._all_required("DataSet", {job.dataset for job in batch})
+            models = self._all_required("Model", {job.model for job in batch})
+            self._remove_nodes(self.ids_of("Job", [key_of(job.name) for job in batch]).values())
+            ids = self._new_ids(len(batch))
+            rows: list[Row] = []
+            for job, new in zip(batch, ids, strict=True):
+                rows += [] if job.user is None else [(users[job.user], "runs", new, 0, "1")]
+                rows += [] if job.dataset is None else [(new, "uses", datasets[job.dataset], 0, "1")]
+                rows += [] if job.model is None else [(new, "trains", models[job.model], 0, "1")]
+            named = ((new, "Job", key_of(job.name), escaped(job.name), job_properties(job))
+                     for job, new in zip(batch, ids, strict=True))  # fmt: skip
+            insert_rows(self.connection, nodes, list(named))
+            insert_rows(self.connection, edges, rows)
 
     def remove_named(self, kind: str, name: str) -> None:
         """Remove a job, or a data set or user, whose jobs stay without it."""
@@ -206,10 +211,16 @@ class Writer:
         return self.ids_of(kind, [key_of(name)]).get(key_of(name))
 
     def _required(self, kind: str, name: str) -> int:
-        found = self.id_of(kind, name)
-        if found is None:
-            raise StoreError(f"there is no {kind} {shown(name)!r} (any more): nothing was written")
-        return found
+        return self._all_required(kind, [name])[name]
+
+    def _all_required(self, kind: str, names: Collection[str | None]) -> dict[str, int]:
+        """The ids of nodes by name; raises `StoreError` where one is not there."""
+        wanted = {name: key_of(name) for name in names if name is not None}
+        known = self.ids_of(kind, wanted.values())
+        for name, key in wanted.items():
+            if key not in known:
+                raise StoreError(f"there is no {kind} {shown(name)!r} (any more): nothing was written")
+        return {name: known[key] for name, key in wanted.items()}
 
     def _insert(self, kind: str, name: str, properties: str) -> int:
         (new,) = self._new_ids(1)

@@ -11,7 +11,7 @@ class ActiveMetrics:
     """Which of `metrics` look at a step."""
 
     def __init__(self, metrics: Sequence[ModuleMetric]) -> None:
-        self._metrics = metrics
+        self.metrics = metrics
         places: dict[object, int] = {}
         self._asked: list[Callable[[int], bool]] = []
         self._answer_of: list[int] = []  # for each metric, which answer counts
@@ -25,13 +25,13 @@ class ActiveMetrics:
 
     def at(self, step: int) -> list[ModuleMetric]:
         """Those that look at `step`: the very same list as before, where they are the same."""
-        stopped = [metric.is_stopped for metric in self._metrics].count(True)
+        stopped = [metric.is_stopped for metric in self.metrics].count(True)
         answers = [watches(step) for watches in self._asked], stopped
         if answers != self._answers:
             self._answers = answers
             self._active = [
                 metric
-                for metric, place in zip(self._metrics, self._answer_of, strict=True)
+                for metric, place in zip(self.metrics, self._answer_of, strict=True)
                 if answers[0][place] and not metric.is_stopped
             ]
         return self._active

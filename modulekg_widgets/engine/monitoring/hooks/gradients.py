@@ -1,4 +1,8 @@
-"""Gradients of a module's call: at its output, and at its input what comes through the module alone."""
+"""Gradients of a module's call: at its output, and at its input what comes through the module alone.
+
+Those of several backward passes of a step add up, as torch adds them up in `.grad`; what `torch.autograd.grad` is asked
+for, as by a gradient penalty, is no gradient of the loss.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,22 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
+from modulekg_widgets.engine.monitoring.hooks.observation import ThisStep, log_failure
 from modulekg_widgets.engine.monitoring.metric import ConfigError
+from modulekg_widgets.engine.monitoring.readings import TRAIN
 from modulekg_widgets.engine.torch_runtime.private import (
     CAN_ENTER_HOOKS,
+    LEAF_NODE,
+    backward_node,
     backward_pass,
     hook_entry_of,
+    keeps_graph,
     set_tensor_hooks,
     tensor_hooks_of,
+    will_run_node,
 )
 
 MOST_NODES = 20_000  # of a module's own graph
@@ -30,6 +41,125 @@ def hook_gradient(y: torch.Tensor, graph: Any, hook: Callable[[torch.Tensor | No
         hooks: Any = OrderedDict({OURS: hook})
         set_tensor_hooks(y, hooks)
         hook_entry_of(graph)(y)
+
+
+# ---------------------------------------------- backward passes
+
+# what a backward pass is to the loss: none of it, its last one through this graph, or one that further ones may follow
+ASKED, LAST, MORE = range(3)
+ONLY_ASKED = (
+    "its gradient was asked for by torch.autograd.grad alone, which counts for no loss: call loss.backward() before "
+    "`track`"
+)
+LOST = (
+    "its gradient came in several backward passes, of which the first did not say that more would follow: pass "
+    "retain_graph=True to all but the last"
+)
+
+
+def pass_kind() -> int:
+    """What the backward pass that calls is to the loss, by the leaves below the node that it is at.
+
+    A pass that adds to the `.grad` of a leaf belongs to the loss. One of `torch.autograd.grad` does where parameters
+    are asked for and the graph is freed, as by a training that takes its gradients so; a penalty needs the graph again.
+    """
+    try:
+        counts = backward_pass() == -1 or _adds_to_leaves(backward_node())
+        return (MORE if keeps_graph() else LAST) if counts else ASKED
+    except Exception:  # noqa: BLE001 - of a pass that torch cannot tell about, such as a compiled one
+        log_failure()
+        return LAST
+
+
+def _adds_to_leaves(start: Any) -> bool:
+    has_leaf = asks_for_parameter = False
+    seen = {start}
+    waiting = [start]
+    while waiting and len(seen) < MOST_NODES:
+        node = waiting.pop()
+        if type(node) is LEAF_NODE:
+            has_leaf = True
+            try:
+                if will_run_node(node):
+                    return True
+            except RuntimeError:  # so torch says that autograd.grad was asked for this one
+                asks_for_parameter = asks_for_parameter or isinstance(node.variable, nn.Parameter)
+            continue
+        following = {node for node, _ in node.next_functions if node is not None} - seen
+        seen |= following
+        waiting.extend(following)
+    return not has_leaf or (asks_for_parameter and not keeps_graph())
+
+
+Call = tuple[int, str]  # its number and phase
+Deliver = Callable[[torch.Tensor], None]
+
+
+class Arrivals:
+    """The gradients of one module's calls at its input or output, each given on once: their sum over a step's passes.
+
+    Where the graph is freed behind the first one it is given on at once; else a copy waits for the others, until one of
+    them frees the graph or the step ends.
+    """
+
+    __slots__ = ("_asked", "_deliver", "_miss", "_now", "_sums", "given")
+
+    def __init__(self, now: ThisStep, miss: Callable[[str, int, str], None]) -> None:
+        self._now = now
+        self._miss = miss  # notes why a call has no value
+        self.given: set[Call] = set()
+        self._sums: dict[Call, torch.Tensor] = {}
+        self._asked: set[Call] = set()
+        self._deliver: dict[Call, Deliver] = {}
+
+    def reset(self) -> None:
+        self.given.clear()
+        self._sums.clear()
+        self._asked.clear()
+        self._deliver.clear()
+
+    def take(self, call: Call, gradient: torch.Tensor, deliver: Deliver, awaits_more: bool = False) -> None:
+        """Take in what has arrived; `awaits_more` where the pass around this one keeps its graph."""
+        task = backward_pass()
+        kind = self._now.passes.get(task)
+        if kind is None:
+            kind = self._now.passes[task] = pass_kind()
+        if kind == LAST and awaits_more:
+            kind = MORE
+        if kind == LAST and call not in self.given and call not in self._sums:
+            self.given.add(call)
+            deliver(gradient)
+        else:
+            self._take_one_of_several(call, gradient, deliver, kind)
+
+    def _take_one_of_several(self, call: Call, gradient: torch.Tensor, deliver: Deliver, kind: int) -> None:
+        if not (self._sums or self._asked):
+            self._now.unfinished.append(self._finish)
+        if kind == ASKED:
+            self._asked.add(call)
+        elif call in self.given:
+            self._miss(LOST, *call)
+        elif call in self._sums:
+            self._sums[call] = self._sums[call] + gradient.detach()
+        else:
+            self._sums[call] = gradient.detach().clone()
+            self._deliver[call] = deliver
+        if kind == LAST and call in self._sums:
+            self._give(call)
+
+    def _give(self, call: Call) -> None:
+        self.given.add(call)
+        self._deliver.pop(call)(self._sums.pop(call))
+
+    def _finish(self) -> None:
+        try:
+            for call in list(self._sums):
+                self._give(call)
+        except Exception:  # noqa: BLE001 - it would be the training's
+            log_failure()
+        for call in self._asked - self.given:
+            if call[1] == TRAIN:
+                self._miss(ONLY_ASKED, *call)
 
 
 class Unscaled:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from modulekg_widgets.engine.monitoring.hooks.attention import AttentionWatch, forget_interrupted
-from modulekg_widgets.engine.monitoring.hooks.gradients import input_edge, watch_own_gradient
-from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric, measure
+from modulekg_widgets.engine.monitoring.hooks.gradients import Arrivals, input_edge, watch_own_gradient
+from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric, measure, miss
 from modulekg_widgets.engine.monitoring.hooks.observation import (
     AFTER,
     BACKWARD,
@@ -46,6 +46,8 @@ class JointMetrics:
         self._by_both = [metric for metric in backward if len(gradients_of(metric.needs)) == 2]
         self._keeps_calls = any(not STEP_NEEDS.issuperset(metric.needs) for metric in self._by_stage[TRACK])
         self._kept: list[Observation] = []
+        at_input = [metric for metric in metrics if "BackwardInput" in gradients_of(metric.needs)]
+        self._at_input = Arrivals(now, lambda reason, call, phase: miss(at_input, reason, call, phase))
 
     def _needed_at(self, *stages: int) -> set[str]:
         return {need for stage in stages for metric in self._by_stage[stage] for need in metric.needs}
@@ -57,6 +59,7 @@ class JointMetrics:
 
     def reset(self, has_open_calls: bool) -> None:
         self._kept.clear()
+        self._at_input.reset()
         if has_open_calls and self._wants_attention:
             forget_interrupted()
 
@@ -111,7 +114,11 @@ class JointMetrics:
     def _own_gradient(self, waiting: Observation, gradient: torch.Tensor) -> None:
         try:
             if self._now.takes(waiting.epoch):
-                self.see_gradient(waiting, "BackwardInput", self._now.without_scale(gradient))
+                self._at_input.take(
+                    (waiting.call, waiting.phase),
+                    self._now.without_scale(gradient),
+                    lambda total: self.see_gradient(waiting, "BackwardInput", total),
+                )
         except Exception:  # noqa: BLE001 - it would be the training's
             log_failure()
 

@@ -14,13 +14,20 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.monitoring.hooks.gradients import hook_gradient
+from modulekg_widgets.engine.monitoring.hooks.gradients import Arrivals, hook_gradient
 from modulekg_widgets.engine.monitoring.hooks.joint_metrics import JointMetrics
-from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric, Read, measure
-from modulekg_widgets.engine.monitoring.hooks.observation import AT_ONCE, SOURCES, Observation, ThisStep, log_failure
+from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric, Read, measure, miss
+from modulekg_widgets.engine.monitoring.hooks.observation import (
+    AT_ONCE,
+    SOURCES,
+    Observation,
+    ThisStep,
+    gradients_of,
+    log_failure,
+)
 from modulekg_widgets.engine.monitoring.hooks.tensors import first_tensor, is_measurable, is_rehearsal
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
-from modulekg_widgets.engine.torch_runtime.private import MODULES, next_node_number
+from modulekg_widgets.engine.torch_runtime.private import MODULES, keeps_graph, next_node_number
 from modulekg_widgets.engine.torch_runtime.state import module_state
 
 Tensor = torch.Tensor
@@ -35,7 +42,7 @@ class ModuleCalls:
     leaves its input alone and no metric asks for more than one tensor, there is no `before`: all is read in one go.
     """
 
-    __slots__ = ("after", "again", "before", "joint", "metrics", "reset")
+    __slots__ = ("_module", "after", "again", "before", "joint", "metrics", "reset")
 
     def __init__(self, metrics: Sequence[ModuleMetric], now: ThisStep, root_state: dict[str, Any]) -> None:
         module = metrics[0].module
@@ -46,15 +53,20 @@ class ModuleCalls:
             _reader(source, [one for one in metrics if one.sees_one and SOURCES[one.needs[0]] == source], now)
             for source in AT_ONCE
         )
+        at_output = [one for one in metrics if "BackwardOutput" in gradients_of(one.needs)]
+        arrivals = Arrivals(now, lambda reason, call, phase: miss(at_output, reason, call, phase))
         hooks_output = read_gradient is not None or (joint is not None and joint.wants_gradient)
         calls = {TRAIN: 0, EVAL: 0}
         # the calls that have not returned, by thread; more than one where a module calls itself
         opened: defaultdict[int, list[tuple[Observation | None, int, str, bool]]] = defaultdict(list)
         # calls that checkpointing may run again with a graph, by the segment in which they ran
         without_graph: list[tuple[int, int, str, Observation | None]] = []
+        ran_again: list[tuple[int, int, str, Observation | None]] = []
 
         def reset() -> None:
             calls[TRAIN] = calls[EVAL] = 0
+            arrivals.reset()
+            ran_again.clear()
             if joint is not None:
                 joint.reset(has_open_calls=bool(opened))
             opened.clear()
@@ -128,7 +140,7 @@ class ModuleCalls:
             if y is not None and (hooks_output or waiting is not None):
                 follow(y, call, phase, waiting)
 
-        def follow(y: Tensor, call: int, phase: str, waiting: Observation | None) -> None:
+        def follow(y: Tensor, call: int, phase: str, waiting: Observation | None, awaits_more: bool = False) -> None:
             """Wait for the gradients of a call."""
             graph = y.grad_fn
             if graph is None and not y.requires_grad:
@@ -140,15 +152,17 @@ class ModuleCalls:
                 now.handles += joint.follow(waiting, y)
             if not hooks_output:
                 return
-            hook = gradient_hook(call, phase, waiting)
+            hook = gradient_hook(call, phase, waiting, awaits_more)
             if graph is None:
                 now.handles.append(y.register_hook(hook))
             else:
                 hook_gradient(y, graph, hook)
 
-        def gradient_hook(call: int, phase: str, waiting: Observation | None) -> Callable[[Tensor | None], None]:
+        def gradient_hook(
+            call: int, phase: str, waiting: Observation | None, awaits_more: bool
+        ) -> Callable[[Tensor | None], None]:
             """Reads a gradient, if it arrives in the present step; an exception in it would be the training's."""
-            epoch = now.epoch
+            epoch, key = now.epoch, (call, phase)
 
             def hook(gradient: Tensor | None) -> None:
                 try:
@@ -156,32 +170,47 @@ class ModuleCalls:
                         return
                     if now.unscaled is not None:
                         gradient = now.unscaled(gradient)
-                    if read_gradient is not None:
-                        read_gradient(gradient.detach(), call, phase)
-                    if joint is not None and waiting is not None:
-                        joint.see_gradient(waiting, "BackwardOutput", gradient)
+                    arrivals.take(key, gradient, deliver, awaits_more)
                 except Exception:  # noqa: BLE001
                     log_failure()
+
+            def deliver(gradient: Tensor) -> None:
+                if read_gradient is not None:
+                    read_gradient(gradient.detach(), call, phase)
+                if joint is not None and waiting is not None:
+                    joint.see_gradient(waiting, "BackwardOutput", gradient)
 
             return hook
 
         def again(output: Any) -> None:
             y = first_tensor(output)
-            if not without_graph or y is None or not y.requires_grad:
+            if y is None or not y.requires_grad:
+                return
+            if not without_graph:  # a further backward pass through the same segments
+                without_graph[:] = reversed(ran_again)
+                ran_again.clear()
+            if not without_graph:
                 return
             # segments come back last first, each from its beginning
             last = without_graph[-1][0]
             at = next(at for at, (segment, *_) in enumerate(without_graph) if segment == last)
-            _, call, phase, waiting = without_graph.pop(at)
+            entry = without_graph.pop(at)
+            ran_again.append(entry)
+            _, call, phase, waiting = entry
             if waiting is not None:
                 waiting.edge = None  # of the graph that is not there
-            follow(y, call, phase, waiting)
+            follow(y, call, phase, waiting, awaits_more=keeps_graph())
 
+        self._module = module
         self.metrics = metrics
         self.joint = joint
         self.reset, self.again = reset, again
         reads_at_once = joint is None and _leaves_input(module)
         self.before, self.after = (None, at_once) if reads_at_once else (before, after)
+
+    def is_current(self) -> bool:
+        """Whether the metrics are still for the module that these calls are of."""
+        return all(metric.module is self._module for metric in self.metrics)
 
 
 def _leaves_input(module: nn.Module) -> bool:

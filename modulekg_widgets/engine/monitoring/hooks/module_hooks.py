@@ -6,6 +6,7 @@ the model taken meanwhile has no trace of them.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -18,6 +19,7 @@ from modulekg_widgets.engine.monitoring.hooks.active_metrics import ActiveMetric
 from modulekg_widgets.engine.monitoring.hooks.module_calls import ModuleCalls
 from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
 from modulekg_widgets.engine.monitoring.hooks.observation import Observation, ThisStep, log_failure
+from modulekg_widgets.engine.monitoring.hooks.places import REMOVED, REPLACED, Places
 from modulekg_widgets.engine.torch_runtime.hooks import listening_to_modules
 from modulekg_widgets.engine.torch_runtime.private import backward_pass, is_compiler_loaded
 from modulekg_widgets.engine.torch_runtime.state import module_state
@@ -32,7 +34,11 @@ class ModuleHooks:
         metrics: Sequence[ModuleMetric],
         unscaled: Callable[[torch.Tensor], torch.Tensor] | None = None,  # takes a loss scale out of a gradient
     ) -> None:
+        self._root = root
         self._root_state = module_state(root)
+        self._places = Places(root, metrics)
+        self._moved: list[ModuleMetric] = []  # of modules that came or went in this step
+        self._absent: list[ModuleMetric] = []  # of those that are gone
         self._schedule = ActiveMetrics([metric for metric in metrics if metric.sees_calls])
         self._active: list[ModuleMetric] = []
         self._made: dict[int, ModuleCalls] = {}  # by module, also of those that are not hooked at this step
@@ -55,20 +61,45 @@ class ModuleHooks:
     def prepare(self, step: int) -> None:
         """Attach what `step` needs, and nothing else; calls are counted anew."""
         self._now.step = step
+        self._moved.clear()
         self._forget_calls()
         active = self._schedule.at(step)
         if active is not self._active:
             self._active = active
             self._regroup()
-        if self._hooked:
+        if self._active:  # also for modules that are gone: they may come back
             self._attach()
         else:
             self._detach()
+
+    def finish(self) -> None:
+        """The step ends: measure gradients of which a further backward pass was awaited."""
+        unfinished, self._now.unfinished = self._now.unfinished, []
+        for finish in unfinished:
+            finish()
 
     def kept(self, metric: ModuleMetric) -> list[Observation]:
         """The calls of this step that `metric` asks for at `track`; none for one that looks at weights alone."""
         calls = self._made.get(id(metric.module)) if metric.sees_calls else None
         return [] if calls is None or calls.joint is None else calls.joint.kept
+
+    def follow(self) -> None:
+        """Look for modules that came or went: who stands at a measured path is measured."""
+        moved = self._places.follow()
+        if not moved:
+            return
+        self._moved += moved
+        self._absent = [metric for metric in dict.fromkeys(self._absent + moved) if metric.is_absent]
+        held = {id(metric.module) for metric in self._schedule.metrics}
+        self._made = {key: calls for key, calls in self._made.items() if key in held and calls.is_current()}
+        self._regroup()
+
+    def note_moved(self, step: int) -> None:
+        """Say of what came or went in the step that ends, and of what is gone, why it has no value."""
+        for metric in dict.fromkeys(self._moved + self._absent):
+            due = metric.schedule.due(step) and not metric.is_stopped
+            if due and metric.needs != ("Loss",) and not metric.has_value():
+                metric.miss(REMOVED if metric.is_absent else REPLACED)
 
     def release(self) -> None:
         """Detach everything; gradients that arrive later are ignored."""
@@ -91,8 +122,7 @@ class ModuleHooks:
         self._detach()
 
     def _forget_calls(self) -> None:
-        self._now.epoch += 1
-        self._now.drop_handles()
+        self._now.begin()
         for calls in self._made.values():
             calls.reset()
 
@@ -101,17 +131,19 @@ class ModuleHooks:
         self._hooked.clear()
         grouped: dict[int, list[ModuleMetric]] = {}
         for metric in self._active:
+            if metric.is_absent:
+                continue
             grouped.setdefault(id(metric.module), []).append(metric)
         for key, metrics in grouped.items():
             calls = self._made.get(key)
-            if calls is None or calls.metrics != metrics:
+            if calls is None or calls.metrics != metrics or not calls.is_current():
                 calls = self._made[key] = ModuleCalls(metrics, self._now, self._root_state)
             self._hooked[key] = calls
 
     def _attach(self) -> None:
         if not self.is_attached:
             self.is_attached = True
-            self._attached.enter_context(listening_to_modules(*_hooks(self._hooked)))
+            self._attached.enter_context(listening_to_modules(*_hooks(self._hooked, self._root, weakref.ref(self))))
         if not self._runs_uncompiled and is_compiler_loaded():
             self._runs_uncompiled = True
             uncompiled.begin()
@@ -122,10 +154,22 @@ class ModuleHooks:
         self._attached.close()
 
 
-def _hooks(hooked: dict[int, ModuleCalls]) -> tuple[Callable[..., None], Callable[..., None]]:
+def _hooks(
+    hooked: dict[int, ModuleCalls], root: nn.Module, owner: weakref.ref[ModuleHooks]
+) -> tuple[Callable[..., None], Callable[..., None]]:
     """The two hooks; they return None always, for any other value would replace the module's."""
 
+    def follow() -> None:
+        hooks = owner()
+        if hooks is not None and backward_pass() == -1:
+            try:
+                hooks.follow()
+            except Exception:  # noqa: BLE001
+                log_failure()
+
     def before(module: nn.Module, args: tuple[Any, ...]) -> None:
+        if module is root:
+            follow()
         calls = hooked.get(id(module))
         if calls is None or calls.before is None:
             return

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import torch
 
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.monitoring.config import Measurement
 from modulekg_widgets.engine.monitoring.hooks.observation import (
+    PART_ONLY,
     SEEN_AT_ONCE,
     SOURCES,
     STAGES,
@@ -18,12 +20,16 @@ from modulekg_widgets.engine.monitoring.hooks.observation import (
     Observation,
     stage_of,
 )
-from modulekg_widgets.engine.monitoring.hooks.tensors import is_measurable
+from modulekg_widgets.engine.monitoring.hooks.tensors import is_computed, is_measurable, weight_of
 from modulekg_widgets.engine.monitoring.hooks.value_writer import Put, ValueWriter, packable
 from modulekg_widgets.engine.monitoring.metric import NoDataError, NoValueError
 from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Form, Slot
 from modulekg_widgets.engine.torch_runtime.private import is_any_autocast_enabled, set_grad_enabled
 
+if TYPE_CHECKING:
+    from torch import nn
+
+WEIGHT = {"Weight", "WeightGrad"}
 LINALG_ERROR: type[Exception] = vars(torch.linalg)["LinAlgError"]  # the stubs do not know it
 log = logging.getLogger("modulekg_widgets")
 Read: TypeAlias = "Callable[[torch.Tensor, int, str], None]"  # a detached tensor, the number of its call, and the phase
@@ -34,8 +40,10 @@ class ModuleMetric:
 
     def __init__(self, measurement: Measurement, writer: ValueWriter, rank: int) -> None:
         kind = measurement.metric.kind
+        self._measurement = measurement
         self.path = measurement.path
         self.module = measurement.module
+        self.is_absent = False  # whether no module stands at its path any more
         self.configured = measurement.metric
         self.schedule = measurement.schedule
         self.needs = kind.needs
@@ -55,16 +63,36 @@ class ModuleMetric:
         self.sees_one = len(kind.needs) == 1 and kind.needs[0] in SEEN_AT_ONCE
         self._shared = None if kind.keeps_state else measurement.metric.instance()
         self.sees_calls = not STEP_NEEDS.issuperset(kind.needs)
+        self._reads_weight = not WEIGHT.isdisjoint(kind.needs)
+        self._had_weight = self._reads_weight and weight_of(measurement.module) is not None
+        self.shards_are_merged = True
+
+    def follow(self, module: nn.Module | None) -> None:
+        """Another module stands at the path from now on, or None."""
+        self.is_absent = module is None
+        self._instances.clear()
+        if module is None:
+            return
+        self.module = self._measurement.module = module
+        self._measurement.flat = None
+        self._given = {"module": module} if self.kind.wants_module else {}
+        self._had_weight = self._had_weight or (self._reads_weight and weight_of(module) is not None)
+
+    def has_value(self) -> bool:
+        """Whether the step that is being collected has a value of it."""
+        return any(self._writer.holds(number) for number in self._slots.values())
 
     def measure(self, observation: Observation, step: int, put: Put | None = None) -> None:
         """Take in a call that the schedule asks for; a failure is noted and never raised.
 
         Values go to the step that is being collected, or to `put`.
         """
-        if self.is_stopped:
+        if self.is_stopped or self.is_absent:
             return
         put = put or self._writer.put
         try:
+            if self._reads_weight:
+                self._check_weight(observation)
             needed = [observation.get(need) for need in self.needs]
             for each in needed:
                 if each is None:
@@ -99,18 +127,28 @@ class ModuleMetric:
 
     def observe(self, observation: Observation) -> None:
         """Show the step before a scheduled one to a metric that compares."""
-        if self.is_stopped:
+        if self.is_stopped or self.is_absent:
             return
         try:
+            if self._reads_weight:
+                self._check_weight(observation)
             needed = [observation.get(need) for need in self.needs]
             if all(value is not None for value in needed):
                 self._instance(observation).observe(*needed)
+        except NoValueError:
+            pass  # the scheduled step says it
         except Exception as error:  # noqa: BLE001
             self._stop(observation, error, self._writer.put)
 
-    def miss(self, call: int = 0, phase: str = TRAIN) -> None:
-        """Note that a call has no value, for its tensors hold no data."""
-        self._fail(Observation(self.module, call, phase, 0), str(NoDataError()), self._writer.put, "meta")
+    def miss(self, reason: str, call: int = 0, phase: str = TRAIN, about: str = "") -> None:
+        """Note why a call has no value; `about` is what one warning is enough for, by default the metric.
+
+        What this step has for it already is NaN, too.
+        """
+        for (of_call, of_phase, parts), number in self._slots.items():
+            if (of_call, of_phase) == (call, phase) and parts != SCALAR.parts and self._writer.holds(number):
+                self._writer.put(number, np.full(Form(parts).size, np.nan), 0.0)
+        self._fail(Observation(self.module, call, phase, 0), reason, self._writer.put, about)
 
     def forget(self) -> None:
         """Let go of every copy that was kept."""
@@ -132,6 +170,16 @@ class ModuleMetric:
         if key not in self._instances:
             self._instances[key] = self.configured.instance()
         return self._instances[key]
+
+    def _check_weight(self, observation: Observation) -> None:
+        """Raise `NoValueError` where the weight went, or where the part of it that lies here would pass for all."""
+        observation.flat = flat = self._measurement.flat
+        if flat is not None:
+            if not (self.shards_are_merged or flat.is_whole):
+                raise NoValueError(PART_ONLY)
+            return
+        if self._had_weight and weight_of(self.module) is None and not is_computed(self.module):
+            raise NoValueError("the module has no weight any more")
 
     def _check_fresh(self, observation: Observation) -> None:
         for source in self._earlier:
@@ -172,6 +220,13 @@ def measure(metrics: Sequence[ModuleMetric], observation: Observation, step: int
             _measure(metrics, observation, step)
     finally:
         set_grad_enabled(grad_mode)
+
+
+def miss(metrics: Sequence[ModuleMetric], reason: str, call: int, phase: str) -> None:
+    """Note why a call has no value of these metrics."""
+    for metric in metrics:
+        if not metric.is_stopped:
+            metric.miss(reason, call, phase)
 
 
 def _measure(metrics: Sequence[ModuleMetric], observation: Observation, step: int) -> None:

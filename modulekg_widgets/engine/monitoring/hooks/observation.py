@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from modulekg_widgets.engine.adapters import channel_dim
-from modulekg_widgets.engine.monitoring.hooks.tensors import local, weight_of
+from modulekg_widgets.engine.monitoring.hooks.tensors import is_computed, local, weight_of
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
-from modulekg_widgets.engine.monitoring.metric import STEP
-from modulekg_widgets.engine.torch_runtime.private import version_of
+from modulekg_widgets.engine.monitoring.metric import STEP, NoValueError
+from modulekg_widgets.engine.torch_runtime.private import SHARDED_FLAT, version_of
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from modulekg_widgets.engine.torch_runtime.parallel import FlatPart
 
 log = logging.getLogger("modulekg_widgets")
 # when a need can be met: before the forward, after it, in the backward pass, at `track`
@@ -50,7 +52,7 @@ def stage_of(needs: tuple[str, ...]) -> int:
 class Observation:
     """One call of one module: its tensors, and what was made of them."""
 
-    __slots__ = ("call", "edge", "epoch", "found", "module", "phase", "versions", "watch", "weight")
+    __slots__ = ("call", "edge", "epoch", "flat", "found", "module", "phase", "versions", "watch", "weight")
 
     def __init__(self, module: nn.Module, call: int, phase: str, epoch: int) -> None:
         self.module = module
@@ -60,6 +62,7 @@ class Observation:
         self.found: dict[str, Any] = {}
         self.versions: dict[str, tuple[torch.Tensor, int]] = {}
         self.weight = 1.0
+        self.flat: FlatPart | None = None  # the module's weight, where that is a part of a flat one
         self.edge: Any = None  # where the gradient of the input leaves the module
         self.watch: Any = None  # what listens to the attention of this call
 
@@ -133,14 +136,43 @@ def _eigenvalues(need: str) -> Callable[[Observation], Any]:
     return make
 
 
-def _weight(module: nn.Module) -> torch.Tensor | None:
-    parameter = weight_of(module)
+COMPUTED = (
+    "its weight is computed from other parameters, as by parametrize, prune or weight_norm: none of its own can be read"
+)
+PART_ONLY = (
+    "FullyShardedDataParallel keeps but a part of the weight in each process: monitor the FullyShardedDataParallel "
+    "itself in all of them, with distributed=True"
+)
+NOT_REDUCED = "FullyShardedDataParallel has not reduced the gradient over the processes, as inside of no_sync()"
+
+
+def _weight(observation: Observation) -> torch.Tensor | None:
+    flat = observation.flat
+    if flat is not None:
+        return flat.weight()
+    parameter = _own_weight(observation.module)
     return None if parameter is None else local(parameter.detach())
 
 
-def _weight_grad(module: nn.Module) -> torch.Tensor | None:
-    parameter = weight_of(module)
+def _weight_grad(observation: Observation) -> torch.Tensor | None:
+    flat = observation.flat
+    if flat is not None:
+        try:
+            return flat.grad()
+        except LookupError:
+            raise NoValueError(NOT_REDUCED) from None
+    parameter = _own_weight(observation.module)
     return None if parameter is None or parameter.grad is None else local(parameter.grad.detach())
+
+
+def _own_weight(module: nn.Module) -> nn.Parameter | None:
+    """The module's weight; raises `NoValueError` for one that is made of others, and a part of one."""
+    parameter = weight_of(module)
+    if parameter is None and is_computed(module):
+        raise NoValueError(COMPUTED)
+    if parameter is not None and getattr(parameter, SHARDED_FLAT, False) is True:
+        raise NoValueError(PART_ONLY)
+    return parameter
 
 
 _MADE: dict[str, Callable[[Observation], Any]] = {
@@ -150,8 +182,8 @@ _MADE: dict[str, Callable[[Observation], Any]] = {
     "ForwardInputEigOfCov": _eigenvalues("ForwardInputMoments"),
     "ForwardOutputEigOfCov": _eigenvalues("ForwardOutputMoments"),
     "BackwardOutputEigOfCov": _eigenvalues("BackwardOutputMoments"),
-    "Weight": lambda observation: _weight(observation.module),
-    "WeightGrad": lambda observation: _weight_grad(observation.module),
+    "Weight": _weight,
+    "WeightGrad": _weight_grad,
 }
 GRADIENTS = ("BackwardInput", "BackwardOutput")
 # what a need is made of, down to the tensors of the call
@@ -170,7 +202,7 @@ def gradients_of(needs: tuple[str, ...]) -> set[str]:
 class ThisStep:
     """Shared by the hooks of all modules: what arrives in another step is not read."""
 
-    __slots__ = ("epoch", "handles", "is_paused", "step", "unscaled")
+    __slots__ = ("epoch", "handles", "is_paused", "passes", "step", "unfinished", "unscaled")
 
     def __init__(self, unscaled: Callable[[torch.Tensor], torch.Tensor] | None) -> None:
         self.epoch = 0  # counts the steps that were prepared
@@ -178,6 +210,15 @@ class ThisStep:
         self.is_paused = False  # backward passes are not those of the training
         self.unscaled = unscaled  # takes a loss scale out of a gradient
         self.handles: list[Any] = []  # of hooks on tensors that no graph takes with it when it goes
+        self.passes: dict[int, int] = {}  # the backward passes of this step, as `gradients.pass_kind` judges them
+        self.unfinished: list[Callable[[], None]] = []  # what has to be done at `track`
+
+    def begin(self) -> None:
+        """Another step: what arrives of the one before is not read."""
+        self.epoch += 1
+        self.passes.clear()
+        self.unfinished.clear()
+        self.drop_handles()
 
     def takes(self, epoch: int) -> bool:
         """Whether a gradient of a call in that epoch is read when it arrives now."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
 from modulekg_widgets.engine.torch_runtime.private import (
+    MODULES,
     PARAMETERS,
+    PARAMETRIZATIONS,
     FakeTensor,
     is_functorch_wrapped_tensor,
     tracing_state,
@@ -19,6 +22,7 @@ from modulekg_widgets.engine.torch_runtime.state import module_state
 
 _is_compiling = torch.compiler.is_compiling
 _Tensor = torch.Tensor
+Named = TypeVar("Named")
 PLAIN = (torch.Tensor, nn.Parameter)
 
 
@@ -30,11 +34,26 @@ def weight_of(module: nn.Module) -> nn.Parameter | None:
     own = module_state(module).get(PARAMETERS)
     if not isinstance(own, dict):
         return None  # TorchScript keeps its own
-    parameter = own.get("weight")
-    if parameter is None:
-        named = [value for name, value in own.items() if name.endswith("weight") and value is not None]
-        parameter = named[0] if len(named) == 1 else None
+    parameter = the_weight(own)
     return None if parameter is None or torch.nn.parameter.is_lazy(parameter) else parameter
+
+
+def the_weight(named: Mapping[str, Named]) -> Named | None:
+    """The one that is named `weight`, or the only one whose name ends so."""
+    found = named.get("weight")
+    if found is None:
+        others = [value for name, value in named.items() if name.endswith("weight") and value is not None]
+        found = others[0] if len(others) == 1 else None
+    return found
+
+
+def is_computed(module: nn.Module) -> bool:
+    """Whether the module's weight is made of other parameters, as by parametrize, prune or weight_norm."""
+    state = module_state(module)
+    made = (state.get(MODULES) or {}).get(PARAMETRIZATIONS)
+    if made is not None and the_weight(module_state(made)[MODULES]) is not None:
+        return True
+    return isinstance(state.get("weight"), torch.Tensor)
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor | None:

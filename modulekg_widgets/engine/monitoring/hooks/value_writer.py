@@ -22,9 +22,12 @@ Put: TypeAlias = "Callable[[int, Packable, float], None]"  # slot, value, how mu
 class ValueWriter:
     """Where metrics write: values to slots, reasons for what has no value."""
 
-    def __init__(self, put: Put, number: Callable[[Slot, int], int]) -> None:
+    def __init__(
+        self, put: Put, number: Callable[[Slot, int], int], holds: Callable[[int], bool] = lambda slot: False
+    ) -> None:
         self.put = put
         self.number = number
+        self.holds = holds  # whether the step that is being collected has a value for a slot
         self.reasons: dict[tuple[str, str], str] = {}
         self._warned: set[str] = set()
 

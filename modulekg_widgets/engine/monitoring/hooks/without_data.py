@@ -11,6 +11,7 @@ from modulekg_widgets.engine.identity.tensors import own_tensors
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.monitoring.hooks.active_metrics import ActiveMetrics
 from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
+from modulekg_widgets.engine.monitoring.metric import NoDataError
 from modulekg_widgets.engine.torch_runtime.state import module_state
 
 
@@ -30,7 +31,7 @@ class WithoutData:
         for metric in self._active.at(step):
             held = list(_tensors(metric.module)) or _all_tensors(self._root)
             if any(tensor.is_meta for tensor in held):
-                metric.miss()
+                metric.miss(str(NoDataError()), about="meta")
 
 
 def _tensors(module: nn.Module) -> Iterator[torch.Tensor]:

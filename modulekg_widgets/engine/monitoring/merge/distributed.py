@@ -8,9 +8,9 @@ processes, as DistributedDataParallel and `fully_shard` make it:
 - `InputMean` and all means are weighted by the amount of data; `InputStd` comes from the means and deviations of all
   (Chan's formula); `ActivationMax` and `AttentionMaxLogit` are the largest, `NonFiniteOrigin` is 1 where one process
   saw it; the fraction of dead channels is the least of all, an upper bound;
-- weights that every process has count once, those of the first process; of sharded ones (DTensor) each process measures
-  its own part: norms are roots of sums of squares, counts add up, least and greatest are those of all, `UpdateRatio`
-  comes from the two norms;
+- weights that every process has count once, those of the first process; of sharded ones (DTensor, or those of
+  FullyShardedDataParallel) each process measures its own part: norms are roots of sums of squares, counts add up,
+  least and greatest are those of all, `UpdateRatio` comes from the two norms;
 - histograms stand over the range of all; the counts of a bin spread evenly over the bins that it falls into, and may be
   fractions;
 - what cannot be merged is the mean over processes, weighted by the amount of data: spectra, `RankMe`, `MeanTID`,
@@ -40,7 +40,6 @@ from typing import Any, cast
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.distributed import distributed_c10d
 
 from modulekg_widgets.engine.errors import shown
@@ -49,12 +48,13 @@ from modulekg_widgets.engine.monitoring.config import Measurement
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
 from modulekg_widgets.engine.monitoring.hooks.tensors import local, weight_of
-from modulekg_widgets.engine.monitoring.hooks.value_writer import Put, ValueWriter
+from modulekg_widgets.engine.monitoring.hooks.value_writer import ValueWriter
 from modulekg_widgets.engine.monitoring.merge.rules import BESIDE, Merged, RankValues, SharedLayout, beside, is_beside
 from modulekg_widgets.engine.monitoring.metric import MetricKind
 from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.monitoring.readings import Slot
-from modulekg_widgets.engine.monitoring.ring import PackedRow
+from modulekg_widgets.engine.monitoring.ring import PackedRow, Ring
+from modulekg_widgets.engine.torch_runtime.parallel import FlatPart
 from modulekg_widgets.engine.torch_runtime.private import default_store
 
 MEETING = timedelta(seconds=10)  # for all to start their monitors: before a first read the training has synchronised
@@ -73,7 +73,7 @@ class Ranks:
     """All processes of a training, as far as they monitor the same: merges what each has read."""
 
     def __init__(
-        self, planned: Sequence[Measurement], events: Sequence[schedules.OnEvent], history: History, put: Put
+        self, planned: Sequence[Measurement], events: Sequence[schedules.OnEvent], history: History, ring: Ring
     ) -> None:
         self.rank = dist.get_rank()
         self.world = dist.get_world_size()
@@ -88,12 +88,12 @@ class Ranks:
         companions = _companions(planned)
         self._measured |= {(m.path, beside(m.metric.name)): m for m in companions}
         self._order = {name: at for at, name in enumerate(self._measured)}
-        writer = ValueWriter(put, self._hidden_number)
+        writer = ValueWriter(ring.put, self._hidden_number, ring.holds)
         self.metrics = [ModuleMetric(m, writer, len(planned)) for m in companions]
         self._layout = SharedLayout(self.world, self._kind_of)
         self._places: dict[int, int] = {}  # slot number -> place in the layout
         self._numbers: list[int] = []  # place -> slot number, below 0 for what is not shown
-        self._weighed: list[nn.Module | None] = []  # place -> module whose weight is measured
+        self._weighed: list[Measurement | None] = []  # place -> the measurement of a weight
         self._shown: list[int] = []  # places in the order of the configuration
         self._store: Any = None
         self._session = 0
@@ -231,7 +231,7 @@ class Ranks:
             place = self._place(number)
             if place is None:
                 slot = self._slot(number)
-                amount = _amount(self._weighed_module(slot), weight)
+                amount = _amount(self._of_weight(slot), weight)
                 unknown.append((slot, amount, own.numbers[start:stop].tolist()))
                 continue
             body[place] = _amount(self._weighed[place], weight)
@@ -273,7 +273,7 @@ class Ranks:
         """Take slots into the layout of all."""
         self._layout.extend(slots)
         own = self._layout.slots
-        self._weighed = [self._weighed_module(slot) for slot in own]
+        self._weighed = [self._of_weight(slot) for slot in own]
         self._numbers = [-1 if is_beside(slot.metric) else self._history.slot_number(slot) for slot in own]
         self._places |= {number: place for place, number in enumerate(self._numbers) if number >= 0}
         shown = [place for place, number in enumerate(self._numbers) if number >= 0]
@@ -289,10 +289,10 @@ class Ranks:
             self._places[number] = place
         return place
 
-    def _weighed_module(self, slot: Slot) -> nn.Module | None:
-        """The module whose weight a slot measures; None for what is measured in calls."""
+    def _of_weight(self, slot: Slot) -> Measurement | None:
+        """The measurement of a slot that measures a weight; None for what is measured in calls."""
         measured = self._measured[slot.module, slot.metric]
-        return measured.module if {"Weight", "WeightGrad"}.issuperset(measured.metric.kind.needs) else None
+        return measured if {"Weight", "WeightGrad"}.issuperset(measured.metric.kind.needs) else None
 
     def _hidden_number(self, slot: Slot, _: int) -> int:
         self._hidden.append(slot._replace(metric=beside(slot.metric)))
@@ -318,9 +318,13 @@ def _packed(step: int, slots: list[int], arrival: list[int], parts: list[np.ndar
     return PackedRow(step, slots, arrival, [len(part) for part in parts], [1.0] * len(parts), numbers)
 
 
-def _amount(weighed: nn.Module | None, weight: float) -> float:
+def _amount(of_weight: Measurement | None, weight: float) -> float:
     """How much data a value stands for, as `Table` says it; of weights, the elements that this process alone has."""
-    parameter = weight_of(weighed) if weighed is not None and weight else None
+    if of_weight is None or not weight:
+        return weight
+    if of_weight.flat is not None:
+        return _amount_of_flat(of_weight.flat)
+    parameter = weight_of(of_weight.module)
     if parameter is None:
         return weight
     placements = getattr(parameter, "placements", None)
@@ -335,10 +339,17 @@ def _amount(weighed: nn.Module | None, weight: float) -> float:
     return 0.0 if own is None else float(own.numel())
 
 
+def _amount_of_flat(flat: FlatPart) -> float:
+    if flat.is_whole:
+        return -1.0
+    own = flat.weight()
+    return float(own.numel()) if own is not None and flat.counts else 0.0
+
+
 def _companions(planned: Sequence[Measurement]) -> list[Measurement]:
     """What has to be measured too, so that values can be merged."""
     return [
-        Measurement(m.path, m.module, METRICS[BESIDE[m.metric.name]](), m.schedule)
+        Measurement(m.path, m.module, METRICS[BESIDE[m.metric.name]](), m.schedule, m.flat)
         for m in planned
         if m.metric.name in BESIDE
     ]

@@ -17,14 +17,33 @@ NEEDS = ("ForwardInputMoments", "ForwardOutput")
 
 
 class _Discrepancy:
-    """The mean over the steps of a window; keeps one number."""
+    """The mean over the batches of a window, each against the statistics at its end; keeps C numbers for each batch."""
+
+    def __init__(self) -> None:
+        self._batches: list[torch.Tensor] = []
+        self._running: tuple[torch.Tensor, torch.Tensor] | None = None  # copies of the latest
+
+    def add(self, batch: torch.Tensor, running: tuple[torch.Tensor, torch.Tensor]) -> None:
+        self._batches.append(batch)
+        self._running = running
+
+    def distances(self, of: int) -> torch.Tensor | float | None:
+        """`of` is 0 for the means, 1 for the deviations."""
+        if self._running is None:
+            return None
+        shares = [_share(batch - self._running[of], self._running[1]) for batch in self._batches]
+        return sum(shares[1:], shares[0]) / len(shares)
+
+
+class _DiscrepancyByStep:
+    """The mean over the steps of a window, each against its own statistics; keeps one number."""
 
     def __init__(self) -> None:
         self._total: torch.Tensor | float | None = None
         self._steps = 0
 
     def add(self, distance: torch.Tensor, running_std: torch.Tensor) -> None:
-        share = norm(distance) / (norm(running_std) + SMALL)
+        share = _share(distance, running_std)
         self._total = share if self._total is None else self._total + share
         self._steps += 1
 
@@ -32,32 +51,66 @@ class _Discrepancy:
         return None if self._total is None else self._total / self._steps
 
 
+def _share(distance: torch.Tensor, running_std: torch.Tensor) -> torch.Tensor | float:
+    return norm(distance) / (norm(running_std) + SMALL)
+
+
 @metric("MeanTID", needs=NEEDS)
 class MeanTID(_Discrepancy):
-    """The mean over steps of |mean of the batch - running mean| / (|running deviation| + 1e-8), norms over channels.
+    """The mean over batches of |mean of the batch - running mean| / (|running deviation| + 1e-8), norms over channels.
 
-    Raises `NoValueError` for a module without running statistics.
+    The running statistics are those at the time of computing, for all batches of the window. Source: arXiv 2210.05153
+    and Taiyi. Raises `NoValueError` for a module without running statistics.
     """
+
+    def update(self, x: moments.Moments, y: torch.Tensor, module: nn.Module) -> None:
+        self.add(x.channel_means, _running(module))
+
+    def compute(self) -> torch.Tensor | float | None:
+        return self.distances(0)
+
+
+@metric("VarTID", needs=NEEDS)
+class VarTID(_Discrepancy):
+    """The mean over batches of |deviation of the batch - running deviation| / (|running deviation| + 1e-8).
+
+    The running statistics are those at the time of computing, as of `MeanTID`. The deviation of a batch of n values has
+    the divisor n - 1, as the running one has. Raises `NoValueError` for a module without running statistics, and for a
+    single value.
+    """
+
+    def update(self, x: moments.Moments, y: torch.Tensor, module: nn.Module) -> None:
+        running = _running(module)
+        self.add(_deviations(x, len(running[1])), running)
+
+    def compute(self) -> torch.Tensor | float | None:
+        return self.distances(1)
+
+
+@metric("MeanTIDByStep", needs=NEEDS)
+class MeanTIDByStep(_DiscrepancyByStep):
+    """What `MeanTID` gives where each batch is compared with the running statistics of its own step."""
 
     def update(self, x: moments.Moments, y: torch.Tensor, module: nn.Module) -> None:
         mean, std = _running(module)
         self.add(x.channel_means - mean, std)
 
 
-@metric("VarTID", needs=NEEDS)
-class VarTID(_Discrepancy):
-    """The mean over steps of |deviation of the batch - running deviation| / (|running deviation| + 1e-8).
-
-    The deviation of a batch of n values has the divisor n - 1, as the running one has. Raises `NoValueError` for a
-    module without running statistics, and for a single value.
-    """
+@metric("VarTIDByStep", needs=NEEDS)
+class VarTIDByStep(_DiscrepancyByStep):
+    """What `VarTID` gives where each batch is compared with the running statistics of its own step."""
 
     def update(self, x: moments.Moments, y: torch.Tensor, module: nn.Module) -> None:
         _, std = _running(module)
-        size = x.tensor.numel() // max(len(std), 1)
-        if size < 2:
-            raise NoValueError("one value for each channel has no deviation: pass larger batches")
-        self.add(x.channel_stds * math.sqrt(size / (size - 1)) - std, std)
+        self.add(_deviations(x, len(std)) - std, std)
+
+
+def _deviations(x: moments.Moments, channels: int) -> torch.Tensor:
+    """Of the batch by channel, with the divisor n - 1."""
+    size = x.tensor.numel() // max(channels, 1)
+    if size < 2:
+        raise NoValueError("one value for each channel has no deviation: pass larger batches")
+    return x.channel_stds * math.sqrt(size / (size - 1))
 
 
 def _running(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
@@ -66,4 +119,4 @@ def _running(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
     if not isinstance(mean, torch.Tensor) or not isinstance(var, torch.Tensor):
         raise NoValueError(f"{type(module).__name__} keeps no running mean and variance: choose a batch norm")
     wide = torch.float64 if mean.dtype is torch.float64 else torch.float32
-    return mean.detach().to(wide), var.detach().to(wide).sqrt()
+    return mean.detach().to(wide, copy=True), var.detach().to(wide).sqrt()

@@ -9,7 +9,9 @@ import torch
 from modulekg_widgets.engine.monitoring.measures import moments
 from modulekg_widgets.engine.monitoring.metric import NoValueError, metric
 
-REGULAR = 1e-7  # what keeps the condition numbers and the entropy defined
+REGULAR = 1e-7  # what Taiyi adds to the condition numbers' divisor, and what keeps the entropy defined
+# below these shares of the largest eigenvalue there is rounding alone, also that of a layer that made the input
+RESOLVED = {torch.float64: 1e-12, torch.float32: 1e-6}
 
 
 @metric("InputCovMaxEig", needs="ForwardInputEigOfCov")
@@ -32,10 +34,20 @@ def stable_rank(eigenvalues: torch.Tensor) -> torch.Tensor:
 def _condition(name: str, percent: int) -> Callable[[torch.Tensor], torch.Tensor]:
     def condition(eigenvalues: torch.Tensor) -> torch.Tensor:
         at = min(len(eigenvalues) * percent // 100, len(eigenvalues) - 1)
+        least = RESOLVED.get(eigenvalues.dtype, 1e-6) * eigenvalues[0]
+        if bool(eigenvalues[at] <= least):  # whoever decomposes has waited for a device anyway
+            rank = int(torch.count_nonzero(eigenvalues > least))
+            raise NoValueError(
+                f"the input's covariance has the rank {rank}, and {len(eigenvalues)} channels: there is no eigenvalue "
+                f"to divide by at {percent} % of its spectrum"
+            )
         return eigenvalues[0] / (eigenvalues[at] + REGULAR)
 
     where = "the last one" if percent == 100 else f"that at {percent} % of the descending spectrum"
-    condition.__doc__ = f"The covariance's largest eigenvalue over {where} + 1e-7."
+    condition.__doc__ = (
+        f"The covariance's largest eigenvalue over {where} + 1e-7.\n\n"
+        "    Raises `NoValueError` where the rank of the input ends before it, but for rounding."
+    )
     return metric(name, needs="ForwardInputEigOfCov")(condition)
 
 

@@ -99,8 +99,13 @@ def _tensors(target: Any, names: set[str]) -> dict[str, torch.Tensor]:
     if isinstance(target, nn.Module):
         found = walk(target)
         return {held.name: held.tensor for held in held_tensors(found, found.places()) if held.name in names}
+    return {name: tensor for name, tensor in by_names_of_model(target).items() if name in names}
+
+
+def by_names_of_model(target: Mapping[Any, Any]) -> dict[str, torch.Tensor]:
+    """The tensors of a dictionary by the names that the model has for them."""
     keys = ((key, str(key).removeprefix(f"{WRAPPED}.")) for key in target)
-    return {name: target[key] for key, name in keys if name in names and isinstance(target[key], torch.Tensor)}
+    return {name: target[key] for key, name in keys if isinstance(target[key], torch.Tensor)}
 
 
 class CutCopy:

@@ -10,9 +10,10 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.identity.walk import Walk, walk
-from modulekg_widgets.engine.pruning.cut.copies import CutCopy, CutDict, Target, naming
+from modulekg_widgets.engine.pruning.cut.copies import CutCopy, CutDict, Target, by_names_of_model, naming
+from modulekg_widgets.engine.pruning.cut.derived import derived_states, renewed_values
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, Place, TensorEdit, places
-from modulekg_widgets.engine.pruning.cut.optimizers import OptimizerState
+from modulekg_widgets.engine.pruning.cut.optimizers import Optimizers, OptimizerState, optimizers_in
 from modulekg_widgets.engine.pruning.cut.parts import (
     ComputedTensor,
     EditedAttributes,
@@ -43,12 +44,12 @@ class Copied(NamedTuple):
 def cut(
     model: nn.Module,
     edits: Edits,
-    optimizer: torch.optim.Optimizer | None = None,
+    optimizer: Optimizers | None = None,
     values: Values | None = None,
     copies: Sequence[Copied] = (),
     undo: bool = True,
 ) -> Receipt:
-    """Slice every tensor of `edits` in place, set the attributes, and cut the state of `optimizer` alike.
+    """Slice every tensor of `edits` in place, set the attributes, and cut the state of each optimizer alike.
 
     Parameters and buffers stay the same objects, with their hooks, ties, gradients, dtype, device and memory format. A
     tensor in a plain attribute is replaced by its slices, also where it lies in a container, of which the model gets a
@@ -60,14 +61,15 @@ def cut(
     walked = walk(model)
     refuse_in_use(walked.modules)  # a gradient that is read while a backward pass writes it ends the process
     found, computed, changed = _parts(walked, edits, values or {})
-    if optimizer is not None:
+    optimizers = optimizers_in(optimizer)
+    if optimizers:
         of_model = [held.tensor for held in held_tensors(walked, walked.places())]
-        edited = {place.tensor: place.edit for place in found}
-        changed.append(OptimizerState(optimizer, edited, of_model, _gone(walked, edits)))
+        edited, gone = {place.tensor: place.edit for place in found}, _gone(walked, edits)
+        changed += [OptimizerState(each, edited, of_model, gone, which) for which, each in optimizers]
     modules = list(walked.modules)
     for at, each in enumerate(copies):
         with naming(at):
-            changed.append(_cut_copy(each, edits))
+            changed.append(_cut_copy(each, edits, walked))
         modules += walk(each.target.inner).modules if isinstance(each.target.inner, nn.Module) else []
     title = _title(found, edits, len(copies))
     if not undo:
@@ -100,10 +102,12 @@ def _cut_for_good(changed: Sequence[Any], receipt: Receipt, modules: Sequence[nn
     return receipt
 
 
-def _cut_copy(copied: Copied, edits: Edits) -> CutCopy | CutDict:
+def _cut_copy(copied: Copied, edits: Edits, model: Walk) -> CutCopy | CutDict:
     inner, whole = copied.target
     if not isinstance(inner, nn.Module):
-        return CutDict(inner, edits, copied.values)
+        own = by_names_of_model(inner)
+        derived = renewed_values(model, edits, copied.values, own)
+        return CutDict(inner, edits, {**{name: new for name, new in derived.items() if name in own}, **copied.values})
     found, computed, parts = _parts(walk(inner), edits, copied.values)
     return CutCopy(inner, parts, whole, Rest(walk(whole), found, computed))
 
@@ -111,14 +115,16 @@ def _cut_copy(copied: Copied, edits: Edits) -> CutCopy | CutDict:
 def _parts(walked: Walk, edits: Edits, values: Values) -> tuple[list[Place], list[ComputedTensor], list[Any]]:
     """The tensors that are edited, what is computed of them, and all that a cut changes in one model."""
     layers = flattened(walked, places(walked, edits))
+    values = {**renewed_values(walked, edits, values), **values}
     whole = [*moved_along(walked, layers, edits), *_whole(walked, edits, values)]
     known = {name: edit for edit in whole for name in edit.names}  # a weight may be moved and get a new value
     found = places(walked, Edits((*edits.tensors, *dict.fromkeys(known.values()))))
-    computed = computed_tensors(found)
+    derived = derived_states(walked, {name for place in found for name in place.edit.names})
+    computed = computed_tensors(found, derived, values)
     tables = [place for place in found if place.plain]
     attributes = EditedAttributes(walked, edits)
     changed = [
-        EditedTensors((place for place in found if place.tensor.grad_fn is None and not place.plain), values),
+        EditedTensors((place for place in found if place.tensor.grad_fn is None and not place.plain), values, derived),
         *computed,
         attributes,
         PlainTensors(tables, attributes.copies),

@@ -30,14 +30,15 @@ class TensorEdit:
     shape: tuple[int, ...]  # before
     kept: dict[int, Ints]  # dimension → the positions that stay, ascending
     produced: frozenset[int] = frozenset()  # the dimensions along which it makes the axis, for masks
-    gain_of: tuple[str, int] | None = None  # of weight_norm's gain: the direction, and the dimension it keeps
+    gain_of: tuple[str, int] | None = None  # of weight_norm's gain: the direction, and the dimension it keeps or -1
     values: Ints | None = None  # of a buffer of indices: those that stay, ascending, which are numbered anew
+    by_gain: frozenset[int] = frozenset()  # of a direction: the dimensions that a mask sets to zero in the gain alone
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TensorEdit):
             return NotImplemented
-        same = (self.names, self.shape, self.produced, self.gain_of) == (
-            other.names, other.shape, other.produced, other.gain_of,
+        same = (self.names, self.shape, self.produced, self.gain_of, self.by_gain) == (
+            other.names, other.shape, other.produced, other.gain_of, other.by_gain,
         )  # fmt: skip
         same = same and self.kept.keys() == other.kept.keys() and _equal(self.values, other.values)
         return same and all(np.array_equal(positions, other.kept[at]) for at, positions in self.kept.items())
@@ -172,9 +173,7 @@ def slices(edits: Edits, value_of: Callable[[str], torch.Tensor]) -> Callable[[T
             return part
         name, dim = edit.gain_of
         direction, cut = value_of(name), by_name[name]
-        alike = TensorEdit(
-            cut.names, cut.shape, {at: kept for at, kept in cut.kept.items() if at == dim % len(cut.shape)}
-        )
+        alike = TensorEdit(cut.names, cut.shape, {at: kept for at, kept in cut.kept.items() if at == dim})
         return edit.rescaled(part, alike.of(direction), cut.of(direction))
 
     return slice_of

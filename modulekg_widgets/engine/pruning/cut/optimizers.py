@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +13,18 @@ from modulekg_widgets.engine.pruning.cut.edits import TensorEdit
 from modulekg_widgets.engine.pruning.cut.snapshot import Snapshot
 from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute, contents, entry
 from modulekg_widgets.engine.torch_runtime.structure import tensors
+
+Optimizers = torch.optim.Optimizer | Sequence[torch.optim.Optimizer]  # one, or those that share the parameters
+
+
+def optimizers_in(given: Optimizers | None) -> list[tuple[str, Any]]:
+    """The optimizers that were passed, each once, with the words for it in a message."""
+    if given is None:
+        return []
+    if not isinstance(given, list | tuple):
+        return [("optimizer=", given)]
+    found = {id(each): (f"optimizer[{at}]", each) for at, each in reversed(list(enumerate(given)))}
+    return list(found.values())[::-1]
 
 
 class Follower(NamedTuple):
@@ -41,8 +53,9 @@ class OptimizerState:
         edits: Mapping[torch.Tensor, TensorEdit],
         of_model: Iterable[torch.Tensor],
         gone: Iterable[torch.Tensor] = (),
+        which: str = "optimizer=",
     ) -> None:
-        self._optimizer, self._edits = optimizer, edits
+        self._optimizer, self._edits, self._which = optimizer, edits, which
         self._gone = {id(tensor) for tensor in gone}
         self._check_kind(of_model)
         self._state, self._groups = optimizer.state, optimizer.param_groups
@@ -63,11 +76,13 @@ class OptimizerState:
     def _check_kind(self, of_model: Iterable[torch.Tensor]) -> None:
         kind = shown(type(self._optimizer).__name__)
         if not all(isinstance(getattr(self._optimizer, name, None), dict | list) for name in ("state", "param_groups")):
-            raise CutError(f"optimizer= is a {kind}: pass the torch.optim.Optimizer that trains the model")
+            raise CutError(
+                f"{self._which} is a {kind}: pass the torch.optim.Optimizer that trains the model, or a list of them"
+            )
         held = {id(parameter) for group in self._optimizer.param_groups for parameter in group["params"]}
         if held.isdisjoint(map(id, of_model)):
             raise CutError(
-                f"optimizer= is {kind}, which trains no parameter of this model: pass the one that does, or none"
+                f"{self._which} is {kind}, which trains no parameter of this model: pass the one that does, or none"
             )
         if isinstance(self._optimizer, torch.optim.LBFGS) and any(id(parameter) in held for parameter in self._edits):
             raise CutError(f"{kind} lays all parameters end to end in its state, which cannot be cut: make a new one")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.identity.walk import Walk
+from modulekg_widgets.engine.pruning.cut.derived import DerivedState, renewed_of
 from modulekg_widgets.engine.pruning.cut.edits import (
     Edits,
     NewValue,
@@ -57,9 +58,18 @@ def _replaced(name: str) -> CutError:
 
 
 class EditedTensors:
-    """Parameters and buffers, cut in place; `values` are what some of them hold then, by any of their names."""
+    """Parameters and buffers, cut in place; `values` are what some of them hold then, by any of their names.
 
-    def __init__(self, found: Iterable[Place], values: Mapping[str, NewValue] | None = None) -> None:
+    Those that are `derived` from others are renewed once more where training has changed these since.
+    """
+
+    def __init__(
+        self,
+        found: Iterable[Place],
+        values: Mapping[str, NewValue] | None = None,
+        derived: Sequence[DerivedState] = (),
+    ) -> None:
+        self._derived = derived
         self._cuts = [(place, CutTensor.of(place.tensor, place.edit)) for place in found]
         self._values = {id(place.tensor): (values or {})[name] for place, _ in self._cuts
                         for name in place.edit.names if name in (values or {})}  # fmt: skip
@@ -94,11 +104,30 @@ class EditedTensors:
                 yield from _replace(place, place.tensor)
 
     def restore(self, walked: Walk) -> Iterator[Write]:
-        for place, cut, now in self._now(walked):
-            if now is place.tensor:
-                yield cut.restore(now, self._without_correction(place, cut))
-            else:  # a buffer that its module has put another in place of
-                yield from _replace(place, place.edit.whole(now.data, cut.before.data))
+        now = list(self._now(walked))
+        back = {place.edit.names: cut.restore(place.tensor, self._without_correction(place, cut))
+                for place, cut, own in now if own is place.tensor}  # fmt: skip
+        again = self._derived_again({name: write.after.data for names, write in back.items() for name in names})
+        for place, cut, own in now:
+            new = next((again[name] for name in place.edit.names if name in again), None)
+            if own is not place.tensor:  # a buffer that its module has put another in place of
+                yield from _replace(place, place.edit.whole(own.data, cut.before.data))
+            elif new is None:
+                yield back[place.edit.names]
+            else:
+                write = back[place.edit.names]
+                yield replace(write, after=write.after._replace(data=new.tensor))
+
+    def _derived_again(self, restored: Mapping[str, torch.Tensor]) -> dict[str, NewValue]:
+        """The derived buffers for weights that are whole again, where these or the buffers were trained since."""
+        before = self.before()
+
+        def is_trained(name: str) -> bool:
+            return name in restored and not torch.equal(restored[name], before[name])
+
+        every = (each for each in self._derived if restored.keys() >= {*each.weights, *each.buffers})
+        trained = [each for each in every if any(map(is_trained, (*each.weights, *each.buffers)))]
+        return renewed_of(trained, restored.__getitem__)
 
     def before(self) -> dict[str, torch.Tensor]:
         """What the tensors held, by name."""
@@ -125,7 +154,7 @@ class EditedTensors:
         name, dim = place.edit.gain_of
         own, direction = self._by_name[name]
         now = own.tensor.data
-        kept = {at: kept for at, kept in own.edit.kept.items() if at == dim % len(own.edit.shape)}
+        kept = {at: kept for at, kept in own.edit.kept.items() if at == dim}
         rows = TensorEdit(own.edit.names, own.edit.shape, kept).of(own.edit.whole(now, direction.before.data))
         return place.edit.rescaled(gain, now, rows)
 
@@ -147,9 +176,10 @@ class ComputedTensor:
     edit: TensorEdit
     tensor: torch.Tensor
     slots: Callable[[], Slots]
+    value: torch.Tensor | None = None  # once it is cut, where that is more than the slices that stay
 
     def cut(self) -> Iterator[Write]:
-        return self._swapped(self.edit.of(self.tensor.data))
+        return self._swapped(self.edit.of(self.tensor.data) if self.value is None else self.value)
 
     def undo(self, walked: Walk) -> Iterator[Write]:
         return self._swapped(self.tensor)
@@ -165,9 +195,15 @@ class ComputedTensor:
         return (entry(container, key, new) for container, key in self.slots())
 
 
-def computed_tensors(found: Iterable[Place]) -> list[ComputedTensor]:
-    """Buffers with a graph behind them, and what pruned and old normalised modules compute from an edited tensor."""
+def computed_tensors(
+    found: Sequence[Place], derived: Iterable[DerivedState] = (), values: Mapping[str, NewValue] | None = None
+) -> list[ComputedTensor]:
+    """Buffers with a graph behind them, and what pruned and old normalised modules compute from an edited tensor.
+
+    Of what is `derived` the renewed `values` are known.
+    """
     out: dict[int, ComputedTensor] = {}
+    effective = _effective(found, derived, values or {})
     for place in found:
         if place.tensor.grad_fn is not None:
             out[id(place.tensor)] = ComputedTensor(place.edit, place.tensor, partial(_buffer_slots, place))
@@ -175,8 +211,24 @@ def computed_tensors(found: Iterable[Place]) -> list[ComputedTensor]:
             base = next((name[: -len(end)] for end in _SOURCES if name.endswith(end)), "")
             plain = state.get(base)
             if isinstance(plain, torch.Tensor) and plain.shape == place.edit.shape:
-                out[id(plain)] = ComputedTensor(place.edit, plain, partial(_plain_slots, state, base))
+                new = effective.get((id(state), base))
+                out[id(plain)] = ComputedTensor(place.edit, plain, partial(_plain_slots, state, base), new)
     return list(out.values())
+
+
+def _effective(
+    found: Iterable[Place], derived: Iterable[DerivedState], values: Mapping[str, NewValue]
+) -> dict[tuple[int, str], torch.Tensor]:
+    """What hooks compute from an edited tensor and state that was renewed, by the module and the attribute."""
+    every = [each for each in derived if each.effective is not None and all(name in values for name in each.buffers)]
+    by_name = {name: place for place in found for name in place.edit.names} if every else {}
+
+    def value_of(name: str) -> torch.Tensor:
+        return values[name].tensor if name in values else by_name[name].edit.of(by_name[name].tensor)
+
+    with torch.inference_mode(False), torch.no_grad():
+        made = [each.effective(value_of) for each in every if each.effective is not None]
+    return {(id(state), name): tensor for state, name, tensor in made}
 
 
 def _buffer_slots(place: Place) -> Slots:

@@ -144,7 +144,7 @@ class Readings:
     def _candidates(self) -> Iterator[tuple[int, DataNode]]:
         """The values that could be read, with how well they suit."""
         graph = self.index_sums.axes.graph
-        layers = Layers(self.index_sums.axes.inference)
+        layers = Layers(self.index_sums.axes.inference, buffers=True)
         made_of = {node.storage: frozenset([node.label]) for node in graph.state.values()}
         for operator in graph.operators:
             names = [made_of.get(node.storage) for node in operator.inputs]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.errors import CutError, ModuleKGError, shown
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.importance.gates import Gates
@@ -30,30 +31,35 @@ Loss = Callable[..., Any]
 ONE_BATCH = "to pass one batch of inputs and targets, write [(X, y)]"
 
 
-def live_parameters(graph: Dataflow) -> dict[DataNode, Tensor]:
-    """The parameters as the model has them now, each once: `to` and `load_state_dict` may have replaced them.
+def live_parameters(graph: Dataflow, more: Collection[DataNode] = ()) -> dict[DataNode, Tensor]:
+    """The parameters, and `more`, as the model has them now: `to` and `load_state_dict` may have replaced them.
 
     Raises `CutError` when one is gone or has another shape than at the trace.
     """
     found: dict[DataNode, Tensor] = {}
     for node in dict.fromkeys(graph.state.values()):
-        if not node.is_parameter:
+        if not node.is_parameter and node not in more:
             continue
         path, _, attribute = node.label.rpartition(".")
         tensor = registered_tensors(module_state(graph.modules[path].module)).get(attribute)
         if not isinstance(tensor, Tensor) or tuple(tensor.shape) != node.shape:
             now = f"has shape {list(tensor.shape)}" if isinstance(tensor, Tensor) else "is gone"
             raise CutError(
-                f"the parameter {shown(node.label)!r} {now}, at the trace it had {list(node.shape)}: "
+                f"the {node.kind} {shown(node.label)!r} {now}, at the trace it had {list(node.shape)}: "
                 "trace the model again as it is now"
             )
         found[node] = tensor
     return found
 
 
-def parameters_with_data(graph: Dataflow, reader: str) -> dict[DataNode, Tensor]:
-    """The live parameters; raises `CutError` when one is on the meta device, for `reader` needs their values."""
-    found = live_parameters(graph)
+def weights_with_data(axes: Axes, reader: str) -> dict[DataNode, Tensor]:
+    """The live parameters and the buffers that are weights of layers; raises as `parameters_with_data` does."""
+    return parameters_with_data(axes.graph, reader, axes.weight_buffers)
+
+
+def parameters_with_data(graph: Dataflow, reader: str, more: Collection[DataNode] = ()) -> dict[DataNode, Tensor]:
+    """The live parameters, and `more`; raises `CutError` for the meta device, as `reader` needs their values."""
+    found = live_parameters(graph, more)
     for node, tensor in found.items():
         if tensor.is_meta:
             raise CutError(
@@ -104,10 +110,16 @@ class Calibration:
     """
 
     def __init__(
-        self, graph: Dataflow, batches: Iterable[Any] | None, training: bool | None = None, seed: int = 0
+        self,
+        graph: Dataflow,
+        batches: Iterable[Any] | None,
+        training: bool | None = None,
+        seed: int = 0,
+        more: Collection[DataNode] = (),
     ) -> None:
         check_batches(batches)
         self.graph = graph
+        self.more = more  # buffers that count as parameters
         self.batches = batches
         self.training = graph.training if training is None else training
         self.seed = seed
@@ -160,7 +172,7 @@ class Calibration:
     @contextmanager
     def _gated(self, gates: Gates) -> Iterator[tuple[dict[DataNode, Tensor], Tensor]]:
         """The parameters times their gates, all of them 1, and the gates."""
-        copies = {node: self.stage.of(tensor) for node, tensor in live_parameters(self.graph).items()}
+        copies = {node: self.stage.of(tensor) for node, tensor in live_parameters(self.graph, self.more).items()}
         smooth = [copy for copy in copies.values() if _is_smooth(copy)]
         device = smooth[0].device if smooth else torch.device("cpu")
         is_double = any(copy.dtype in (torch.float64, torch.complex128) for copy in smooth)
@@ -229,7 +241,7 @@ class Calibration:
 
     def _loss(self, batch: Any, loss: Loss) -> tuple[dict[DataNode, Tensor], Tensor]:
         """Stand-ins of the parameters that share their memory, and the loss as it depends on them."""
-        live = live_parameters(self.graph)
+        live = live_parameters(self.graph, self.more)
         leaves = {node: self._leaf(self.stage.of(tensor)) for node, tensor in live.items()}
         value = self._value(batch, loss, leaves)
         return {node: leaf for node, leaf in leaves.items() if leaf.requires_grad}, value

@@ -11,7 +11,7 @@ from modulekg_widgets.engine.axes.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.layers import Layers
 from modulekg_widgets.engine.errors import CutError, shown
-from modulekg_widgets.engine.pruning.importance.calibration import parameters_with_data
+from modulekg_widgets.engine.pruning.importance.calibration import weights_with_data
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, importance
 from modulekg_widgets.engine.pruning.importance.index_sums import IndexSums, Vector, rows_of
 from modulekg_widgets.engine.pruning.importance.votes import (
@@ -234,7 +234,7 @@ def _made(axes: Axes) -> set[Place]:
     """The dimensions of weights along which a layer puts an axis out; of tables, of those that data look up."""
     found = set()
     having = voters(axes)
-    for layer in Layers(axes.inference):
+    for layer in Layers(axes.inference, buffers=True):
         out = set(atoms(layer.out)) if layer.weight in having else set()
         for at, term in enumerate(axes.inference.dims(layer.weight)):
             if not out.isdisjoint(atoms(term)):
@@ -267,8 +267,8 @@ def _squared_distances(some: Tensor, every: Tensor) -> Tensor:
 
 
 def weights_of(axes: Axes, name: str) -> dict[DataNode, tuple[Tensor]]:
-    """The parameters that the output depends on, without those that only feed a result that is not used."""
-    found = parameters_with_data(axes.graph, f"importance {name!r}")
+    """The weights that the output depends on, without those that only feed a result that is not used."""
+    found = weights_with_data(axes, f"importance {name!r}")
     return {node: (tensor,) for node, tensor in found.items() if not axes.inference.is_idle(node)}
 
 

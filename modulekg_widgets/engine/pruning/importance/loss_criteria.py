@@ -86,7 +86,9 @@ class Taylor(Criterion):
         def take(found: Weighted) -> None:
             index_sums.add_all(_first_order, found, index_sums.add)
 
-        count = Calibration(axes.graph, self.batches, self.training).gradients(self.loss, take)
+        count = Calibration(axes.graph, self.batches, self.training, more=axes.weight_buffers).gradients(
+            self.loss, take
+        )
         return {atom: sums / count for atom, sums in index_sums.sums().items()}
 
 
@@ -176,7 +178,7 @@ class Hessian(Criterion):
         def take(first: Tensor, second: Tensor) -> None:
             found[:] += (0.5 * second - first).cpu().double().numpy()
 
-        count = Calibration(axes.graph, self.batches, self.training, self.seed).gate_derivatives(
+        count = Calibration(axes.graph, self.batches, self.training, self.seed, axes.weight_buffers).gate_derivatives(
             gates, self.loss, self.samples, take
         )
         return gates.by_atom(np.abs(found) / count)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from modulekg_widgets.engine.axes.algebra import ATOM, Term, find
 from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.errors import CutError, ModuleKGError, shown
-from modulekg_widgets.engine.pruning.importance.calibration import parameters_with_data
+from modulekg_widgets.engine.pruning.importance.calibration import weights_with_data
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, Group, criteria
 from modulekg_widgets.engine.pruning.importance.index_sums import Vector
 from modulekg_widgets.engine.pruning.importance.votes import weights_along
@@ -66,7 +66,7 @@ class _ByGroup(Criterion):
         self._name = name
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> dict[Term, Any]:
-        weights = parameters_with_data(axes.graph, f"importance {self._name}")
+        weights = weights_with_data(axes, f"importance {self._name}")
         return {term: self._of(Group(axes.of(term), axes, weights)) for term in terms}
 
     def _of(self, group: Group) -> Any:

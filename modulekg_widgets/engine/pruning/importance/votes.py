@@ -49,12 +49,13 @@ def voters(axes: Axes) -> set[DataNode]:
 
     What votes in one element of a list, as in an expert, does so in all: not every one need have got data.
     """
-    layers = Layers(axes.inference)
+    layers = Layers(axes.inference, buffers=True)
     depends = _depending_on_data(axes)
     found = set(_gains(axes, layers))
     for operator in axes.graph.operators:
         for weight in _weights_used(operator, layers, depends):
             found.update(_parameters_behind(weight, layers))
+        found.update(layer.weight for layer in layers.at.get(operator.index, ()) if layer.weight in axes.weight_buffers)
     for _, nodes in ListElements(axes).alike():
         found.update(nodes if not found.isdisjoint(nodes) else ())
     return found
@@ -63,7 +64,7 @@ def voters(axes: Axes) -> set[DataNode]:
 def weights_along(axes: Axes) -> Counter[Term]:
     """Per atom the number of dimensions of weights that run along it; gains and what is only added are none."""
     having = voters(axes)
-    every = {layer.weight for layer in Layers(axes.inference)} & having
+    every = {layer.weight for layer in Layers(axes.inference, buffers=True)} & having
     dims = (term for weight in every for term in axes.inference.dims(weight))
     return Counter(atom for term in dims for atom in dict.fromkeys(atoms(term)))
 
@@ -112,7 +113,7 @@ def _parameters_behind(node: DataNode, layers: Layers) -> Iterator[DataNode]:
 
 def gains(axes: Axes) -> list[DataNode]:
     """The parameters that normalisations scale with, or that a value is multiplied with element by element."""
-    return _gains(axes, Layers(axes.inference))
+    return _gains(axes, Layers(axes.inference, buffers=True))
 
 
 def _gains(axes: Axes, layers: Layers) -> list[DataNode]:
@@ -151,7 +152,7 @@ def _moves_only(operator: OperatorNode, layers: Layers) -> bool:
 
 def reading_places(axes: Axes) -> set[Place]:
     """The dimensions of weights through which layers read what they are given."""
-    layers = Layers(axes.inference)
+    layers = Layers(axes.inference, buffers=True)
     found: set[Place] = set()
     for layer in layers:
         for operator in layer.calls:

@@ -3,7 +3,8 @@
 NNI's layout is `{"layer.path": {"weight": zeros and ones, "bias": zeros and ones or None}}`. A mask has the shape of
 its tensor, or one entry per output channel (per input channel with `conv_prune_dim=1`). Of NNI 3's further targets
 `_input_0` and `_output_0` lie on what the module takes and gives: what they zero goes no further. Any other target is
-a parameter or buffer of the module by its name.
+a parameter or buffer of the module by its name. `{"layer.path.weight": zeros and ones}`, as `plan.masks()` gives it,
+is read as well.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from modulekg_widgets.engine.errors import CutError, UnknownPathError, nearest, 
 from modulekg_widgets.engine.pruning.nni.mask_sides import Side, Sides
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS
 from modulekg_widgets.engine.torch_runtime.state import module_state
-from modulekg_widgets.engine.tracing.dataflow import DataNode
+from modulekg_widgets.engine.tracing.dataflow import DataNode, split_name
 
 Tensor = torch.Tensor
 MaskDict = dict[str, dict[str, Tensor | None]]
@@ -137,9 +138,9 @@ def read_masks(axes: Axes | DataflowGraph, masks: GivenMasks = None, conv_prune_
     axes : DataflowGraph or Axes
         The traced model.
     masks : dict, path, "prune" or None
-        NNI's dict, the path of a file of it (loaded with `weights_only=True`), or None or `"prune"` for the masks
-        that `torch.nn.utils.prune` left on the model. A mask with one entry per channel is one of output channels, or
-        of input channels when `conv_prune_dim` is 1.
+        NNI's dict or that of `plan.masks()`, the path of a file of it (loaded with `weights_only=True`), or None or
+        `"prune"` for the masks that `torch.nn.utils.prune` left on the model. A mask with one entry per channel is one
+        of output channels, or of input channels when `conv_prune_dim` is 1.
     conv_prune_dim : {0, 1, None}, default 0
         Whether output channels (0), input channels (1) or both (None) are pruned.
 
@@ -214,8 +215,20 @@ def _given(axes: Axes, masks: GivenMasks) -> Mapping[str, Mapping[str, Tensor | 
         return carried
     if isinstance(masks, str | os.PathLike):
         held = sum(node.numel() for node in dict.fromkeys(axes.graph.state.values()))
-        return load_masks(masks, BYTES_BESIDE + BYTES_PER_WEIGHT * held)
-    return masks
+        masks = load_masks(masks, BYTES_BESIDE + BYTES_PER_WEIGHT * held)
+    return _by_module(axes, masks)
+
+
+def _by_module(axes: Axes, masks: Any) -> Any:
+    """Masks by the full names of parameters in NNI's layout; any others as they are."""
+    is_flat = isinstance(masks, Mapping) and all(isinstance(each, Tensor) for each in masks.values())
+    if not is_flat or not all(name in axes.graph.state for name in masks):
+        return masks
+    found: MaskDict = {}
+    for name, mask in masks.items():
+        path, target = split_name(axes.graph, name)
+        found.setdefault(path, {})[target] = mask
+    return found
 
 
 def masks_of_model(axes: Axes) -> MaskDict:

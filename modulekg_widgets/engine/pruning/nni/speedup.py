@@ -18,12 +18,12 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import nn
 
 from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.keywords import called_as
+from modulekg_widgets.engine.pruning.cut.optimizers import Optimizers
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
 from modulekg_widgets.engine.pruning.nni.conflicts import conflicts_of
 from modulekg_widgets.engine.pruning.nni.mask_files import GivenMasks, read_masks
@@ -42,7 +42,7 @@ def speedup(
     kwargs: Mapping[str, Any] | None = None,
     *,
     conv_prune_dim: int | None = 0,
-    optimizer: torch.optim.Optimizer | None = None,
+    optimizer: Optimizers | None = None,
 ) -> Receipt:
     """Cut from `model`, in place, the channels that masks zero.
 
@@ -65,7 +65,7 @@ def speedup(
         What forward takes by name.
     conv_prune_dim : {0, 1, None}, default 0
         Whether output channels (0), input channels (1) or both (None) are pruned.
-    optimizer : torch.optim.Optimizer, optional
+    optimizer : torch.optim.Optimizer or list of them, optional
         Its state is cut alike.
 
     Returns

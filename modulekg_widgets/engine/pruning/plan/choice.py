@@ -41,7 +41,7 @@ class Choice:
                 "graph.axes why the one of the router is frozen"
             )
         self.axes = axes
-        self.layers = list(Layers(axes.inference))
+        self.layers = list(Layers(axes.inference, buffers=True))
         self.read = dimensions_read(axes, self.layers)
         self.granularity = granularity
         chosen = set(axes.free) if only is None else {axis for axis in self._within(only) if axis.frozen is None}
@@ -164,18 +164,22 @@ class Choice:
         taken: set[Term] = set()
         for axis in rank:
             every = proportions.all_with([axis.term])
-            crossed = set().union(*(self._crossing.get(term, ()) for term in every))
+            # what multiplies with itself, as in second-order pooling, goes as any other
+            crossed = set().union(*(self._crossing.get(term, set()) - {term} for term in every))
             if crossed.isdisjoint(taken | set(every)):
                 taken.update(every)
         return [axis for axis in self.axes if axis.term in taken]
 
     def _is_learnt(self, axis: Axis) -> bool:
-        """Whether a parameter makes the axis: a table of coordinates is as good as an input, and stays."""
-        return any(node.is_parameter and (node, at) not in self.read for node, at in axis.places)
+        """Whether a weight makes the axis: a table of coordinates is as good as an input, and stays."""
+        return any(self._is_weight(node) and (node, at) not in self.read for node, at in axis.places)
+
+    def _is_weight(self, node: DataNode) -> bool:
+        return node.is_parameter or node in self.axes.weight_buffers
 
     def _mass(self, axis: Axis) -> int:
-        """How many parameters lie on an axis."""
-        nodes = {node for node, _ in axis.places if node.is_parameter}
+        """How many weights lie on an axis."""
+        nodes = {node for node, _ in axis.places if self._is_weight(node)}
         return sum(node.numel() for node in nodes)
 
     @cached_property

@@ -105,6 +105,7 @@ def _rehearsed(
         tried = trace_dataflow(
             recorded.model, *recorded.call, training=recorded.training, ways=(recorded.traced_on,), prepare=prepare,
             watch=lockstep.follow, instead=lockstep.given if near else None, around=calls, seed=recorded.seed,
+            gradients=recorded.gradients,
         )  # fmt: skip
     except _Parted as parted:
         return Rehearsal(None, parted.mismatch, near is None)
@@ -134,7 +135,7 @@ def run_through(recorded: Dataflow, edits: Edits) -> Dataflow:
             prepare=lambda walk, stage: put_in_place(
                 walk, stage, edits, _slices(walk, edits, recorded.traced_on == REAL)
             ),
-            seed=recorded.seed,
+            seed=recorded.seed, gradients=recorded.gradients,
         )  # fmt: skip
     except TraceError as error:
         raise CutError(f"the plan does not run in the traced mode: {error}") from error

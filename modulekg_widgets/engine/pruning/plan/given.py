@@ -54,20 +54,69 @@ class NamedAxes:
 
 
 def given_by(request: Request, named: NamedAxes) -> dict[Term, GivenAxis]:
-    """What `cuts` and `per_axis` say; raises `CutError` for what cannot go."""
+    """What `cuts` and `per_axis` say; raises `CutError` for what cannot go, and where two of them contradict."""
     found: dict[Term, GivenAxis] = {}
     for term, indices in dropped_by_cuts(named.axes, request.cuts or ()).items():
         found[term] = GivenAxis(_left(named.axes.of(term), len(indices)), np.asarray(indices))
-    for name, wanted in (request.per_axis or {}).items():
-        for axis in named.free(name):
-            if isinstance(wanted, float | int):
-                if not 0 <= wanted < 1:
-                    raise CutError(f"per_axis[{shown(str(name))!r}]={wanted}: give a share of 0 … 1 or indices")
-                found[axis.term] = GivenAxis(axis.size - gone(axis.size, wanted), np.empty(0, dtype=np.int64))
-            else:
-                drop = np.flatnonzero(position_flags(wanted, axis.size, f"axis {shown(axis.name)}"))
-                found[axis.term] = GivenAxis(_left(axis, len(drop)), drop)
+    for axis, (key, wanted) in _by_axis(request.per_axis or {}, named).items():
+        own = _given(axis, key, wanted)
+        found[axis.term] = own if axis.term not in found else _merged(axis, found[axis.term], own)
+    _check_spared(found, request, named)
     return found
+
+
+def _by_axis(per_axis: Mapping[Any, Any], named: NamedAxes) -> dict[Axis, tuple[Any, Any]]:
+    """The entry that says what goes of each axis: where several name it, the one that names the fewest others."""
+    entries = [(key, wanted, named.free(key)) for key, wanted in per_axis.items()]
+    found: dict[Axis, tuple[Any, Any, int]] = {}
+    for key, wanted, axes in sorted(entries, key=lambda entry: -len(entry[2])):
+        for axis in axes:
+            other = found.get(axis)
+            if other is not None and other[2] == len(axes) and not _is_same(axis, other[1], wanted):
+                raise CutError(
+                    f"per_axis[{shown(str(other[0]))!r}] and per_axis[{shown(str(key))!r}] both name "
+                    f"{shown(axis.name)} and say different things of it: name it once"
+                )
+            found[axis] = key, wanted, len(axes)
+    return {axis: (key, wanted) for axis, (key, wanted, _) in found.items()}
+
+
+def _is_same(axis: Axis, one: Any, other: Any) -> bool:
+    first, second = (_given(axis, axis.name, wanted) for wanted in (one, other))
+    return first.left == second.left and np.array_equal(first.first, second.first)
+
+
+def _given(axis: Axis, key: Any, wanted: Any) -> GivenAxis:
+    """What an entry of `per_axis` says of an axis."""
+    if isinstance(wanted, float | int):
+        if not 0 <= wanted < 1:
+            raise CutError(f"per_axis[{shown(str(key))!r}]={wanted}: give a share of 0 … 1 or indices")
+        return GivenAxis(axis.size - gone(axis.size, wanted), np.empty(0, dtype=np.int64))
+    drop = np.flatnonzero(position_flags(wanted, axis.size, f"axis {shown(axis.name)}"))
+    return GivenAxis(_left(axis, len(drop)), drop)
+
+
+def _merged(axis: Axis, cut: GivenAxis, own: GivenAxis) -> GivenAxis:
+    """What `cuts` and `per_axis` take of an axis together; a share has to be what the cuts take."""
+    drop = np.union1d(cut.first, own.first).astype(np.int64)
+    if not len(own.first) and own.left != cut.left:
+        raise CutError(
+            f"cuts take {axis.size - cut.left} of the {axis.size} indices of {shown(axis.name)}, and per_axis "
+            f"{axis.size - own.left}: name it in one of them"
+        )
+    return GivenAxis(_left(axis, len(drop)), drop)
+
+
+def _check_spared(given: Mapping[Term, GivenAxis], request: Request, named: NamedAxes) -> None:
+    """Raise `CutError` where something is to go of an axis that `keep` or `only` spares."""
+    if request.keep is None and request.only is None:
+        return
+    spared = [named.axes.of(term) for term, own in given.items() if own.left < term.size]
+    spared = [axis for axis in spared if axis not in named.choice.allowed]
+    if spared:
+        names = ", ".join(shown(axis.name) for axis in spared[:3]) + (", …" if len(spared) > 3 else "")
+        options = " and ".join(f"{name}=…" for name in ("only", "keep") if getattr(request, name) is not None)
+        raise CutError(f"per_axis or cuts take from {names}, which {options} spares: ask for one of them")
 
 
 def alike(given: Mapping[Term, GivenAxis], layers: UniformLayers, axes: Axes) -> dict[Term, GivenAxis]:

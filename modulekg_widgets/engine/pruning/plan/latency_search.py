@@ -18,10 +18,14 @@ FURTHEST = 0.5  # of what a cut leaves: so far below it goes the next one
 
 
 class Proposal(NamedTuple):
-    """A cut, and what share of the model's time it leaves by the estimate: the goal, or as little as one can."""
+    """A cut, and what share of the model's time it leaves by the estimate: the goal, or as little as one can.
+
+    `is_bound`: another budget is tighter, so that no goal for the time leaves more.
+    """
 
     tried: Tried
     estimate: float
+    is_bound: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,8 @@ class LatencySearch:
         return max(once, key=lambda each: abs(1 - each.share - steepness * (1 - each.proposal.estimate)), default=None)
 
     def _off(self, candidate: MeasuredCut) -> float:
-        return abs(candidate.share / self.wanted - 1)
+        off = candidate.share / self.wanted - 1
+        return max(off, 0.0) if candidate.proposal.is_bound else abs(off)
 
     def _at(self, goal: float, step: int) -> MeasuredCut | None:
         proposal = self._propose(goal, step)

@@ -75,7 +75,9 @@ class LatencyTarget:
     def _proposal(self, share: float, step: int) -> Proposal | None:
         """The cut that leaves an estimated share, or else the least of it; None where none does."""
         found = self._found(share * float(self.formula.before[self.at]), step)
-        return None if found is None else Proposal(found, float(found.left[self.at] / self.formula.before[self.at]))
+        if found is None:
+            return None
+        return Proposal(found, float(found.left[self.at] / self.formula.before[self.at]), found.has_room(self.at))
 
     def _found(self, estimate: float, step: int, is_least: bool = False) -> Tried | None:
         planner, goals = self.planners[step], self.goals.copy()

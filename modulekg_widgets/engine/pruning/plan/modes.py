@@ -1,8 +1,9 @@
-"""The pass that a plan is made on: what train mode alone reads, such as auxiliary classifiers, is cut along."""
+"""The pass that a plan is made on: what train mode alone reads, as auxiliary classifiers and averages, is cut along."""
 
 from __future__ import annotations
 
 import logging
+from typing import NamedTuple
 
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import ModuleKGError
@@ -17,16 +18,16 @@ log = logging.getLogger("modulekg_widgets")
 
 
 def widest(graph: DataflowGraph) -> DataflowGraph:
-    """The graph, or that of the same call in train mode where this reads more parameters.
+    """The graph, or that of the same call in train mode where this reads more of what the model holds.
 
     A pass that goes a random way is traced once more from a seed, so that a dry run can go the same way.
     """
-    fewest = _parameters_left_out(graph)
+    fewest = _left_out(graph)
     unseeded = graph.traced_on == REAL and graph.seed is None and _is_random(graph)
-    if not unseeded and (not fewest or graph.training):
+    if not unseeded and (fewest == NOTHING or graph.training):
         return graph
-    training = True if fewest else graph.training
-    fewest += unseeded  # one that leaves out as many will do
+    training = graph.training if fewest == NOTHING else True
+    fewest = fewest._replace(parameters=fewest.parameters + unseeded)  # one that leaves out as many will do
     found = graph
     for seed in range(SEEDS):
         try:
@@ -36,18 +37,18 @@ def widest(graph: DataflowGraph) -> DataflowGraph:
             log.debug("no pass from seed %d: %s", seed, error)
             return graph
         wider.wanted, wider.notes = _counted_in(wider, graph), graph.notes
-        left_out = _parameters_left_out(wider)
+        left_out = _left_out(wider)
         if left_out < fewest:
             found, fewest = wider, left_out
-        if not left_out or not _is_random(wider):
+        if not left_out.parameters or not _is_random(wider):
             break
     return found
 
 
 def _counted_in(wider: DataflowGraph, graph: DataflowGraph) -> Wanted | None:
     """The outputs that count in another mode: all but those that follow a cut in the pass that was asked for."""
-    if graph.wanted is None:
-        return None
+    if not graph.wanted:
+        return graph.wanted  # the usual ones, or none
     return [name for name in output_names(wider.result) if name not in graph.following]
 
 
@@ -56,5 +57,18 @@ def _is_random(graph: DataflowGraph) -> bool:
     return any(is_drawn(operator.overload) for operator in graph.operators)
 
 
-def _parameters_left_out(graph: DataflowGraph) -> int:
-    return sum(node.is_parameter for node in graph.unread)
+class _LeftOut(NamedTuple):
+    """How many parameters a pass does not read, and how many buffers of values, which train mode may keep up."""
+
+    parameters: int
+    buffers: int
+
+
+NOTHING = _LeftOut(0, 0)
+
+
+def _left_out(graph: DataflowGraph) -> _LeftOut:
+    buffers = (node for node in graph.unread if node.is_buffer and node.dtype.is_floating_point)
+    return _LeftOut(
+        sum(node.is_parameter for node in graph.unread), sum(max(node.shape, default=1) > 1 for node in buffers)
+    )

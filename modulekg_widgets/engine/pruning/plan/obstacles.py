@@ -18,7 +18,8 @@ from modulekg_widgets.engine.pruning.plan.search import MEETS
 from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
 from modulekg_widgets.engine.pruning.plan.targeted import Tried
 
-NAMES = {"params": "parameters", "flops": "FLOPs", "macs": "multiply-adds", "bytes": "bytes"}
+NAMES = {"params": "parameters", "flops": "FLOPs", "macs": "multiply-adds", "bytes": "bytes",
+         "matmul_flops": "FLOPs in matrix products and convolutions"}  # fmt: skip
 MOST_REASONS = 3
 NEAR = 0.1  # of a time that was asked for
 
@@ -41,7 +42,7 @@ def out_of_reach(
     worst = int(np.argmax(over))
     unit = formula.units[worst]
     kept = [] if nearest is None else [each for each in nearest.attempt.changes if each.kind in (WHOLE, CONSTRAINT)]
-    ways = [*_options(request, smallest[unit], unit, least), *_frozen(axes), *_kept(kept)]
+    ways = [*_options(request, smallest[unit], unit, least), *frozen_axes(axes), *_kept(kept)]
     is_least = left[worst] - smallest[unit] <= MEETS * formula.before[worst]
     size = _size(left[worst], formula, worst)
     found = f"at least {size} are left" if is_least else f"the nearest that was found leaves {size}"
@@ -51,24 +52,25 @@ def out_of_reach(
     return f"{text}; in the way: {'; '.join(ways)}" if ways else text
 
 
-def out_of_bounds(request: Request, formula: SizeFormula, goals: Floats, nearest: Tried, missed: int) -> str:
+def out_of_bounds(request: Request, formula: SizeFormula, nearest: Tried, missed: int) -> str:
     """The message for a target of which far less is left than was asked for."""
     size = _size(nearest.left[missed], formula, missed)
-    if len(goals) == 1:
-        given = [name for name in ("per_axis", "cuts", "ceiling") if getattr(request, name) is not None]
-        options = ", ".join(f"{name}={shown(repr(getattr(request, name)), 80)}" for name in given)
-        return (
-            f"target={_target(request)} cannot be reached: {options or 'the least that can go'} leaves {size} already"
-        )
-    others = ", ".join(_size(nearest.left[at], formula, at) for at in range(len(goals)) if at != missed)
-    unit = formula.units[missed]
-    return (
-        f"target={_target(request)} cannot be reached together: with {others}, at most {size} are left; the nearest "
-        f"is {unit!r}: {nearest.left[missed] / max(formula.before[missed], 1.0):.3g}"
-    )
+    given = [name for name in ("per_axis", "cuts", "ceiling") if getattr(request, name) is not None]
+    options = ", ".join(f"{name}={shown(repr(getattr(request, name)), 80)}" for name in given)
+    return f"target={_target(request)} cannot be reached: {options or 'the least that can go'} leaves {size} already"
 
 
-def not_nearer(request: Request, formula: SizeFormula, goals: Floats, found: Tried) -> list[str]:
+def within_budgets(request: Request, formula: SizeFormula, found: Tried) -> list[str]:
+    """The note of a plan of which less is left of a size than was asked for, as another one is met."""
+    room = [at for at in range(len(found.gaps)) if found.has_room(at) and formula.units[at] != LATENCY]
+    if not room:
+        return []
+    tightest = formula.units[int(np.argmin(found.gaps))]
+    left = " and ".join(_size(found.left[at], formula, at) for at in room)
+    return [f"of target={_target(request)} {tightest!r} is the tightest: {left} are left, less than asked for"]
+
+
+def not_nearer(request: Request, formula: SizeFormula, found: Tried) -> list[str]:
     """The notes of a plan of which a size is further from its goal than a plan by single indices would leave it."""
     names = ("round_to", "only", "keep", "floor", "ceiling", "per_axis", "cuts")
     ways = [f"{name}={shown(repr(getattr(request, name)), 80)}" for name in names if getattr(request, name) is not None]
@@ -79,11 +81,16 @@ def not_nearer(request: Request, formula: SizeFormula, goals: Floats, found: Tri
     if request.scope != "local" and request.floor is None:
         ways.append(f"what scope={request.scope!r} leaves of each axis")
     ways += _kept([each for each in found.attempt.changes if each.kind in (WHOLE, CONSTRAINT)])
-    off = [int(at) for at in np.flatnonzero(np.abs(found.gaps) > MEETS) if formula.units[at] != LATENCY]
+    off = [at for at in np.flatnonzero(np.abs(found.gaps) > MEETS).tolist()
+           if formula.units[at] != LATENCY and not found.has_room(at)]  # fmt: skip
     left = [_size(found.left[at], formula, at) for at in off]
     why = "; ".join(ways) or "the steps of single indices"
     missed = " and ".join(repr(formula.units[at]) for at in off)
-    what = f"of target={_target(request)} {missed}" if len(off) < len(formula.units) else f"target={_target(request)}"
+    what = (
+        f"of target={_target(request)} {missed}"
+        if len(off) < len(request.target or {})
+        else f"target={_target(request)}"
+    )
     note = f"{what} is not met within 1 %: {' and '.join(left)} are left; in the way: {why}"
     return [note] if left else []
 
@@ -99,7 +106,7 @@ def too_slow(
     """The message for a time below all that cuts take; `slowest`: modules and their milliseconds before."""
     flops = least(request, ["flops"])["flops"]
     kept = [each for each in nearest.attempt.changes if each.kind in (WHOLE, CONSTRAINT)]
-    ways = [*_options(request, flops, "flops", least), *_frozen(axes), *_kept(kept)]
+    ways = [*_options(request, flops, "flops", least), *frozen_axes(axes), *_kept(kept)]
     if pair[1] >= pair[0]:
         text = f"no cut for target={_target(request)} is faster than the model: the nearest takes {_time(pair)}"
     else:
@@ -140,7 +147,7 @@ def _options(request: Request, now: float, unit: str, least: Least) -> list[str]
     return [text for text, other in without if least(other, [unit])[unit] < now - 0.5]
 
 
-def _frozen(axes: Axes) -> list[str]:
+def frozen_axes(axes: Axes) -> list[str]:
     """The frozen axes by their reasons, those of most axes first."""
     reasons = Counter(axis.frozen for axis in axes if axis.frozen is not None)
     if not reasons:

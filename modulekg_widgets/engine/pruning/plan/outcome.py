@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from modulekg_widgets.engine.axes.algebra import atoms
+from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.attributes import changed_attributes
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.cut_analysis import Keeps
@@ -22,7 +22,9 @@ from modulekg_widgets.engine.pruning.plan.choice import dimensions_read
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.residuals.followers import followers
 from modulekg_widgets.engine.residuals.removal import NOTHING_REMOVED, ModuleRemoval, RemovedModule
-from modulekg_widgets.engine.tracing.dataflow import DataNode
+from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
+
+_ADDITIONS = ("aten::add", "aten::add_")
 
 
 class Outcome:
@@ -39,7 +41,7 @@ class Outcome:
 
     @cached_property
     def _read(self) -> set[tuple[DataNode, int]]:
-        return dimensions_read(self.axes, Layers(self.axes.inference))
+        return dimensions_read(self.axes, Layers(self.axes.inference, buffers=True))
 
     @cached_property
     def _normalised(self) -> list[tuple[DataNode, DataNode, int]]:
@@ -47,6 +49,7 @@ class Outcome:
         every = self.axes.graph.operators
         norms = [OperatorCall(operator) for operator in every if traits_of(operator.overload).normalizes == LENGTH]
         calls = {call["g"]: (call["g"], call["v"], call["dim"]) for call in norms}
+        calls |= {found[0]: found for found in map(_written_out, every) if found is not None}
         return [call for call in calls.values() if call[0].is_parameter and call[1].is_parameter]
 
     def edits(self, selection: Selection, attributes: Mapping[str, tuple[Whole, Whole]]) -> Edits:
@@ -62,9 +65,11 @@ class Outcome:
                 tensors[node] = TensorEdit(node.names, node.shape, stays, self._produced(node, stays))
         for gain, direction, dim in self._normalised:
             cut = tensors.get(direction)
-            if cut is not None and cut.kept.keys() - {dim % direction.dim()}:
-                own = tensors.get(gain, TensorEdit(gain.names, gain.shape, {}))
+            own = tensors.get(gain, TensorEdit(gain.names, gain.shape, {}))
+            if cut is not None and cut.kept.keys() - {dim}:
                 tensors[gain] = replace(own, gain_of=(direction.label, dim))
+            if cut is not None and own.produced:  # a mask sets the gain to zero: a direction of zeros has no norm
+                tensors[direction] = replace(cut, by_gain=cut.produced & {dim})
         for buffer, term in self.axes.inference.indices.picked_from.items():
             if any(atom in keeps for atom in atoms(term)):
                 tensors[buffer] = self._renumbered(buffer, keeps, np.flatnonzero(kept(term, keeps)))
@@ -115,7 +120,24 @@ class Outcome:
         return TensorEdit(buffer.names, buffer.shape, dims, values=stay)
 
     def _produced(self, node: DataNode, stays: Iterable[int]) -> frozenset[int]:
-        return frozenset(at for at in stays if node.is_parameter and (node, at) not in self._read)
+        return frozenset(at for at in stays if (node, at) not in self._read and self._makes(node, at))
+
+    def _makes(self, node: DataNode, at: int) -> bool:
+        """Whether a tensor makes what it has along a dimension: a weight, or what is added to what buffers make."""
+        if node.is_parameter or node in self.axes.weight_buffers:
+            return True
+        if not node.dtype.is_floating_point or self._made_by_buffers.isdisjoint(
+            atoms(self.axes.inference.dims(node)[at])
+        ):
+            return False
+        return all(traits_of(operator.overload).layer or operator.name in _ADDITIONS for operator in node.consumers)
+
+    @cached_property
+    def _made_by_buffers(self) -> set[Term]:
+        return {
+            atom for node in self.axes.weight_buffers for at, term in enumerate(self.axes.inference.dims(node))
+            if (node, at) not in self._read for atom in atoms(term)
+        }  # fmt: skip
 
     def parameters(self, selection: Selection) -> tuple[int, int]:
         """How many parameters there are before and after."""
@@ -134,3 +156,38 @@ class Outcome:
                 count *= not removal.takes_all(node.names)
                 before, after = before + each * node.numel(), after + each * count
         return before, after
+
+
+def _written_out(operator: OperatorNode) -> tuple[DataNode, DataNode, int] | None:
+    """The gain, the direction and the dimension of a weight_norm in single operators, gain / norm(direction).
+
+    The dimension is -1 where the norm runs over all of them.
+    """
+    call = OperatorCall(operator)
+    if call.name != "div" or len(call.inputs) != 2:
+        return None
+    gain, norm = call.inputs
+    direction = _normed(norm)
+    if direction is None or not (gain.is_parameter and direction.is_parameter) or gain is direction:
+        return None
+    if gain.numel() == 1:
+        return gain, direction, -1
+    kept = [at for at, size in enumerate(gain.shape) if size > 1]
+    full = gain.dim() == direction.dim() and len(kept) == 1 and gain.shape[kept[0]] == direction.shape[kept[0]]
+    return (gain, direction, kept[0]) if full else None
+
+
+def _normed(node: DataNode) -> DataNode | None:
+    """What a value is the Euclidean norm of, but for moves of elements on the way; None where it is none."""
+    is_norm = False
+    while node.producer is not None and node.previous is None:
+        call = OperatorCall(node.producer)
+        if call.name in ("norm", "linalg_vector_norm") and not is_norm:
+            order = call.get("p", call.get("ord", 2))
+            if order not in (None, 2):
+                return None
+            is_norm = True
+        elif not (traits_of(node.producer.overload).moves or call.name == "clone") or len(call.inputs) != 1:
+            return None
+        node = call.inputs[0]
+    return node if is_norm else None

@@ -48,14 +48,17 @@ def plan(
         The share of each axis's indices that goes, 0 … 1; with `scope="global"` or `"isomorphic"` of all indices
         together or of those on axes of one kind, the least important first.
     target : mapping, optional
-        What shall be left of `"params"`, `"flops"`, `"macs"` or `"bytes"` (of parameters and buffers), as a share
-        below 1 or as a number. It is met from below, within 1 % of the model where single indices, or steps of
-        `round_to`, allow it; where only a step above comes so near, that is taken, and where none does, `plan.notes`
-        says what is in the way. `{"flops": 0.5, "params": 0.6}` meets both: axes that cost more of the one give more
-        or less than the others. `"latency"` is the time of a forward pass, or milliseconds: cut copies of the model are
-        measured beside it on its device, which takes some seconds, and sizes are rounded where that makes them faster.
+        What shall be left of `"params"`, `"flops"`, `"matmul_flops"` (those in matrix products and convolutions, as
+        torch's FlopCounterMode counts), `"macs"` or `"bytes"` (of parameters and buffers), as a share below 1 or as a
+        number. It is met from below, within 1 % of the model where single indices, or steps of `round_to`, allow it;
+        where only a step above comes so near, that is taken, and where none does, `plan.notes` says what is in the way.
+        Several are budgets: `{"flops": 0.5, "params": 0.6}` meets both where axes that cost more of the one can give
+        more than the others; else the tightest is met, and the others are at most what was asked for, as `plan.notes`
+        says. `"latency"` is the time of a forward pass, or milliseconds: cut copies of the model are measured beside it
+        on its device, which takes some seconds, and sizes are rounded where that makes them faster.
     per_axis : mapping, optional
-        `{axis, layer or (parameter, dim): ratio or indices}`.
+        `{axis, layer or (parameter, dim): ratio or indices}`. Where two keys mean one axis, the one that means fewer
+        axes counts.
     cuts : iterable of Cut, optional
         Results of `graph.cut_analysis`, merged.
     importance : str, Criterion or function, default "l2"
@@ -71,7 +74,7 @@ def plan(
         weights run.
     only, keep : str, module, class, Axis or list of these, optional
         Axes, layers, modules or parameters, with wildcards; `only` takes no axis that a layer elsewhere puts out as
-        well.
+        well. They hold for `per_axis` and `cuts` too.
     granularity : {"index", "head", "group", "expert"}, optional
         What goes where axes multiply: single indices, or with `layers="uniform"` whole heads and groups, unless said;
         "expert": whole experts, and nothing inside of them.
@@ -84,7 +87,7 @@ def plan(
         does, of a `target` a twentieth; by a `ratio` without `per` an axis loses no more than one and a half times the
         share that goes of all, but for indices below half of its mean score.
         Corrections that the code demands may keep an axis whole in spite of a ceiling; `plan.changes` tells.
-    per : {"flops", "params", "macs", "bytes"}, optional
+    per : {"flops", "params", "matmul_flops", "macs", "bytes"}, optional
         Rank by score for each FLOP, parameter … that removing an index saves at first, and not by scores in relation
         to the mean of their axis: what is asked for is taken where it costs least. For a scope other than "local".
     blocks : int, float or list of str, optional
@@ -123,7 +126,7 @@ def plan(
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     >>> plan = mk.plan(mk.trace(model, torch.randn(1, 4)), ratio=0.5)
     >>> print(plan)
-    parameters 58 → 30 (51.7%), FLOPs 104 → 52 (50.0%), 1 axis
+    parameters 58 → 30 (51.7%), FLOPs 104 → 52 (50.0%), matmul FLOPs 96 → 48 (50.0%), 1 axis
     <BLANKLINE>
       0.out      8 → 4      0.weight[0], 0.bias[0], 2.weight[1]
     >>> receipt = plan.cut(model)

@@ -111,6 +111,7 @@ class _PlanReader:
             tuple(self._each("changes", _correction)),
             self._pair("params"), self._pair("flops"), self._pair("macs"), call,
             bytes=self._pair("bytes") if "bytes" in self.document else None, blocks=blocks,
+            matmul_flops=self._pair("matmul_flops") if "matmul_flops" in self.document else None,
         )  # fmt: skip
 
     def _get(self, name: str) -> Any:
@@ -146,9 +147,11 @@ class _PlanReader:
         produced = _sizes(_list(entry.get("produced"), "produced"), "produced")
         if not names or not set(produced) <= set(kept):
             raise PlanFileError("a tensor has no name, or makes what it does not keep")
-        return TensorEdit(
-            names, shape, kept, frozenset(produced), _gain_of(entry.get("gain_of")), self._values(entry.get("values"))
-        )
+        by_gain = _sizes(_list(entry.get("by_gain", []), "by_gain"), "by_gain")
+        if not set(by_gain) <= set(produced):
+            raise PlanFileError(f"{shown(str(names))} leaves to a gain what it does not make")
+        gain, values = _gain_of(entry.get("gain_of")), self._values(entry.get("values"))
+        return TensorEdit(names, shape, kept, frozenset(produced), gain, values, frozenset(by_gain))
 
     def _values(self, number: Any) -> Ints | None:
         """The indices that stay of those that a buffer holds."""

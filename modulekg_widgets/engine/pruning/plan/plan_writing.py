@@ -49,6 +49,7 @@ def _document(plan: Any) -> dict[str, Any]:
             "kept": {str(at): number_of(kept) for at, kept in edit.kept.items()},
             "produced": sorted(edit.produced),
             **({"gain_of": list(edit.gain_of)} if edit.gain_of else {}),
+            **({"by_gain": sorted(edit.by_gain)} if edit.by_gain else {}),
             **({} if edit.values is None else {"values": number_of(edit.values)}),
         }
         for edit in plan.edits.tensors
@@ -60,6 +61,7 @@ def _document(plan: Any) -> dict[str, Any]:
         "flops": plan.flops,
         "macs": plan.macs,
         **({} if plan.bytes is None else {"bytes": plan.bytes}),
+        **({} if plan.matmul_flops is None else {"matmul_flops": plan.matmul_flops}),
         "axes": [
             {"name": axis.name, "size": axis.size, "dropped": axis.dropped, "members": axis.members}
             for axis in plan.axes

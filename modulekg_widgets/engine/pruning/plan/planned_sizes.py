@@ -31,7 +31,7 @@ class PlannedSizes:
         self.counted = graph if asked.traced_on == REAL else asked
 
     def of(self, attempt: Attempt, rehearsal: Rehearsal) -> dict[str, tuple[int, int]]:
-        """Parameters, bytes, FLOPs and multiply-adds, before and after."""
+        """Parameters, bytes, FLOPs, those of them in products, and multiply-adds, before and after."""
         if self.asked.traced_on == REAL:
             operators = self._planned(attempt.selection)  # a run would count what other data lead to
         elif self.graph is self.asked and rehearsal.graph is not None:
@@ -43,6 +43,7 @@ class PlannedSizes:
             "params": self.repair.outcome.parameters(attempt.selection),
             "bytes": self.repair.outcome.bytes(attempt.selection),
             "flops": (int(before), int(after)),
+            "matmul_flops": (before.matmul, after.matmul),
             "macs": (before.macs, after.macs),
         }
 

@@ -25,12 +25,14 @@ from modulekg_widgets.engine.pruning.plan.latency_target import STEPS, LatencyTa
 from modulekg_widgets.engine.pruning.plan.limits import Limits, limits_of
 from modulekg_widgets.engine.pruning.plan.modes import widest
 from modulekg_widgets.engine.pruning.plan.obstacles import (
+    frozen_axes,
     not_as_fast,
     not_nearer,
     out_of_bounds,
     out_of_reach,
     rounded_for_speed,
     too_slow,
+    within_budgets,
 )
 from modulekg_widgets.engine.pruning.plan.one_number import with_one_number
 from modulekg_widgets.engine.pruning.plan.outcome import Outcome
@@ -41,7 +43,7 @@ from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPl
 from modulekg_widgets.engine.pruning.plan.ranking import IndexRanking
 from modulekg_widgets.engine.pruning.plan.repair import Repair, output_changes, scale_changes
 from modulekg_widgets.engine.pruning.plan.repeated import ANY, Said, UniformLayers, uniform_layers
-from modulekg_widgets.engine.pruning.plan.request import LATENCY, UNIFORM, Request, check
+from modulekg_widgets.engine.pruning.plan.request import LATENCY, UNIFORM, Request, check, check_current
 from modulekg_widgets.engine.pruning.plan.search import MEETS, Search
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
@@ -59,6 +61,8 @@ class Planner:
     def __init__(self, graph: DataflowGraph, request: Request, said: Said = ANY, like: Planner | None = None) -> None:
         check(graph, request)
         refuse_sharded(graph.model)  # scores and sizes are of whole tensors
+        if like is None:
+            check_current(graph)
         self.asked = graph
         self.graph = widest(graph) if like is None else like.graph
         self.request = request
@@ -230,15 +234,18 @@ class Planner:
         formula = self.sizes.formula(target)
         goals = goals_of(target, formula)
         self._check(goals, formula)
+        if (goals >= formula.before).any():
+            return self._to_target(self._without_loose(target, goals, formula))
         targeting = self.targeting(formula, goals)
         found = targeting.found()
         if found is None or found.gaps.min() < -MEETS:
             raise self.refusal(formula, goals, targeting, found)
         missed = targeting.missed(found)
         if missed is not None:
-            raise CutError(out_of_bounds(self.request, formula, goals, found, missed))
+            raise CutError(out_of_bounds(self.request, formula, found, missed))
         self._not_empty(found.attempt)
-        self.notes = [*self.notes, *not_nearer(self.request, formula, goals, found)]
+        notes = not_nearer(self.request, formula, found), within_budgets(self.request, formula, found)
+        self.notes = [*self.notes, *notes[0], *notes[1]]
         return self._made(found.attempt, found.rehearsal)
 
     def _to_latency(self, target: Mapping[str, float]) -> PruningPlan:
@@ -249,6 +256,13 @@ class Planner:
         whole = watch.whole()
         goals = goals_of(target, formula, whole)
         self._check(goals, formula)
+        if (goals >= formula.before).any():
+            tighter = self._without_loose(target, goals, formula)
+            if LATENCY in tighter:
+                return self._to_latency(tighter)
+            plan = self._to_target(tighter)
+            assert self.made is not None
+            return replace(plan, latency=watch.of(self.repair.edits(self.made[0]), thorough=True).pair)
         steps = STEPS if self.request.round_to is None else (self.request.round_to,)
         planners = {step: self.rounding_to(step) for step in steps}
         search = LatencyTarget(planners, formula, goals, watch)
@@ -260,13 +274,25 @@ class Planner:
             raise CutError(too_slow(self.request, self.axes, pair, tried, watch.slowest(), self._least))
         planner.notes = [
             *self.notes,
-            *not_nearer(planner.request, formula, goals, tried),
+            *not_nearer(planner.request, formula, tried),
+            *within_budgets(planner.request, formula, tried),
             *rounded_for_speed(self.request, found.step),
-            *not_as_fast(self.request, search.wanted, pair),
+            *(
+                []
+                if found.proposal.is_bound and found.share <= search.wanted
+                else not_as_fast(self.request, search.wanted, pair)
+            ),
         ]
         plan = planner._made(tried.attempt, tried.rehearsal)
         self.made = planner.made
         return replace(plan, latency=pair)
+
+    def _without_loose(self, target: Mapping[str, float], goals: Floats, formula: SizeFormula) -> Mapping[str, float]:
+        """The budgets that are less than the model has, which are from here on what was asked for."""
+        below = (goals < formula.before).tolist()
+        tighter = {unit: wanted for (unit, wanted), is_below in zip(target.items(), below, strict=True) if is_below}
+        self.request = replace(self.request, target=tighter)
+        return tighter
 
     def rounding_to(self, step: int) -> Planner:
         """The planner of the same request where sizes are multiples of a step; scores are computed once for all."""
@@ -308,10 +334,11 @@ class Planner:
 
     def _check(self, goals: Floats, formula: SizeFormula) -> None:
         """Raise `CutError` for a target that takes nothing, or where nothing can be taken."""
-        for unit, goal, before in zip(formula.units, goals.tolist(), formula.before.tolist(), strict=True):
-            if goal >= before:
-                has = f"{before / NANOSECONDS:.3g} ms" if unit == LATENCY else f"{before:,.0f} {unit}"
-                raise CutError(f"target={dict(self.request.target or {})} takes nothing: the model has {has}")
+        if (goals >= formula.before).all():
+            sizes = zip(formula.units, formula.before.tolist(), strict=True)
+            has = [f"{before / NANOSECONDS:.3g} ms" if unit == LATENCY else f"{before:,.0f} {unit}"
+                   for unit, before in sizes]  # fmt: skip
+            raise CutError(f"target={dict(self.request.target or {})} takes nothing: the model has {', '.join(has)}")
         if not self.chosen and not self.given:
             raise CutError(self._nothing(0.0))
 
@@ -324,7 +351,8 @@ class Planner:
 
     def _nothing(self, ratio: float) -> str:
         if not self.axes.free:
-            return "no axis of the model is free: graph.axes lists them with the reasons"
+            ways = "; ".join(frozen_axes(self.axes))
+            return f"no axis of the model is free: graph.axes lists them with the reasons{f': {ways}' if ways else ''}"
         if self._ratio_wanted() and not self.choice.allowed:
             return "only=… and keep=… leave no axis that may be cut: graph.axes.free lists those that could be"
         if self.layers.whole and not self.chosen:

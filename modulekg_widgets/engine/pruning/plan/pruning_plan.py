@@ -7,11 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import counted, shown
-from modulekg_widgets.engine.pruning.cut.edits import Edits
+from modulekg_widgets.engine.errors import CutError, counted, shown
+from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit
+from modulekg_widgets.engine.pruning.cut.optimizers import Optimizers
 from modulekg_widgets.engine.pruning.plan.attempt import Change
 from modulekg_widgets.engine.pruning.plan.plan_writing import save_plan, text_of
 
@@ -47,7 +49,10 @@ class PruningPlan:
     changes : tuple of Change
         The corrections that the dry run asked for, with the line that did.
     params, flops, macs : tuple of int
-        Parameters, FLOPs and multiply-adds of a forward pass on the traced input.
+        Parameters, FLOPs and multiply-adds of a forward pass on the traced input. FLOPs are of all operators.
+    matmul_flops : tuple of int, optional
+        The FLOPs of matrix products and convolutions alone, as torch's FlopCounterMode counts and papers report them;
+        None in a plan from a file of an earlier version.
     call : str
         Python that makes this plan again.
     notes : tuple of str
@@ -83,11 +88,12 @@ class PruningPlan:
     blocks: tuple[str, ...] = ()  # the paths of whole blocks that go
     traced: Any = field(default=None, repr=False, compare=False)  # how the model was called; None when read from a file
     latency: tuple[float, float] | None = field(default=None, compare=False)  # milliseconds, where they were asked for
+    matmul_flops: tuple[int, int] | None = None  # those of `flops` in products and convolutions; None as for `bytes`
 
     def cut(
         self,
         model: nn.Module,
-        optimizer: torch.optim.Optimizer | None = None,
+        optimizer: Optimizers | None = None,
         recalibrate: Iterable[Any] | None = None,
         compensate: bool = False,
         copies: Sequence[Any] = (),
@@ -99,8 +105,8 @@ class PruningPlan:
         ----------
         model : nn.Module
             The traced model or a copy of it.
-        optimizer : torch.optim.Optimizer, optional
-            Its state is cut alike.
+        optimizer : torch.optim.Optimizer or list of them, optional
+            Its state is cut alike; a list for parameters that several train, as Muon and AdamW do.
         recalibrate : iterable, optional
             Batches from which the running statistics of all normalisations are renewed: means over batches, weighted
             by their sizes, of means and unbiased variances, as `torch.optim.swa_utils.update_bn` computes them. A batch
@@ -232,6 +238,41 @@ class PruningPlan:
 
         return mask(model, self.edits)
 
+    def masks(self) -> dict[str, torch.Tensor]:
+        """What `mask` sets to zero, as masks of the kind that NNI's pruners give.
+
+        `torch.save(plan.masks(), path)` writes a file that `mk.speedup`, `mk.pruning.read_masks` and NNI's users read.
+
+        Returns
+        -------
+        dict
+            `{parameter: mask}` by full name, for the parameters that produce what goes: float tensors in their shape,
+            0 where a weight goes and 1 where it stays. A tied parameter is listed under each of its names.
+
+        Raises
+        ------
+        CutError
+            Where whole modules go, of which no weights stay that could be zero.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from torch import nn
+        >>> import modulekg_widgets as mk
+        >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+        >>> plan = mk.plan(mk.trace(model, torch.randn(1, 4)), per_axis={"0.out": [1]})
+        >>> plan.masks()["0.bias"]
+        tensor([1., 0., 1.])
+        """
+        if self.edits.removal:
+            names = ", ".join(shown(each.path) for each in self.edits.removal.modules[:3])
+            raise CutError(f"masks are zeros in weights, and {names} go as a whole: cut instead, plan.cut(model)")
+        found: dict[str, torch.Tensor] = {}
+        for edit in self.edits.tensors:
+            if edit.produced:
+                found.update(dict.fromkeys(edit.names, _mask(edit)))
+        return found
+
     def save_pretrained(self, model: nn.Module, folder: Any) -> Any:
         """Save the cut model as safetensors and JSON; `mk.load_pretrained` reads it in another process.
 
@@ -307,9 +348,11 @@ class PruningPlan:
 
     @property
     def summary(self) -> str:
-        """One line: parameters, FLOPs and measured milliseconds before and after."""
+        """One line: parameters, FLOPs, those in matrix products and convolutions, and milliseconds before and after."""
         blocks = f", {counted(len(self.blocks), 'block', 'blocks')}" if self.blocks else ""
         sizes = f"parameters {_change(*self.params)}, FLOPs {_change(*self.flops)}"
+        if self.matmul_flops is not None:
+            sizes += f", matmul FLOPs {_change(*self.matmul_flops)}"
         return f"{sizes}{_latency(self.latency)}, {counted(len(self.axes), 'axis', 'axes')}{blocks}"
 
     def _repr_html_(self) -> str:
@@ -327,6 +370,15 @@ class PruningPlan:
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
         gone = f"<p>without {html.escape(_few(self.blocks))}</p>" if self.blocks else ""
         return f"<p>{html.escape(self.summary)}</p>{gone}<table>{head}{rows}</table>{more}{listed}{notes}"
+
+
+def _mask(edit: TensorEdit) -> torch.Tensor:
+    """Ones in the shape of a parameter, and zeros where it produces what goes."""
+    mask = torch.ones(edit.shape, device="cpu")
+    for at in edit.produced:
+        gone = np.setdiff1d(np.arange(edit.shape[at]), edit.kept[at])
+        mask.index_fill_(at, torch.from_numpy(gone), 0)
+    return mask
 
 
 def _few(members: Iterable[str]) -> str:

@@ -127,7 +127,12 @@ def cut_outputs(
         _forget_results(copied)
         stage.replaces = True
         put_in_place(copied, stage, edits, lambda edit, _: slice_of(edit), values)
-        with torch.no_grad(), PlainAttention(), In(dtype), nullcontext() if around is None else around(copied):
+        with (
+            torch.set_grad_enabled(graph.gradients),
+            PlainAttention(),
+            In(dtype),
+            nullcontext() if around is None else around(copied),
+        ):
             return [tensor for _, tensor in tensors(call_model(stage.model, args, kwargs))]
 
     return look(walked.modules, (), forward, LOOSE, SEED if graph.seed is None else graph.seed)

@@ -243,5 +243,6 @@ def output_changes(axes: Axes, selection: Selection) -> list[Change]:
         after = [selection.size(term) for term in axes.inference.dims(node)]
         if after != list(node.shape):
             source = "" if node.producer is None else node.producer.where
-            found.append(Change(OUTPUT, f"the output {shown(name)} becomes {after}, was {list(node.shape)}", source))
+            what = f"the output {shown(name)}" if name else "the output"
+            found.append(Change(OUTPUT, f"{what} becomes {after}, was {list(node.shape)}", source))
     return found

@@ -11,12 +11,14 @@ from torch import nn
 from modulekg_widgets.engine.axes.cut_analysis import Cut
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.plan.counts import LOCAL, SCOPES
 from modulekg_widgets.engine.pruning.plan.limits import Limit, check_limit
+from modulekg_widgets.engine.tracing.held import held_tensors
 
 Importance = str | Callable[..., Any] | object
 FREE, UNIFORM = "free", "uniform"
-TARGETS = ("params", "flops", "macs", "bytes")
+TARGETS = ("params", "flops", "matmul_flops", "macs", "bytes")
 LATENCY = "latency"  # a target as well, which is measured and not counted
 
 
@@ -93,6 +95,29 @@ def check(graph: Any, request: Request) -> None:
     check_target(request.target, (*TARGETS, LATENCY))
     check_limit("floor", request.floor)
     check_limit("ceiling", request.ceiling)
+
+
+def check_current(graph: DataflowGraph) -> None:
+    """Raise `CutError` where parameters and modules are not what they were at the trace, as after a cut."""
+    walked = walk(graph.model)
+    held = {each.name: each.tensor for each in held_tensors(walked, walked.places())}
+    for node in dict.fromkeys(graph.state.values()):
+        tensor = held.get(node.label)
+        if node.is_parameter and (tensor is None or tuple(tensor.shape) != node.shape):
+            now = "is gone" if tensor is None else f"has shape {list(tensor.shape)}"
+            raise CutError(
+                f"the parameter {shown(node.label)!r} {now}, at the trace it had {list(node.shape)}: "
+                "trace the model again as it is now"
+            )
+    modules = {path: walked.modules[index] for path, index in walked.places()}
+    for path, node in graph.modules.items():
+        before, now = type(node.module).__name__, modules.get(path)
+        if type(now) is not type(node.module):
+            what = "is gone" if now is None else f"is a {shown(type(now).__name__)}"
+            raise CutError(
+                f"{shown(path) or 'the model'} {what}, at the trace it was a {shown(before)}: trace the model again "
+                "as it is now"
+            )
 
 
 def check_target(target: Any, units: Sequence[str] = TARGETS) -> None:

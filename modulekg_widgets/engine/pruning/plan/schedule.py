@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import nn
 
 from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
 from modulekg_widgets.engine.errors import CutError, UnknownKeywordError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.pruning.cut.optimizers import Optimizers
 from modulekg_widgets.engine.pruning.importance.scoring import normalised, score
 from modulekg_widgets.engine.pruning.plan.choice import Choice
 from modulekg_widgets.engine.pruning.plan.counts import Counts, gone, rounded
@@ -209,7 +209,7 @@ class PruningSchedule:
         step: int | None = None,
         *,
         kwargs: Mapping[str, Any] | None = None,
-        optimizer: torch.optim.Optimizer | None = None,
+        optimizer: Optimizers | None = None,
         recalibrate: Iterable[Any] | None = None,
         compensate: bool = False,
         copies: Sequence[Any] = (),
@@ -227,8 +227,8 @@ class PruningSchedule:
             The step of the training; it must be given.
         kwargs : mapping, optional
             What forward takes by name.
-        optimizer : torch.optim.Optimizer, optional
-            Its state is cut alike.
+        optimizer : torch.optim.Optimizer or list of them, optional
+            Its state is cut alike; a list for parameters that several train, as Muon and AdamW do.
         recalibrate, compensate, copies
             As in `plan.cut`: batches that renew running statistics, whether outputs are compensated with them, and
             averages of the weights that are cut alike.

@@ -45,20 +45,36 @@ class _RatioRule:
 
 
 class Search:
-    """Finds what stays of each axis for sizes given in numbers; `scores` are comparable from axis to axis."""
+    """Finds what stays of each axis for sizes given in numbers; `scores` are comparable from axis to axis.
 
-    def __init__(self, counts: Counts, formula: SizeFormula, scores: Sequence[Floats]) -> None:
+    With `as_budgets` the tightest of several sizes is met, and the others are at most what was asked for; else all are
+    met, by axes that cost more of the one than of the other.
+    """
+
+    def __init__(
+        self, counts: Counts, formula: SizeFormula, scores: Sequence[Floats], as_budgets: bool = False
+    ) -> None:
         self.counts = counts
         self.formula = formula
+        self.as_budgets = as_budgets
+        self.scores = scores
         self._summed = [np.concatenate([[0.0], np.cumsum(np.sort(own))]) for own in scores]
 
     def gaps(self, stay: Ints, goals: Floats, ground: Ground) -> Floats:
-        """How far the sizes are below the goals, relative to the model: (units,) or (choices, units)."""
+        """How far the sizes are below the goals, relative to the model: (units,) or (choices, units).
+
+        As budgets the gap of the tightest alone counts: (1,) or (choices, 1).
+        """
         several = np.atleast_2d(stay)
         parts = [several[at : at + AT_ONCE] for at in range(0, len(several), AT_ONCE)]
         sizes = np.concatenate([self.formula.sizes(ground.settle(part)) for part in parts])
         found = (goals - sizes) / np.maximum(self.formula.before, 1.0)
+        found = found.min(axis=1, keepdims=True) if self.as_budgets else found
         return found if stay.ndim > 1 else found[0]
+
+    def with_budgets(self) -> Search:
+        """The same search, where the tightest goal alone is met."""
+        return Search(self.counts, self.formula, self.scores, as_budgets=True)
 
     def by_ratio(self, goals: Floats, ground: Ground) -> Ints | None:
         """What stays of the chosen axes by the ratio that the goals need; None where even the largest leaves more."""
@@ -73,7 +89,7 @@ class Search:
         bracket = self._ratios(goals, ground, way := _RatioRule())
         if bracket is None:
             return None
-        if len(goals) > 1:
+        if len(goals) > 1 and not self.as_budgets:
             way = _RatioRule(self._tilt(goals, ground, self._by(bracket[1], way)))
             bracket = self._ratios(goals, ground, way) or bracket
         found = self._filled(bracket, goals, ground, way)
@@ -112,7 +128,7 @@ class Search:
             stay = self._given_back(stay, self.counts.most, goals, replace(ground, movers=movers), CLOSE)
             if self.gaps(stay, goals, ground).max() <= ENOUGH:
                 break
-        stay = self._exchanged(stay, goals, ground, CLOSE if len(goals) > 1 else MEETS)
+        stay = self._exchanged(stay, goals, ground, CLOSE if len(goals) > 1 and not self.as_budgets else MEETS)
         return self._refined(stay, goals, replace(ground, movers=self._plain(ground)))
 
     def _plain(self, ground: Ground) -> list[Ints]:

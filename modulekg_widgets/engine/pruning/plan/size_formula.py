@@ -24,7 +24,7 @@ from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Counts = NDArray[np.int64]  # how many indices stay, of all axes by their numbers
 Floats = NDArray[np.float64]
-COSTLY = ("flops", "macs", "latency")  # the units that the operators are asked for
+COSTLY = ("flops", "matmul_flops", "macs", "latency")  # the units that the operators are asked for
 
 
 class SizeFormula:
@@ -53,8 +53,7 @@ class SizeFormula:
         for other in self._others:
             more = np.array([other.more(choice) for choice in several])
             for at, unit in enumerate(self.units):
-                if unit == "flops" or (unit == "macs" and other.pairs):
-                    found[:, at] += more / (2 if unit == "macs" else 1)
+                found[:, at] += more * other.part_of(unit)
         return found if counts.ndim > 1 else found[0]
 
     def savings(self, numbers: Sequence[int], unit: str) -> Floats:
@@ -72,6 +71,8 @@ def _products(written: WrittenSizes, unit: str) -> list[Cost]:
         return list(written.terms.flops)
     if unit == "macs":
         return list(written.macs)
+    if unit == "matmul_flops":
+        return list(written.matmul)
     if unit == "latency":
         return list(written.times)
     tensors = written.terms.tensors
@@ -154,11 +155,15 @@ class _Other:
     """What an operator costs that has no formula in sizes, remembered by the sizes that it depends on."""
 
     def __init__(self, other: OtherCost, full: Sequence[int]) -> None:
-        self.pairs = other.pairs
         self._full = full
         self._other = other
         self._axes = sorted({axis for dims in other.dims.values() for dim in dims for axis in _axes_in(dim)})
         self._known: dict[tuple[int, ...], float] = {}
+
+    def part_of(self, unit: str) -> float:
+        """How much of its FLOPs counts in a unit."""
+        kind = self._other.kind
+        return {"flops": 1.0, "macs": kind.pairs / 2, "matmul_flops": float(kind.products)}.get(unit, 0.0)
 
     def more(self, counts: Counts) -> float:
         """The cost with these counts, less that of the whole model."""

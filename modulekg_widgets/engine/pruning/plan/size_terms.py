@@ -7,7 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, find, flat
 from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.axes.list_elements import ListElements
 from modulekg_widgets.engine.operators.arguments import OperatorCall
-from modulekg_widgets.engine.operators.cost import flops_and_kind, operator_flops
+from modulekg_widgets.engine.operators.cost import Kind, flops_and_kind, operator_flops
 from modulekg_widgets.engine.operators.formulas import IN_A_STEP, apart, cells
 from modulekg_widgets.engine.operators.traits import RECURRENT, traits_of
 from modulekg_widgets.engine.pruning.plan.resized import resizing
@@ -93,7 +93,7 @@ class OtherCost(NamedTuple):
     operator: OperatorNode
     dims: dict[DataNode, list[Expression]]
     flops: int  # at the full sizes, as `SizeTerms` has it
-    pairs: bool  # whether it is made of multiply-adds
+    kind: Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,7 @@ class WrittenSizes:
 
     terms: SizeTerms
     macs: tuple[Cost, ...]
+    matmul: tuple[Cost, ...]  # the FLOPs of matrix products and convolutions
     others: tuple[OtherCost, ...]
     times: tuple[Cost, ...]  # nanoseconds, by what is known of the operators
 
@@ -145,29 +146,32 @@ def written_sizes(
     other = own if counted is None or counted is axes else _SizeWriter(counted, _same(counted, axes))
     costs: _Costs = defaultdict(float)
     macs: _Costs = defaultdict(float)
+    matmul: _Costs = defaultdict(float)
     taken: _Costs = defaultdict(float)
     block_of = [] if blocks is None or not with_costs else blocks.of_operators(other.axes.graph)
     others: list[OtherCost] = []
     for operator in other.axes.graph.operators if with_costs else ():
-        asked, pairs = flops_and_kind(operator)
-        found = _costs(operator, asked, pairs, other)
+        asked, kind = flops_and_kind(operator)
+        found = _costs(operator, asked, kind.pairs, other)
         if found is None:
             dims = {node: other.dims(node) for node in dict.fromkeys([*operator.inputs, *operator.outputs])}
-            others.append(OtherCost(operator, dims, asked or 0, pairs))
+            others.append(OtherCost(operator, dims, asked or 0, kind))
         goes_with = elements.axes_of_cost(operator.module)
         pace = (times or {}).get(operator.index, 0.0) / (asked or 1)  # nanoseconds for each FLOP
         beside = _beside_products(operator, other)
         for expressions, factor in (found or {(): float(asked or 0)}).items():
-            share = pairs - beside.get(expressions, 0.0) / factor if factor else 0.0  # that is made of multiply-adds
+            share = 1.0 - beside.get(expressions, 0.0) / factor if factor else 0.0  # that is made of multiply-adds
             expressions = (*expressions, *(axis.number for axis in goes_with))
             factor /= math.prod(axis.size for axis in goes_with)
             key = tuple(sorted(map(table.place, expressions))), block_of[operator.index] if block_of else NO_BLOCK
             costs[key] += factor
             taken[key] += factor * pace
-            if share > 0:
+            if share > 0 and kind.pairs:
                 macs[key] += share * factor / 2
+            if share > 0 and kind.products:
+                matmul[key] += share * factor
     terms = SizeTerms(tuple(table.places), tuple(tensors), _summed(costs), not others)
-    return WrittenSizes(terms, _summed(macs), tuple(others), _summed(taken))
+    return WrittenSizes(terms, _summed(macs), _summed(matmul), tuple(others), _summed(taken))
 
 
 def _summed(costs: _Costs) -> tuple[Cost, ...]:
@@ -299,7 +303,7 @@ def _of_cells(
     steps, found = writer.dims(call.inputs[0])[:-1], _Products()
     transposed = call.get("batch_first") and call["has_biases"] and min(call.inputs[0].shape[:2]) > 1
     first = 2 if call["bidirectional"] else 1
-    for at, cell in enumerate(cells(call)):
+    for at, cell in enumerate(cast("list[list[DataNode]]", cells(call))):
         weights = [node for node in cell if node.dim() == 2]
         dims = [writer.dims(node) for node in weights]
         for own in dims if products else ():

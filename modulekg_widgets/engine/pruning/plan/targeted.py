@@ -35,11 +35,17 @@ class Tried:
     rehearsal: Rehearsal
     left: Floats
     gaps: Floats
+    as_budgets: bool = False  # of several goals the tightest is to be met, and the others are kept
 
     @property
     def miss(self) -> float:
         """How far it is off, where more than the goals counts as far more."""
-        return float(np.max(np.where(self.gaps >= 0, self.gaps, np.where(self.gaps >= -MEETS, MEETS, 1.0) - self.gaps)))
+        gaps = self.gaps.min(keepdims=True) if self.as_budgets else self.gaps
+        return float(np.max(np.where(gaps >= 0, gaps, np.where(gaps >= -MEETS, MEETS, 1.0) - gaps)))
+
+    def has_room(self, at: int) -> bool:
+        """Whether a goal is a budget of which more is left over than of the tightest."""
+        return self.as_budgets and bool(self.gaps[at] > max(MEETS, float(self.gaps.min())))
 
 
 class Targeting:
@@ -71,7 +77,21 @@ class Targeting:
         self.nearest: Tried | None = None  # of all that ran
 
     def found(self) -> Tried | None:
-        """The attempt that comes nearest and computes what it should; None where none leaves so little."""
+        """The attempt that comes nearest and computes what it should; None where none leaves so little.
+
+        Several goals are budgets: where they cannot all be met, the tightest is, and the others are kept.
+        """
+        search, apart = self.search, self.apart
+        found = self._found()
+        if len(self.goals) == 1 or (found is not None and found.gaps.min() >= -MEETS and self.missed(found) is None):
+            return found
+        self.search, self.apart = search.with_budgets(), apart and apart.with_budgets()
+        own = self._found()
+        if own is not None and own.gaps.min() >= -MEETS:
+            return own
+        return None if found is None else replace(found, as_budgets=True)
+
+    def _found(self) -> Tried | None:
         best, proved = self._tried(None), None
         if self.apart is not None and (best is None or best.miss > MEETS):
             self.search = self.apart
@@ -96,14 +116,15 @@ class Targeting:
     def missed(self, found: Tried) -> int | None:
         """The goal of which far less is left although steps would come nearer; None where there is none.
 
-        A single goal is so where the least that may go takes more; of several goals one is where the others keep it.
+        A single goal is so where the least that may go takes more, and so is the tightest of budgets; of several goals
+        that are all to be met one is where the others keep it.
         """
-        worst = int(np.argmax(found.gaps))
+        worst = int(np.argmin(found.gaps) if found.as_budgets else np.argmax(found.gaps))
         if found.gaps[worst] <= MEETS:
             return None
         wanted = found.attempt.wanted
         stay = np.array([wanted.get(axis.term, axis.size) for axis in self.search.counts.chosen], dtype=np.int64)
-        if len(self.goals) == 1:
+        if len(self.goals) == 1 or found.as_budgets:
             return worst if (stay >= self.search.counts.of(0.0)).all() else None
         ground = self._ground(found.attempt)
         steps = self.search.all_stepped(stay, ground, (1, -1))
@@ -117,7 +138,7 @@ class Targeting:
         goals, best, went_further = self.goals, None, False
         for _ in range(MOST_ROUNDS):
             # what the code demands shows where all axes give alike; sizes that differ much may run into nothing else
-            is_look = known is None and len(goals) > 1
+            is_look = known is None and len(goals) > 1 and not self.search.as_budgets
             search = self.search.by_ratio if is_look else self.search.nearest
             stay = search(goals, self._ground(known))
             now = None if stay is None else self._run(stay, known)
@@ -159,7 +180,8 @@ class Targeting:
     def _measured(self, attempt: Attempt, rehearsal: Rehearsal) -> Tried:
         counted = self.sizes(attempt, rehearsal)
         left = np.array([counted[unit][1] for unit in self.formula.units], dtype=np.float64)
-        tried = Tried(attempt, rehearsal, left, (self.goals - left) / np.maximum(self.formula.before, 1.0))
+        gaps = (self.goals - left) / np.maximum(self.formula.before, 1.0)
+        tried = Tried(attempt, rehearsal, left, gaps, self.search.as_budgets)
         if self.nearest is None or tried.miss < self.nearest.miss:
             self.nearest = tried
         return tried

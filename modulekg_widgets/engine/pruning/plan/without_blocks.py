@@ -14,12 +14,12 @@ from modulekg_widgets.engine.pruning.latency.stopwatch import Stopwatch
 from modulekg_widgets.engine.pruning.plan.axes_left import axes_left
 from modulekg_widgets.engine.pruning.plan.modes import widest
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
-from modulekg_widgets.engine.pruning.plan.request import LATENCY, UNIFORM, Request, check
+from modulekg_widgets.engine.pruning.plan.request import LATENCY, UNIFORM, Request, check, check_current
 from modulekg_widgets.engine.pruning.recover.passes import TracedCall
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock
 from modulekg_widgets.engine.residuals.followers import first_of_numbered
 from modulekg_widgets.engine.residuals.removal import NOTHING_REMOVED
-from modulekg_widgets.engine.residuals.trial import removals, tried
+from modulekg_widgets.engine.residuals.trial import can_go
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Sizes = dict[str, Any]
@@ -34,6 +34,7 @@ def plan_without(graph: DataflowGraph, request: Request, rest: Rest) -> PruningP
     if request.blocks is None:
         return rest(graph, request)
     check(graph, request)
+    check_current(graph)
     blocks = chosen_blocks(graph, request.blocks, request.importance, request.layers == UNIFORM)
     left = _left(graph, blocks)
     before, after = _sizes(graph), _sizes(left)
@@ -52,10 +53,9 @@ def plan_without(graph: DataflowGraph, request: Request, rest: Rest) -> PruningP
 
 def _left(graph: DataflowGraph, blocks: Sequence[ResidualBlock]) -> DataflowGraph:
     """The pass without the blocks."""
-    for removal in removals(graph, blocks):
-        found = tried(graph, blocks, removal)
-        if found is not None:
-            return found
+    found = can_go(graph, blocks)
+    if found is not None:
+        return found
     names = ", ".join(shown(block.path) for block in blocks[:8])
     raise CutError(f"forward does not run without {names} together: take fewer of them, or others of graph.blocks()")
 
@@ -118,12 +118,13 @@ def _renamed(request: Request, graph: DataflowGraph, left: DataflowGraph) -> Req
 
 
 def _sizes(graph: DataflowGraph) -> Sizes:
-    """Parameters, bytes, FLOPs and multiply-adds of a pass."""
+    """Parameters, bytes, FLOPs, those of them in products, and multiply-adds of a pass."""
     held: list[DataNode] = list(dict.fromkeys(graph.state.values()))
     flops = graph.flops()
     return {
         "params": sum(node.numel() for node in held if node.is_parameter),
         "bytes": sum(node.nbytes for node in held if node.is_parameter or node.is_buffer),
         "flops": int(flops),
+        "matmul_flops": flops.matmul,
         "macs": flops.macs,
     }

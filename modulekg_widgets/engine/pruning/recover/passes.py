@@ -14,6 +14,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import CutError, ModuleKGError, shown
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.operators.signature import signature_of
+from modulekg_widgets.engine.pruning.cut.derived import renewed_values
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, places, slices
 from modulekg_widgets.engine.pruning.cut.staging import put_in_place
 from modulekg_widgets.engine.pruning.importance.calibration import (
@@ -205,6 +206,7 @@ def on_stage(
             raise CutError(f"{shown(name)} is on the meta device and has no data: batches cannot go through the model")
     with disable_current_modes():  # of a stage around this one, on which the model itself counts as left
         before = {name: place.tensor.detach() for place in places(walked, edits) for name in place.edit.names}
+        derived = renewed_values(walked, edits, values)
     slice_of = slices(edits, before.__getitem__)
 
     def prepared(stage: Stage) -> T:
@@ -216,7 +218,7 @@ def on_stage(
                   for each in held}  # fmt: skip
         put_in_place(copied, stage, edits, lambda edit, _: slice_of(edit), others)
         cut = CutStage(copied, stage)
-        for name, new in (values or {}).items():
+        for name, new in {**derived, **(values or {})}.items():
             cut.put(name, new.tensor.clone(memory_format=torch.preserve_format))
         with torch.inference_mode(False), torch.no_grad(), Unfused() if step_by_step else nullcontext():
             return run(cut)

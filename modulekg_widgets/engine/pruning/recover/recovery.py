@@ -13,6 +13,7 @@ from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.cut.copies import Target, checked_copies
 from modulekg_widgets.engine.pruning.cut.cut import Copied, cut
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue
+from modulekg_widgets.engine.pruning.cut.optimizers import Optimizers
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
 from modulekg_widgets.engine.pruning.cut.replicas import refuse_resizing
 from modulekg_widgets.engine.pruning.recover.compensation import Compensated, compensated
@@ -29,7 +30,7 @@ Values = dict[str, NewValue]
 def cut_and_recover(
     model: nn.Module,
     edits: Edits,
-    optimizer: torch.optim.Optimizer | None,
+    optimizer: Optimizers | None,
     traced: TracedCall,
     axes: Mapping[Any, str],
     recalibrate: Any = None,

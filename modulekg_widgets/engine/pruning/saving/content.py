@@ -8,6 +8,7 @@ from functools import partial
 
 import torch
 
+from modulekg_widgets.engine.pruning.cut.derived import renewed_values
 from modulekg_widgets.engine.pruning.cut.edits import Edits, slices
 from modulekg_widgets.engine.pruning.saving.tensor_file import ToWrite
 from modulekg_widgets.engine.pruning.saving.twins import Anatomy
@@ -44,11 +45,14 @@ def content_of_part(found: Anatomy, cut: Anatomy, edits: Edits, moved: Mapping[s
     names = {held.name: _renamed(held.name, paths) for held in cut.held}
     by_name = {name: edit for edit in edits.tensors for name in edit.names}
     slice_of = slices(edits, lambda name: found.by_name[name].tensor.detach())
+    derived = renewed_values(found.walked, edits)
 
     def tensor_of(name: str) -> torch.Tensor:
         return found.by_name[names[name]].tensor
 
     def value_of(name: str) -> torch.Tensor:
+        if names[name] in derived:
+            return derived[names[name]].tensor
         edit = by_name.get(names[name])
         return tensor_of(name) if edit is None else slice_of(edit)
 

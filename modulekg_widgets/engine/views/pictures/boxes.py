@@ -47,12 +47,22 @@ def module_box(
     class_name = class_of(payload, node)
     title = f"{payload['nodes']['name'][node]}  {class_name}"
     suffix = "" if fold is None else f"  ×{fold[1]}" if fold[2] == "exact" else f"  ≈×{fold[1]}"
-    params = payload["columns"]["params"][node]
-    detail = " · ".join(filter(None, (shape, _short(params) if params else "")))
+    detail = " · ".join(filter(None, (shape, _params(payload, node, fold))))
     x = MARGIN + INSET * min(depth, DEEPEST)
     color = family_color(class_name, payload["nodes"]["parent"][node + 1 : node + 2] == [node])
     height = HEADER if kind == "frame" else ROW
     return Box(x, y, WIDTH - 2 * x, height, title, detail, color, "card", fold is not None, suffix)
+
+
+def _params(payload: dict[str, Any], node: int, fold: list[Any] | None) -> str:
+    """The parameters of a module; of a run of similar ones from the least to the most."""
+    column = payload["columns"]["params"]
+    if fold is None or fold[2] == "exact":
+        return _short(column[node]) if column[node] else ""
+    parents = payload["nodes"]["parent"]
+    siblings = [other for other in range(node, len(parents)) if parents[other] == parents[node]]
+    ends = [_short(find(float(column[member] or 0) for member in siblings[: fold[1]])) for find in (min, max)]
+    return "" if ends[1] == "0" else "–".join(dict.fromkeys(ends))
 
 
 def _short(value: int | float | str) -> str:

@@ -14,6 +14,13 @@ from modulekg_widgets.engine.views.opening import as_drawn, folded_members, rows
 MOST_CALLS = 6  # of one module in one call of its container that have cards of their own
 MOST_PILLS = 8  # of the model's inputs, and of its outputs, that stand apart; more are one
 MOST_NAMES = 3  # of operators that are all named
+# between functions: signs, powers, comparisons, and what only moves values
+ARITHMETIC = frozenset({
+    "add", "sub", "mul", "div", "rsub", "neg", "pow", "square", "sqrt", "rsqrt", "reciprocal", "abs", "eq", "ne", "lt",
+    "le", "gt", "ge", "where", "clamp", "clamp_min", "clamp_max", "mm", "bmm", "matmul", "addmm", "addmv", "baddbmm",
+    "fill", "zero", "masked_fill", "transpose", "permute", "t", "movedim", "swapaxes", "clone", "to_copy", "copy",
+    "contiguous",
+})  # fmt: skip
 
 Runs = frozenset[tuple[int, int]]  # of the folded runs around something: the first member, and which one it is in
 NO_RUNS: Runs = frozenset()
@@ -42,6 +49,7 @@ class FlowParts:
         self.rows = rows_of(payload)
         self.parts: list[FlowPart] = []
         self._places: dict[Any, int] = {}
+        self._views = frozenset(self.flow["steps"]["view"])
         self._given: dict[int, list[int]] = {}  # the values that each step gives
         for value, step in enumerate(self.flow["values"]["step"]):
             self._given.setdefault(step, []).append(value)
@@ -256,8 +264,7 @@ class FlowParts:
         full = [self.flow["names"][steps["name"][step]] for step in group if steps["name"][step] != PASS]
         if not full or not (read or tensors):
             return "", ""
-        names = list(dict.fromkeys(name.rpartition(":")[2].strip("_") for name in full))
-        title = ", ".join(names) if len(names) <= MOST_NAMES else f"{len(full)} operators"
+        title = self._title([step for step in group if steps["name"][step] != PASS])
         attributes = [self.flow["tensors"]["attributes"][self.flow["tensors"]["name"][tensor]] for tensor in tensors]
         if attributes and len(attributes) <= MOST_NAMES:
             title += f" ({', '.join(attributes)})"
@@ -265,6 +272,19 @@ class FlowParts:
         given = [self._shape(value) for value in self._given.get(group[-1], ())[:1]]
         change = len(read) == 1 and given and before != given
         return title, " → ".join(before + given) if change else "".join(given)
+
+    def _title(self, steps: list[int]) -> str:
+        """All names of a few; of many the functions among them, as "relu, max_pool2d, +2"; else how many there are."""
+        names = [self.flow["names"][self.flow["steps"]["name"][step]].rpartition(":")[2].strip("_") for step in steps]
+        if len(set(names)) <= MOST_NAMES:
+            return ", ".join(dict.fromkeys(names))
+        views = self._views
+        functions = dict.fromkeys(
+            name for step, name in zip(steps, names, strict=True) if step not in views and name not in ARITHMETIC
+        )
+        named = list(functions)[: MOST_NAMES - 1]
+        others = sum(name not in named for name in names)
+        return ", ".join([*named, f"+{others}"]) if named else f"{len(steps)} operators"
 
     # ------------------------------------------------------------------- edges
 

@@ -9,13 +9,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from modulekg_widgets.engine.monitoring.readings import PHASES
 from modulekg_widgets.engine.monitoring.run import Run
 from modulekg_widgets.engine.palette import PAGE, PALETTE
 from modulekg_widgets.engine.views.metric_reader import Updates
-from modulekg_widgets.engine.views.metric_update import HISTOGRAM, LEAST_POINTS, Catalog, Series, most_telling
+from modulekg_widgets.engine.views.metric_update import (
+    HISTOGRAM,
+    LEAST_POINTS,
+    Catalog,
+    Series,
+    most_telling,
+    phase_with_values,
+)
 from modulekg_widgets.engine.views.pictures.boxes import clean
 from modulekg_widgets.engine.views.pictures.metric_choice import Points, layered_metric, spans_decades, standing_out
 
+HISTOGRAMS_ALONE = "histograms: run the cell for the interactive view"
 TO_KEEP = "to keep the curves, show the panel again after the training"
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, ROW = 560, 220, 64, 14, 34, 17
 MOST_MODULES, MOST_LINES, POINTS = 8, 12, 300
@@ -61,7 +70,7 @@ def svg(runs: Sequence[Run], shown: Shown) -> str:
         _text(LEFT, 20, metric or "no values yet", PAGE.text),
         _text(WIDTH - RIGHT, 20, names, PAGE.muted, "end"),
         *(_plot(lines, is_log) if lines else ()),
-        *(() if metric else (_text(LEFT, 20 + ROW, TO_KEEP, PAGE.muted),)),
+        *(() if lines else (_text(LEFT, 20 + ROW, HISTOGRAMS_ALONE if metric else TO_KEEP, PAGE.muted),)),
     ]
     for at, line in enumerate(lines):
         y = HEIGHT + ROW * at + 10
@@ -78,6 +87,9 @@ def chart(runs: Sequence[Run], shown: Shown) -> tuple[str, list[ChartLine], str,
     metric = shown.metric or next((s.metric for s in catalog.series if s.form != HISTOGRAM), "")
     if shown.view == "heatmap" and not shown.metric:
         metric = layered_metric(catalog, found, [alert.metric for run in runs for alert in run.alerts]) or metric
+    if shown.view == "histogram" and not shown.metric:
+        metric = next((s.metric for s in catalog.series if s.form == HISTOGRAM), "")
+        return metric, [], "", False
     chosen = chosen_series(catalog, found, metric, shown)[:MOST_LINES]
     is_log = bool(shown.log_scale)
     if shown.log_scale is None and len({catalog.series[number].module for number in chosen}) > 1:
@@ -90,7 +102,7 @@ def chart(runs: Sequence[Run], shown: Shown) -> tuple[str, list[ChartLine], str,
 
 def chosen_series(catalog: Catalog, found: Mapping[int, Points], metric: str, shown: Shown) -> list[int]:
     """The numbers of the series that are drawn: as chosen, of the selected module, or of the eight that differ most."""
-    phases = ("train", "eval") if shown.phase == "both" else (shown.phase,)
+    phases = PHASES if shown.phase == "both" else (phase_with_values(shown.phase, catalog.series, metric),)
     fitting = [
         (number, series.module)
         for number, series in enumerate(catalog.series)
