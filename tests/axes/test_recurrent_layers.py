@@ -1,4 +1,4 @@
-"""Recurrent layers of torch are one operator, with the axes and the cost of the steps that they take."""
+"""Recurrent layers of torch are one operator each, with the axes and the cost of the steps that they take."""
 
 from __future__ import annotations
 
@@ -80,10 +80,12 @@ def test_axes_and_costs_are_those_of_the_steps(kind: type[nn.RNNBase], options: 
     x = torch.randn(3, 7, 4)
     whole = mk.trace(_Tagger(kind, reads, **options).eval(), x)
     steps = mk.trace(_Tagger(_step_by_step(kind), reads, **options).eval(), x)
-    assert sum(op.name == f"aten::{FUNCTIONS[kind]}" for op in whole.operators) == 1
+    layers = options.get("num_layers", 1)
+    assert sum(op.name == f"aten::{FUNCTIONS[kind]}" for op in whole.operators) == layers
     assert len(steps.operators) > len(whole.operators) + 20
     assert _state_members(_told(whole)) == _state_members(_told(steps))
-    assert (whole.flops(), whole.flops().macs) == (steps.flops(), steps.flops().macs)
+    counted = [(flops, flops.macs, flops.matmul) for flops in (whole.flops(), steps.flops())]
+    assert counted[0] == counted[1]
     mine, theirs = ([(node.shape, node.stride) for node in graph.outputs] for graph in (whole, steps))
     assert mine == theirs
 
@@ -101,12 +103,12 @@ def test_a_projection(reads: str) -> None:
 @CELLS
 @pytest.mark.parametrize("training", [False, True])
 def test_what_is_cut_is_proved(kind: type[nn.RNNBase], training: bool) -> None:
-    """Where dropout is drawn between layers, each of them is an operator."""
+    """Each layer is an operator, with dropout between two of them."""
     model = _Tagger(kind, num_layers=2, dropout=0.3 if training else 0.0, bidirectional=True)
     x = torch.randn(3, 7, 4)
     graph = mk.trace(model, x, training=training)
     count = sum(op.name == f"aten::{FUNCTIONS[kind]}" for op in graph.operators)
-    assert count == (2 if training else 1)
+    assert count == 2
     found = graph.axes.verify()
     assert {proof.status for proof in found.proofs} == {"proved"}
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -134,7 +136,7 @@ def test_a_trace_with_data_gives_what_the_model_gives(kind: type[nn.RNNBase]) ->
     assert graph.traced_on == "real"
     assert [op.overload for op in graph.operators if "aten::" + FUNCTIONS[kind] == op.name] == [
         getattr(torch.ops.aten, FUNCTIONS[kind]).data
-    ]
+    ] * 2
     names = ["rnn.layer0.hidden", "rnn.layer0.reverse.hidden", "rnn.layer1.hidden", "rnn.layer1.reverse.hidden"]
     assert [axis.name for axis in graph.axes.free] == names
     assert torch.allclose(graph.forward(x, lengths), model(x, lengths), atol=1e-6)
@@ -142,8 +144,8 @@ def test_a_trace_with_data_gives_what_the_model_gives(kind: type[nn.RNNBase]) ->
     steps = 12 * (2 * 5)  # of both directions, each hidden index
     products = sum(p.numel() for name, p in model.rnn.named_parameters() if p.dim() == 2) * 12
     in_a_step = {nn.LSTM: 13, nn.GRU: 10, nn.RNN: 2}[kind]
-    (layer,) = (op for op in graph.operators if op.name == f"aten::{FUNCTIONS[kind]}")
-    assert layer.flops() == 2 * products + in_a_step * steps * 2
+    layers = [op for op in graph.operators if op.name == f"aten::{FUNCTIONS[kind]}"]
+    assert sum(layer.flops() or 0 for layer in layers) == 2 * products + in_a_step * steps * 2
     receipt = mk.plan(graph, ratio=0.5).cut(model)
     assert model(x, lengths).shape == (3, 6, 3)
     receipt.undo()
@@ -183,7 +185,7 @@ def test_frames_cost_no_time() -> None:
         x = torch.rand(1, frames, 40)
         start = time.process_time()
         graph = mk.trace(model, x)
-        assert len(graph.operators) < 8
+        assert len(graph.operators) < 20
         return time.process_time() - start
 
     assert min(seconds(1600) for _ in range(3)) < 0.1 + 3 * min(seconds(160) for _ in range(3))
@@ -209,8 +211,13 @@ def test_sizes_by_a_formula_are_those_of_the_cut() -> None:
     model = _Tagger(nn.LSTM, num_layers=3, bidirectional=True)
     graph = mk.trace(model, torch.randn(3, 7, 4))
     plan = mk.plan(graph, ratio=0.4)
-    planned = plan.flops[1]
     receipt = plan.cut(model)
     again = mk.trace(model, torch.randn(3, 7, 4)).flops()
     receipt.undo()
-    assert planned == again
+    assert plan.flops[1] == again
+    plan = mk.plan(graph, target={"matmul_flops": 0.5})
+    receipt = plan.cut(model)
+    after = mk.trace(model, torch.randn(3, 7, 4)).flops().matmul
+    receipt.undo()
+    assert plan.matmul_flops == (graph.flops().matmul, after)
+    assert after <= 0.51 * graph.flops().matmul

@@ -14,6 +14,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import TraceError
+from modulekg_widgets.engine.torch_runtime.private import HigherOrderOperator
 
 Forward = Callable[..., Tensor]
 OFFSETS = torch.tensor([0, 2, 3, 6])
@@ -456,3 +457,41 @@ def test_a_derivative_by_jvp(forward: Forward) -> None:
     assert graph.unknown == graph.flops().unknown == []
     assert plan.params == (83, 43)
     assert mk.ForwardPlayer(model, torch.randn(5, 6)).steps[0].path == ""
+
+
+# --------------------------------------------------------------- what cannot be recorded
+
+
+class _Doubled(HigherOrderOperator):
+    """An operator of a user's that takes a function, and that nobody knows the parts of."""
+
+    def __init__(self) -> None:
+        super().__init__("doubled_by_a_user")
+
+    def __call__(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        return super().__call__(function, x)
+
+
+_doubled = _Doubled()
+_doubled.py_impl(torch._C.DispatchKey.CPU)(lambda function, x: 2 * function(x))
+
+
+@_doubled.py_impl(torch._C.DispatchKey.Autograd)
+def _without_gradients(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    with torch._C._AutoDispatchBelowAutograd():
+        return _doubled(function, x)
+
+
+def test_a_model_that_runs_is_not_said_to_raise() -> None:
+    def forward(model: Any, x: Tensor) -> Tensor:
+        return _doubled(model.a, x)
+
+    model, x = _seeded(_Model(forward, a=nn.Linear(6, 8))), torch.randn(4, 6)
+    assert torch.equal(model(x), 2 * model.a(x))
+    with pytest.raises(TraceError, match="the operators that doubled_by_a_user is made of are not known") as caught:
+        mk.trace(model, x)
+    assert "the model itself runs with them" in str(caught.value)
+    assert "same error" not in str(caught.value)
+    with pytest.raises(TraceError, match="run model") as caught:
+        mk.trace(_Model(lambda model, x: model.a(x).view(5, 5), a=nn.Linear(6, 8)), x)
+    assert "the model itself runs" not in str(caught.value)

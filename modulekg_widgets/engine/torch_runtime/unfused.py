@@ -63,7 +63,8 @@ class Unfused(PlainAttention):
 class WholeLayers(PlainAttention):
     """Hands the calls of torch's recurrent layers to a mode of operators whole, as it would get any other operator.
 
-    Where dropout is drawn between layers, each layer is a call. What other code makes of the functions is not heard.
+    Each layer is a call, so that what lies between two of them is seen. What other code makes of the functions is not
+    heard.
     """
 
     def __init__(self, mode: OperatorMode) -> None:
@@ -76,36 +77,33 @@ class WholeLayers(PlainAttention):
             return func(*args, **(kwargs or {}))
         packed = isinstance(args[3], list | tuple)
         overload = getattr(getattr(torch.ops.aten, name), "data" if packed else "input")
-        return self._in_layers(overload, *args) if _draws_dropout(packed, args) else self._whole(overload, args)
+        return self._in_layers(overload, *args) if args[5 if packed else 4] > 1 else self._whole(overload, args)
 
     def _whole(self, overload: Any, args: Sequence[Any]) -> Any:
         with without_innermost_dispatch_mode():
             return self._mode.__torch_dispatch__(overload, (), tuple(args), {})
 
     def _in_layers(self, overload: Any, *args: Any) -> Any:
-        """Layer by layer, with dropout between two of them."""
+        """Layer by layer, with dropout between two of them; time comes first from the second one on."""
         at = 2 if isinstance(args[3], list | tuple) else 1
         given, below = list(args), args[0]
         hx, params, _, layers, dropout, train, bidirectional = args[at : at + 7]
+        transposed = at == 1 and bool(args[8])
         states = list(hx) if isinstance(hx, list | tuple) else [hx]
         directions, count = (2 if bidirectional else 1), len(params) // layers
         last: list[list[torch.Tensor]] = [[] for _ in states]
         for layer in range(layers):
             own = [state.narrow(0, layer * directions, directions) for state in states]
-            given[0] = torch.dropout(below, dropout, train) if layer else below
+            given[0] = torch.dropout(below, dropout, train) if layer and dropout and train else below
             given[at] = own if len(own) > 1 else own[0]
             given[at + 1] = params[layer * count : (layer + 1) * count]
             given[at + 3], given[at + 4] = 1, 0.0
             below, *after = self._whole(overload, given)
+            if transposed and layer == 0:
+                given[8], below = False, below.transpose(0, 1)
             for every, one in zip(last, after, strict=True):
                 every.append(one)
-        return (below, *(torch.cat(every) for every in last))
-
-
-def _draws_dropout(packed: bool, args: Sequence[Any]) -> bool:
-    """Whether a call of several layers drops some of what lies between them."""
-    layers, dropout, train = args[5:8] if packed else args[4:7]
-    return layers > 1 and dropout > 0 and train
+        return (below.transpose(0, 1) if transposed else below, *(torch.cat(every) for every in last))
 
 
 def shapes_of_layer(overload: Any, args: Sequence[Any]) -> Any:

@@ -310,7 +310,10 @@ def _advice(model: nn.Module, places: Walk, call: tuple[Any, Any], training: boo
     except Exception:  # noqa: BLE001 - of the model's code
         hint = list_hint(call[0])
         return f"; run model(...) with them to see the same error, then trace what it accepts{hint}"
-    return "; the model itself runs with them, but not while its operators are recorded"
+    return (
+        "; the model itself runs with them, but not while its operators are recorded: trace a model without that call, "
+        "or with torch's own operators in its place"
+    )
 
 
 def _place(traceback: TracebackType | None, index_of: Mapping[int, int]) -> tuple[int | None, Source | None]:
