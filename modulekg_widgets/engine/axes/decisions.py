@@ -18,10 +18,11 @@ from torch.overrides import TorchFunctionMode
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.errors import ModuleKGError
-from modulekg_widgets.engine.operators.signature import signature_of
+from modulekg_widgets.engine.operators.recorded import nodes_in
+from modulekg_widgets.engine.operators.signature import base_name, signature_of
 from modulekg_widgets.engine.residuals.trial import apply as apply_removal
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
-from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode, disable_current_modes
+from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode, disable_current_modes, schema_of
 from modulekg_widgets.engine.torch_runtime.rng import is_drawn
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 Tensor = torch.Tensor
 _LISTS = {Tensor.tolist, Tensor.numpy, Tensor.__array__}
+_WRITING = {"aten::index_put", "aten::masked_scatter"}  # what takes as many rows as a mask says
 TIMES, LEAST = 8, 10_000  # operators of a pass on other weights, by those of the traced one and at least
 _MASKS = (torch.bool, torch.uint8)
 
@@ -120,7 +122,8 @@ class Decisions:
             return call(*args, **kwargs)
         result = call(*args, **kwargs)
         with disable_current_modes():
-            masks = [each.clone() if each.dtype in _MASKS and at else None for at, each in enumerate(given)]
+            second = {id(tensor) for tensor in tensors_in(args[1:2])}
+            masks = [each.clone() if each.dtype in _MASKS and id(each) in second else None for each in given]
             by_masks = any(mask is not None for mask in masks)
             kept = None if by_masks else with_tensors(result, lambda tensor: tensor.detach().clone())
         self.noted.append(Decision(call, source, shapes, tuple(masks), kept))
@@ -140,8 +143,7 @@ class _Operators(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        signature = signature_of(func)
-        if signature.reads_data and signature.depends_on_data(_dtypes(args, kwargs)[1:]):
+        if _decides(func, _dtypes(args, kwargs)[1:], [tensor.dtype for tensor in tensors_in(args[1:2])]):
             return self.decisions.of(func, args, kwargs, self.decisions.line())
         return func(*args, **kwargs)
 
@@ -312,8 +314,16 @@ def chosen_axes(axes: Axes) -> set[Term]:
 
 def decides(operator: OperatorNode) -> bool:
     """Whether an operator turns data into Python values or numbers of rows."""
-    signature = signature_of(operator.overload)
-    return signature.reads_data and signature.depends_on_data(node.dtype for node in operator.inputs[1:])
+    masks = [node.dtype for node in nodes_in(operator.args[1:2])]
+    return _decides(operator.overload, [node.dtype for node in operator.inputs[1:]], masks)
+
+
+def _decides(overload: Any, others: Sequence[torch.dtype], second: Sequence[torch.dtype]) -> bool:
+    """Whether a call with tensors of these types behind the first, and in its second argument, decides anything."""
+    signature = signature_of(overload)
+    if signature.reads_data:
+        return signature.depends_on_data(others)
+    return any(dtype in _MASKS for dtype in second) and base_name(schema_of(overload).name) in _WRITING
 
 
 def _alike(before: OperatorNode, now: OperatorNode) -> bool:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -193,16 +192,18 @@ class PermutationProof:
         self.state = {name: cast(value, dtype) for name, value in rescaled(self.nodes, seed).items()}
         by_data = self.graph.traced_on == REAL
         traced = args is None and kwargs is None
-        self.decisions = known_way(axes).decisions if by_data and traced else None  # the way that passes are led
-        self.chosen = chosen_axes(axes) if by_data else set()  # axes from which the data choose, to go the way of these
+        chosen = chosen_axes(axes) if by_data else set()
+        choosing = any(axis.term in chosen or axis.term.lists for axis in axes.free)
+        # the way that passes are led; where the data choose from an axis, another order of it is another way
+        self.decisions = known_way(axes).decisions if by_data and traced and not choosing else None
         self.orders = {axis.term: _derangement(axis.size, self.random) for axis in axes.free}
 
     def report(self, bipartitions: int, only: Sequence[Axis] | None) -> Verification:
         expected, gradients = self._gradients()
         self._expect(expected)
         free = [axis for axis in self.axes.free if only is None or axis in only]
-        error = max(map(self._error, self._apart(free)), default=0.0)
-        wrong = {} if error <= self.tolerance else self._wrong_of(free)
+        error = self._error(free)
+        wrong = {} if error <= self.tolerance else self._wrong_ones(free)
         if wrong and self._is_unsteady():
             unsteady = [AxisProof(axis.name, NOT_PROVED, UNSTEADY) for axis in free]
             return Verification(error, str(self.dtype).removeprefix("torch."), unsteady)
@@ -224,7 +225,7 @@ class PermutationProof:
     def changed(self, only: Sequence[Axis]) -> dict[Axis, float]:
         """The axes among these that change the output, and by how much; raises `TraceError` where none can be told."""
         self._expect(self._run(self.state))
-        wrong = self._wrong_of([axis for axis in self.axes.free if axis in only])
+        wrong = self._wrong_ones([axis for axis in self.axes.free if axis in only])
         if wrong and self._is_unsteady():
             raise TraceError(UNSTEADY)
         return wrong
@@ -233,17 +234,6 @@ class PermutationProof:
         """Take outputs as those that permutations must leave, with what led to them."""
         self.expected, self.decided = outputs, self.last
         self.scale = max(largest(outputs), 1e-300)
-
-    def _apart(self, free: Sequence[Axis]) -> list[list[Axis]]:
-        """The axes that are permuted at once: those that the data choose from lead them another way."""
-        parts = ([axis for axis in free if self._goes_own_way([axis]) is own] for own in (False, True))
-        return [part for part in parts if part]
-
-    def _goes_own_way(self, axes: Iterable[Axis]) -> bool:
-        return any(axis.term in self.chosen or bool(axis.term.lists) for axis in axes)
-
-    def _wrong_of(self, free: Sequence[Axis]) -> dict[Axis, float]:
-        return {axis: error for part in self._apart(free) for axis, error in self._wrong_ones(part).items()}
 
     def _is_unsteady(self) -> bool:
         """Whether the output changes though nothing is permuted."""
@@ -260,17 +250,9 @@ class PermutationProof:
         orders = {axis.term: self.orders[axis.term] for axis in axes}
         lists = {each: self.orders[axis.term] for axis in axes for each in axis.term.lists} if only is None else {}
         changed = self.rearranged(orders, lists, only)
-        if self._goes_own_way(axes):
-            found, expected = self._run(changed, own_way=True), self._on_own_way
-            return distance(found, expected if only is not None else self._in_order(orders, expected)) / self.scale
         expected = self.expected if only is not None else self._in_order(orders, self.expected)
         error = distance(self._run(changed), expected) / self.scale
         return error if only is not None else max(error, self._other_decisions())
-
-    @cached_property
-    def _on_own_way(self) -> list[Tensor]:
-        """The outputs on the way that the data take on these weights."""
-        return self._run(self.state, own_way=True) if self.decisions else self.expected
 
     def _other_decisions(self) -> float:
         """How far what the last pass would have decided is from what was expected, relative."""
@@ -408,8 +390,8 @@ class PermutationProof:
         wanted = self.graph.gradients and node.tensor is not None and node.tensor.requires_grad
         return value.detach().requires_grad_() if wanted and not value.requires_grad else value
 
-    def _run(self, state: State, own_way: bool = False) -> list[Tensor]:
-        return self.run_on(state, own_way=own_way)[0]
+    def _run(self, state: State) -> list[Tensor]:
+        return self.run_on(state, own_way=False)[0]
 
     def run_on(
         self, state: State, keep_graph: bool = False, around: Around | None = None, own_way: bool = True
