@@ -191,9 +191,9 @@ def write_quantised(example: Example, path: Path) -> None:
 
 def write_distributed(example: Example, path: Path) -> None:
     """The metadata of a checkpoint of torch.distributed.checkpoint, with its shard beside it."""
-    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict_saver import save
 
-    dcp.save({"model": example[0].state_dict(), "step": 3}, checkpoint_id=path.parent)
+    save({"model": example[0].state_dict(), "step": 3}, checkpoint_id=path.parent)
     path.with_name(".metadata").rename(path)
 
 

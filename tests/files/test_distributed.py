@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.checkpoint.filesystem import _StorageInfo
 from torch.distributed.checkpoint.metadata import (
@@ -22,6 +21,7 @@ from torch.distributed.checkpoint.metadata import (
     TensorProperties,
     TensorStorageMetadata,
 )
+from torch.distributed.checkpoint.state_dict_saver import save
 
 import modulekg_widgets as mk
 
@@ -35,7 +35,7 @@ def net() -> nn.Module:
 
 
 def saved(folder: Path, state: dict[str, Any]) -> Path:
-    dcp.save(state, checkpoint_id=folder)
+    save(state, checkpoint_id=folder)
     return folder
 
 
@@ -65,7 +65,7 @@ def test_all_tensors_of_a_checkpoint_are_read(tmp_path: Path, opened: str) -> No
     file = mk.open_file(folder / opened if opened else folder)
     state = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     assert (file.format, file.title, file.warnings) == ("dcp", "step-100", ())
-    assert {row.name: row.shape for row in file.tensors().itertuples(index=False)} == {
+    assert {each.name: each.shape for each in file.contents.tensors} == {
         name: tuple(tensor.shape) for name, tensor in state.items()
     }
     assert all(torch.equal(file.tensor(name), tensor) for name, tensor in state.items())
@@ -154,7 +154,9 @@ def test_metadata_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_metadata_that_leads_elsewhere_is_refused(tmp_path: Path, place: str) -> None:
     tmp_path.joinpath("other.pt").write_bytes(b"x" * 99)
     chunk = ChunkStorageMetadata(torch.Size([0]), torch.Size([3]))
-    tensors = {"w": TensorStorageMetadata(TensorProperties(dtype=torch.float32), torch.Size([3]), [chunk])}
+    tensors: dict[str, Any] = {
+        "w": TensorStorageMetadata(TensorProperties(dtype=torch.float32), torch.Size([3]), [chunk])
+    }
     stored = {MetadataIndex("w", torch.Size([0]), 0): _StorageInfo(place, 0, 9)}
     (tmp_path / "step").mkdir()
     (tmp_path / "step" / ".metadata").write_bytes(pickle.dumps(Metadata(tensors, storage_data=stored)))

@@ -73,8 +73,8 @@ def paths(file: ModelFile) -> set[str]:
 def hand_made(path: Path, nodes: list, tensors: list = (), **values: Any) -> ModelFile:  # type: ignore[assignment]
     value = helper.make_tensor_value_info
     shape = values.get("shape", [1, 64])
-    ends = [[value(name, TensorProto.FLOAT, shape)] for name in ("x", "y")]
-    graph = helper.make_graph(nodes, "g", *ends, list(tensors))
+    taken, given = ([value(name, TensorProto.FLOAT, shape)] for name in ("x", "y"))
+    graph = helper.make_graph(nodes, "g", taken, given, list(tensors))
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
     path.write_bytes(helper.make_model(graph, opset_imports=opsets).SerializeToString())
     return mk.open_file(path)

@@ -123,8 +123,10 @@ def test_a_file_that_is_cut_off_is_to_be_got_again(tmp_path: Path, name: str) ->
 
 
 def test_an_archive_of_torch_package_is_named(tmp_path: Path) -> None:
+    from torch.package.package_exporter import PackageExporter
+
     path = tmp_path / "model.pt"
-    with torch.package.PackageExporter(str(path)) as exporter:
+    with PackageExporter(str(path)) as exporter:
         exporter.extern("torch.**")
         exporter.save_pickle("model", "model.pkl", nn.Linear(2, 2))
     assert "torch.package.PackageImporter" in refused(path, path.read_bytes())

@@ -48,7 +48,7 @@ def decoded_tensor(source: FileSource, record: TensorRecord) -> torch.Tensor:
 
 def _from_message(source: FileSource, record: TensorRecord) -> torch.Tensor:
     """Numbers of a tensor's message of ONNX, each of which takes one or more bytes there."""
-    (part,) = record.encoded.parts if record.encoded else ()
+    part = _only_part(record)
     if part.nbytes > LARGEST_MESSAGE:
         raise ModelFileError(
             f"{shown(record.name)} has {part.nbytes:,} bytes of encoded numbers, and at most {LARGEST_MESSAGE:,} are "
@@ -75,6 +75,15 @@ def _from_message(source: FileSource, record: TensorRecord) -> torch.Tensor:
     return torch.from_numpy(values).reshape(record.shape)
 
 
+def _only_part(record: TensorRecord) -> EncodedPart:
+    parts = record.encoded.parts if record.encoded else ()
+    if len(parts) != 1:
+        raise ModelFileError(
+            f"{shown(record.name)} has {len(parts):,} parts, and should have one: the file is malformed"
+        )
+    return parts[0]
+
+
 def _parsed(content: bytes, record: TensorRecord) -> Any:
     from google.protobuf.message import DecodeError
     from onnx.onnx_ml_pb2 import TensorProto
@@ -89,7 +98,7 @@ def _parsed(content: bytes, record: TensorRecord) -> Any:
 
 def _from_big_endian(source: FileSource, record: TensorRecord) -> torch.Tensor:
     """Numbers whose first byte is the highest."""
-    (part,) = record.encoded.parts if record.encoded else ()
+    part = _only_part(record)
     dtype = torch_dtype(record.dtype)
     if dtype is None:
         raise ModelFileError(
