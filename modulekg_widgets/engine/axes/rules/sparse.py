@@ -56,7 +56,7 @@ def stored(call: Call) -> Dims:
     """What is stored: the dense dimensions, which come last, are those of the tensor, all others are elements."""
     dims = call.axes(call["self"])
     size = call.output.shape
-    dense = len(size) - 1 if call.name in ("values", "_values") else 0
+    dense = len(size) - 1 if call.name.endswith("values") else 0
     kept = dims[len(dims) - dense :] if dense and [term.size for term in dims[-dense:]] == list(size[1:]) else []
     call.freeze_all(dims[: len(dims) - len(kept)], STORED)
     return [*call.frozen_all(size[: len(size) - len(kept)], STORED), *kept]
