@@ -12,13 +12,12 @@ from torch import nn
 from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import class_name
 from modulekg_widgets.engine.identity.walk import Walk, walk
-from modulekg_widgets.engine.monitoring.hooks.tensors import the_weight
 from modulekg_widgets.engine.monitoring.metric import ConfigError, ConfiguredMetric, MetricKind
 from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.monitoring.schedule import EVERY_STEP, Schedule, looks_like_schedule, schedule, united
 from modulekg_widgets.engine.torch_runtime.parallel import FlatPart, flat_parts
 from modulekg_widgets.engine.torch_runtime.private import PARAMETERS
-from modulekg_widgets.engine.torch_runtime.state import is_script, unwrapped
+from modulekg_widgets.engine.torch_runtime.state import is_script, the_weight, unwrapped
 
 ModuleKey: TypeAlias = "str | type[nn.Module]"
 Config: TypeAlias = "Mapping[ModuleKey, Any]"

@@ -14,7 +14,17 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from modulekg_widgets.engine.torch_runtime.private import COPIES_OF_SHARDS, FLAT_HANDLE, MODULES, SHARDED_FLAT
+from modulekg_widgets.engine.torch_runtime.private import (
+    COPIES_OF_SHARDS,
+    FLAT_HANDLE,
+    MODULES,
+    SHARDED_FLAT,
+    flat_names,
+    flat_places,
+    flat_shapes,
+    flat_shard,
+    flat_views,
+)
 from modulekg_widgets.engine.torch_runtime.state import module_state, registered_tensors, registry, unwrapped
 
 DDP = DistributedDataParallel.__name__
@@ -77,16 +87,16 @@ class FlatPart(NamedTuple):
         """The elements that lie here, of a sharded parameter in one dimension; None without any."""
         flat = self.handle.flat_param
         in_use = self.is_whole or self.handle.is_sharded(flat)
-        return self._part(flat.detach() if in_use else flat._local_shard.detach())
+        return self._part(flat.detach() if in_use else flat_shard(flat).detach())
 
     def grad(self) -> torch.Tensor | None:
         """Their gradient, None where there is none; raises `LookupError` before it was reduced over the processes."""
         flat = self.handle.flat_param
-        if not self.is_whole and flat.grad is not None and flat.grad.numel() != flat._local_shard.numel():
+        if not self.is_whole and flat.grad is not None and flat.grad.numel() != flat_shard(flat).numel():
             raise LookupError
-        if flat._params is None:
+        if flat_views(flat) is None:
             return None if flat.grad is None else self._part(flat.grad.detach())
-        own, part = flat._params[self.place].grad, self.weight()
+        own, part = flat_views(flat)[self.place].grad, self.weight()
         if own is None:
             return None
         if own.numel() != (0 if part is None else part.numel()):
@@ -94,11 +104,11 @@ class FlatPart(NamedTuple):
         return own.detach()
 
     def _part(self, flat: torch.Tensor) -> torch.Tensor | None:
-        info = self.handle.flat_param._shard_param_infos[self.place]
+        info = flat_places(self.handle.flat_param)[self.place]
         if not info.in_shard or not info.numel_in_shard:
             return None
         part = flat.narrow(0, info.offset_in_shard, info.numel_in_shard)
-        return part.view(self.handle.flat_param._shapes[self.place]) if self.is_whole else part
+        return part.view(flat_shapes(self.handle.flat_param)[self.place]) if self.is_whole else part
 
 
 def flat_parts(modules: Iterable[nn.Module]) -> dict[int, dict[str, FlatPart]]:
@@ -107,7 +117,7 @@ def flat_parts(modules: Iterable[nn.Module]) -> dict[int, dict[str, FlatPart]]:
     found: dict[int, dict[str, FlatPart]] = {}
     for wrapper in modules:
         handle = module_state(wrapper).get(FLAT_HANDLE) if issubclass(type(wrapper), kinds) else None
-        for index, info in enumerate(handle.flat_param._param_infos if handle is not None else ()):
+        for index, info in enumerate(flat_names(handle.flat_param) if handle is not None else ()):
             found.setdefault(id(info.module), {})[info.param_name] = FlatPart(wrapper, handle, index)
     return found
 

@@ -54,6 +54,13 @@ LEFT_BY_WRAPPERS = frozenset({
 })  # fmt: skip
 SHARDED_FLAT = "_fsdp_flattened"  # set on a parameter that is part of a flat one, which is sharded
 FLAT_HANDLE = "_handle"  # what FullyShardedDataParallel keeps a flat parameter by
+# of a flat parameter: its parts where modules keep them as parameters, what lies here, and where each part lies in it
+flat_views, flat_shard, flat_places = (
+    attrgetter("_params"),
+    attrgetter("_local_shard"),
+    attrgetter("_shard_param_infos"),
+)
+flat_names, flat_shapes = attrgetter("_param_infos"), attrgetter("_shapes")
 COPIES_OF_SHARDS = "_inter_node_pg"  # the processes of a wrapper that hold the same shard
 PARAMETRIZATIONS = "parametrizations"  # the child that holds what parameters are computed from
 ConvNd = nn.modules.conv._ConvNd  # all convolutions
@@ -138,10 +145,11 @@ is_functorch_wrapped_tensor: Callable[[torch.Tensor], bool] = _levels.is_functor
 unwrapped_once: Callable[[torch.Tensor], torch.Tensor] = _levels.get_unwrapped  # what one of them has wrapped
 backward_pass: Callable[[], int] = torch._C._current_graph_task_id  # its number, -1 outside
 backward_node: Callable[[], Any] = torch._C._current_autograd_node  # the one that a backward pass is at
-keeps_graph: Callable[[], bool] = vars(torch._C)["_autograd"]._get_current_graph_task_keep_graph  # may come again
+_graphs = vars(torch._C)["_autograd"]
+keeps_graph: Callable[[], bool] = _graphs._get_current_graph_task_keep_graph  # may come again
 will_run_node: Callable[[Any], bool] = torch._C._will_engine_execute_node  # raises for a leaf of autograd.grad
 LEAF_NODE: type = vars(torch._C)["_functions"].AccumulateGrad  # adds to the `.grad` of a leaf
-next_node_number: Callable[[], int] = vars(torch._C)["_autograd"]._get_sequence_nr  # of a graph of gradients
+next_node_number: Callable[[], int] = _graphs._get_sequence_nr  # of a graph of gradients
 BACKWARD_FUNCTION = "_engine_run_backward"  # in whose frame a thread runs a backward pass
 FAKE_TENSOR_LOGGER = "torch._subclasses.fake_tensor"  # logs an error before it is raised
 C_EXTENSION = torch._C.__name__  # the module of classes in C++

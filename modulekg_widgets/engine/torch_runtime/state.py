@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, ORIGINAL_MODULE, PARAMETERS, compiler_frames
 
+Named = TypeVar("Named")
 # a module's own `__dict__`, by the descriptor itself: a class may define an attribute of that name, or a lying
 # `__getattr__`, and neither has a say
 module_state: Callable[[nn.Module], dict[str, Any]] = nn.Module.__dict__["__dict__"].__get__
@@ -50,6 +51,15 @@ def registered_tensors(state: dict[str, Any]) -> dict[str, torch.Tensor]:
     """The parameters and buffers of one module by attribute."""
     own = {**registry(state, PARAMETERS), **registry(state, BUFFERS)}
     return {name: tensor for name, tensor in own.items() if isinstance(tensor, torch.Tensor)}
+
+
+def the_weight(named: Mapping[str, Named]) -> Named | None:
+    """The one that is named `weight`, or the only one whose name ends so."""
+    found = named.get("weight")
+    if found is None:
+        others = [value for name, value in named.items() if name.endswith("weight") and value is not None]
+        found = others[0] if len(others) == 1 else None
+    return found
 
 
 def set_mode(states: Iterable[dict[str, Any]], training: bool | None) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -18,11 +17,10 @@ from modulekg_widgets.engine.torch_runtime.private import (
     tracing_state,
     transforms,
 )
-from modulekg_widgets.engine.torch_runtime.state import module_state
+from modulekg_widgets.engine.torch_runtime.state import module_state, the_weight
 
 _is_compiling = torch.compiler.is_compiling
 _Tensor = torch.Tensor
-Named = TypeVar("Named")
 PLAIN = (torch.Tensor, nn.Parameter)
 
 
@@ -36,15 +34,6 @@ def weight_of(module: nn.Module) -> nn.Parameter | None:
         return None  # TorchScript keeps its own
     parameter = the_weight(own)
     return None if parameter is None or torch.nn.parameter.is_lazy(parameter) else parameter
-
-
-def the_weight(named: Mapping[str, Named]) -> Named | None:
-    """The one that is named `weight`, or the only one whose name ends so."""
-    found = named.get("weight")
-    if found is None:
-        others = [value for name, value in named.items() if name.endswith("weight") and value is not None]
-        found = others[0] if len(others) == 1 else None
-    return found
 
 
 def is_computed(module: nn.Module) -> bool:
