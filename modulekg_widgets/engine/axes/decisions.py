@@ -7,8 +7,8 @@ it would have decided itself is compared apart.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -73,10 +73,16 @@ class Decisions:
         self.went_apart = False  # whether the pass came to another decision than the known one
         self._lines = CallingLines()
 
-    @contextmanager
-    def __call__(self) -> Iterator[None]:
-        with _Lists(self), _Operators(self):
-            yield
+    def __enter__(self) -> Decisions:
+        """Begin anew: a look may have to run a model twice."""
+        self.noted, self.own, self.went_apart = [], [], False
+        self._modes = ExitStack()
+        self._modes.enter_context(_Lists(self))
+        self._modes.enter_context(_Operators(self))
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._modes.close()
 
     def of(self, call: Any, args: Any, kwargs: dict[str, Any], source: Any) -> Any:
         """The result of a call that decides."""
@@ -204,7 +210,7 @@ class KnownWay:
         try:
             found = trace_dataflow(
                 graph.model, *graph.call, training=graph.training, ways=(graph.traced_on,),
-                around=decisions() if graph.traced_on == REAL else None, seed=graph.seed,
+                around=decisions if graph.traced_on == REAL else None, seed=graph.seed,
                 prepare=None if not graph.removal else lambda walked, _: apply_removal(walked, graph.removal),
             )  # fmt: skip
         except ModuleKGError:

@@ -404,7 +404,7 @@ class PermutationProof:
         walked = walk(model)
         decisions = Decisions(self.decisions) if self.decisions and not own_way else None
         unled = NoEnd(self.graph) if self.graph.traced_on == REAL else nullcontext()
-        led = unled if decisions is None else decisions()
+        led = unled if decisions is None else decisions
         self.last: list[list[Tensor]] = []
         args, kwargs = with_tensors((self.args, self.kwargs), lambda t: cast(t.detach().clone(), self.dtype))
 

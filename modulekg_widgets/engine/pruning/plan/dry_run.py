@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -108,7 +108,7 @@ def _rehearsed(
     try:
         tried = trace_dataflow(
             recorded.model, *recorded.call, training=recorded.training, ways=(recorded.traced_on,), prepare=prepare,
-            watch=lockstep.follow, instead=lockstep.given if near else None, around=_around(recorded, calls, decisions),
+            watch=lockstep.follow, instead=lockstep.given if near else None, around=_Around(recorded, calls, decisions),
             seed=recorded.seed, gradients=recorded.gradients, watches=recorded.watched,
         )  # fmt: skip
     except _Parted as parted:
@@ -133,11 +133,21 @@ def _decisions(axes: Axes, selection: Selection) -> Decisions | None:
     return None if is_anew else Decisions(known)
 
 
-@contextmanager
-def _around(recorded: Dataflow, calls: FailedCall | None, decisions: Decisions | None) -> Iterator[None]:
-    unled = NoEnd(recorded) if recorded.traced_on == REAL else nullcontext()
-    with unled if decisions is None else decisions(), calls or nullcontext():
-        yield
+class _Around:
+    """The contexts of a dry run, which may be entered once more where a look has to run a model twice."""
+
+    def __init__(self, recorded: Dataflow, calls: FailedCall | None, decisions: Decisions | None) -> None:
+        self.every = (recorded, calls, decisions)
+
+    def __enter__(self) -> None:
+        recorded, calls, decisions = self.every
+        self.entered = ExitStack()
+        unled = NoEnd(recorded) if recorded.traced_on == REAL else nullcontext()
+        self.entered.enter_context(unled if decisions is None else decisions)
+        self.entered.enter_context(calls or nullcontext())
+
+    def __exit__(self, *error: Any) -> None:
+        self.entered.close()
 
 
 def _of_sizes(axes: Axes, selection: Selection, scales: list[ScaleChange]) -> list[ScaleChange]:

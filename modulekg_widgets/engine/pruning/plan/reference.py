@@ -93,7 +93,7 @@ def _disagreement(
 ) -> float:
     masked = _masked(axes, keeps, state, dtype, scales)
     decisions = Decisions(known_way(axes).decisions)
-    cut = cut_outputs(axes, edits, state, dtype, lambda _: decisions() if decisions.known else nullcontext())
+    cut = cut_outputs(axes, edits, state, dtype, lambda _: decisions if decisions.known else nullcontext())
     apart = decisions.went_apart or len(decisions.own) != len(decisions.known or ())
     if apart:
         return float("inf")
