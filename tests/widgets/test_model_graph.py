@@ -325,11 +325,11 @@ def test_a_widget_says_that_its_model_has_changed(make: Any, change: Any, words:
     model, x = nested(), torch.ones(2, 4)
     widget = make(model, x)
     before = [(p, p.clone()) for p in model.parameters()]
-    widget._compare()
+    widget._check_outdated()
     assert widget.outdated == ""
     assert all(p is one and torch.equal(p, copy) for p, (one, copy) in zip(model.parameters(), before, strict=True))
     change(model, x)
-    widget._compare()
+    widget._check_outdated()
     assert widget.outdated == words
     widget.set_state({"outdated": ""})  # no page says so
     assert widget.outdated == words
@@ -355,7 +355,7 @@ def test_a_graph_keeps_no_model() -> None:
     del model
     gc.collect()
     assert reference() is None
-    graph._compare()
+    graph._check_outdated()
     graph._refresh_shown()
     assert graph.outdated.startswith("The model no longer exists")
 
@@ -367,6 +367,6 @@ def test_what_an_editor_does_is_no_news_to_it_and_its_graphs() -> None:
     for act in (bench.editor.mask, bench.editor.cut, bench.editor.undo):
         act()
         for widget in (bench.editor, bench.graph):
-            widget._compare()
+            widget._check_outdated()
             assert widget.outdated == ""
     bench.close()

@@ -188,7 +188,8 @@ def compiler_stance() -> str | None:
 
 def count_compiled_frames(count: int) -> int:
     """Let torch count in this thread what it compiles, or not by -1; a call that is counted may compile nothing."""
-    set_count = getattr(torch._C._dynamo.eval_frame, "set_fullgraph_compiled_frame_count", None)
+    frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    set_count = getattr(frames, "set_fullgraph_compiled_frame_count", None)
     return -1 if set_count is None else set_count(count)
 
 

@@ -230,7 +230,7 @@ class ModelGraph(ModelWidget):
 
     def __repr__(self) -> str:
         title, count = shown(self.payload.get("title", "")), len(self._paths)
-        self._compare()
+        self._check_outdated()
         outdated = ", outdated" if self.outdated else ""
         return f"<ModelGraph of {title}: {count} modules, selected={self.selected!r}{outdated}>"
 

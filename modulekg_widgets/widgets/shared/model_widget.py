@@ -43,7 +43,7 @@ class ModelWidget(ModuleKGWidget):
         if self._shown_state is not None and self._shown_state.model is model:
             self._watch(model)
 
-    def _compare(self) -> None:
+    def _check_outdated(self) -> None:
         """Say whether the model is still as it is shown."""
         if self._shown_state is not None:
             self.outdated = WORDS[self._shown_state.change()]
@@ -58,7 +58,7 @@ class ModelWidget(ModuleKGWidget):
 
     def finish(self) -> bool:
         """Wait for what is still being made in the background; whether there was anything."""
-        self._compare()
+        self._check_outdated()
         return super().finish() or self.outdated != ""
 
     def _handle_custom_msg(self, content: Any, buffers: Any) -> None:
@@ -101,6 +101,6 @@ def _compare_all() -> None:
     for widget in list(_watching):
         with suppress(Exception):  # a look at a picture stops no cell
             if widget.comm is not None:
-                widget._compare()
+                widget._check_outdated()
     taken = time.monotonic() - start
     _next = start + PAUSE * taken if taken > SLOW else 0.0

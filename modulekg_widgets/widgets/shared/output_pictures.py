@@ -77,7 +77,9 @@ class OutputPictures:
         if pictures.get(SVG, shown["svg"]) == shown["svg"]:
             return False
         shown["svg"] = pictures[SVG]
-        bundle = DOMWidget._repr_mimebundle_(widget) | pictures
+        if not isinstance(widget, DOMWidget):
+            return False
+        bundle = {**(DOMWidget._repr_mimebundle_(widget) or {}), **pictures}
         self.shell.display_pub.publish(bundle, {}, transient={"display_id": id}, update=True)
         return True
 
