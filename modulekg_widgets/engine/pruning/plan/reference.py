@@ -115,7 +115,9 @@ def has_effect(axes: Axes, term: Term, keep: NDArray[np.bool_]) -> bool:
     """Whether the outputs, or what the data decide, change when what goes of one axis is zero, on the traced input."""
     graph = axes.graph
     every = list(graph.state.values())
-    for state, dtype in ((_own_weights(graph), torch.float32), (rescaled(every, SEED), torch.float64)):
+    # with others than its own weights a model may choose otherwise than on the way that it is led
+    own = {node.label: cast(node.tensor.detach().clone(), torch.float32) for node in every if node.tensor is not None}
+    for state, dtype in ((own, torch.float32), (rescaled(every, SEED), torch.float64)):
         whole, masked = (_masked(axes, keeps, state, dtype) for keeps in ({}, {term: keep}))
         least = LEAST_EFFECT if dtype is torch.float64 else AGREES
         pairs = [(masked.outputs, [*whole.outputs])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,8 +12,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.axes.algebra import Term
-from modulekg_widgets.engine.axes.axis import Axes, Doubt
+from modulekg_widgets.engine.axes.algebra import Term, atoms
+from modulekg_widgets.engine.axes.axis import Axes, Axis, Doubt
 from modulekg_widgets.engine.axes.decisions import chosen_axes
 from modulekg_widgets.engine.axes.proved import reaching_axes
 from modulekg_widgets.engine.errors import CutError, shown
@@ -26,6 +27,7 @@ from modulekg_widgets.engine.pruning.plan.precedents import Precedents
 from modulekg_widgets.engine.pruning.plan.reference import agrees, has_effect
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.surroundings import Neighbourhood, Surroundings
+from modulekg_widgets.engine.tracing.dataflow import DataNode
 from modulekg_widgets.engine.tracing.trace import REAL
 
 MOST_TRIES = 40  # to find the axes along which a cut model gives other values
@@ -135,7 +137,7 @@ class Repair:
         if doubt.acts:
             return True
         if atom not in self._reaching:
-            return False
+            return atom not in self._filled and self._sibling_acts(atom)
         if self._seen >= MOST_SEEN:
             return True
         if atom not in self._known_to_act:
@@ -146,6 +148,20 @@ class Repair:
     @cached_property
     def _reaching(self) -> set[Term]:
         return reaching_axes(self.axes)
+
+    @cached_property
+    def _filled(self) -> set[Term]:
+        """The axes of the values that hold anything in this pass: no row may have come to an element of a list."""
+        dims = self.axes.inference.dims
+        made = (node for node in self.axes.graph.values if node.producer is not None and node.numel())
+        made = (node for node in made if self.axes.graph.state.keys().isdisjoint(node.names) and not _is_weight(node))
+        return {atom for node in made for term in dims(node) for atom in atoms(term)}
+
+    def _sibling_acts(self, atom: Term) -> bool:
+        """Whether the outputs are made of the axis of the same place in another element of a list."""
+        own = _place(self.axes.of(atom))
+        others = (axis for axis in self.axes.free if axis.term is not atom and axis.term in self._reaching)
+        return any(_place(axis) == own for axis in others)
 
     def notes(self, attempt: Attempt) -> list[str]:
         """What was kept whole for want of a proof, and what goes without one since it was asked for by name."""
@@ -339,6 +355,18 @@ class Repair:
             for change in attempt.changes
         ]
         return tuple(dict.fromkeys(changes))
+
+
+def _is_weight(node: DataNode) -> bool:
+    """Whether a value is a weight in another layout."""
+    while node.producer is not None and len(node.producer.inputs) == 1:
+        node = node.producer.inputs[0]
+    return node.is_parameter
+
+
+def _place(axis: Axis) -> list[tuple[str, int]]:
+    """Where an axis stands, whatever the number of the element in a list."""
+    return [(re.sub(r"\.\d+\.", ".*.", node.label), at) for node, at in axis.places]
 
 
 def _listed(names: Sequence[str]) -> str:
