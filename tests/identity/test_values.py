@@ -221,7 +221,7 @@ class Settings:
 
 
 @pytest.mark.parametrize("name", ["_original_object_hash", "_hash", "hash"])
-@pytest.mark.parametrize("kept", [hash("a") | 1 << 40, -(1 << 61), None])
+@pytest.mark.parametrize("kept", [49915153752624772, -(1 << 61), None])
 def test_a_hash_that_an_object_keeps_does_not_count(name: str, kept: int | None) -> None:
     """It is another number in every process."""
     assert digest(x=Settings(width=1, **{name: kept})) == digest(x=Settings(width=1, **{name: 1578930936483987317}))
