@@ -17,9 +17,8 @@ MOST_PARTS = 10_000_000  # lists and objects of one file, which take more memory
 MOST_VALUES = MOST_PARTS  # of one attribute of a node
 # attributes that are no text and no number are JSON text in an XML file, and terms of their own in JSON-LD
 STRUCTURED = frozenset({
-    "bases", "calls", "contains", "dataflow", "differs", "feeds", "history", "hyperparameters", "inputs", "models",
-    "module_flops", "occurrences", "operators", "order", "properties", "runs", "slots", "subclassOf", "tensors",
-    "trains", "uses",
+    "bases", "calls", "contains", "dataflow", "feeds", "history", "hyperparameters", "inputs", "models", "module_flops",
+    "occurrences", "operators", "order", "properties", "runs", "slots", "tensors", "trains", "uses",
 })  # fmt: skip
 # what XML forbids or changes, what ends a line in some reader, and the backslash that marks what was replaced
 _UNSAFE = re.compile("[\\\\\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")

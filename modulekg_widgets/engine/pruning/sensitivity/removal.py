@@ -10,6 +10,7 @@ import torch
 from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.cut_analysis import Keeps
+from modulekg_widgets.engine.axes.decisions import known_way
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.pruning.plan.reference import MaskedReplay
@@ -104,6 +105,9 @@ class _PartialReplay(MaskedReplay):
         self.keeps = keeps
         self.kept = {}
         self.values = {}
+        self.way = known_way(axes)
+        self.decided = {}
+        self._leaving = set()
         self.whole = whole
         self.home = next((value.device for value in whole.made.values()), torch.device("cpu"))
 
