@@ -31,7 +31,7 @@ class New(nn.Module):
 
 
 NEW: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "axis rule": (lambda made: mk.axis_rule("aten::_coalesce")(made), "aten::_coalesce"),
+    "axis rule": (lambda made: mk.axis_rule("aten::_spdiags")(made), "aten::_spdiags"),
     "adapter": (lambda made: mk.adapter(New)(made), "New"),
     "importance": (lambda made: mk.importance("newest")(made), "newest"),
     "metric": (lambda made: mk.metric("Newest", needs="Attention")(made), "Newest"),

@@ -63,6 +63,7 @@ def _flops() -> None:
     products = 2 * 8 * 4 * 4 * 3 * 3 * 3
     assert graph.flops() == 2 * products
     assert graph.flops().macs == products
+    assert graph.matmul_flops() == 2 * products
 
 
 @nni("`ChannelDependency(model, dummy_input).dependency_sets`")
@@ -136,6 +137,20 @@ def _pruner() -> None:
     assert shapes(model) == shapes(new(ResNet))
     weight = model.layer1[0].get_parameter("conv1.weight")
     assert int((weight.flatten(1).abs().sum(1) == 0).sum()) == 3
+
+
+@nni("`_, masks = pruner.compress()` · `pruner.export_model(model_path, mask_path)`")
+def _masks_of_a_plan(tmp_path: Path) -> None:
+    mask_path = tmp_path / "masks.pth"
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 1)).eval()
+    plan = mk.plan(mk.trace(model, IMAGE), ratio=0.5)
+    masks = plan.masks()
+    torch.save(masks, mask_path)
+    assert {name: (int(mask.sum()), mask.numel()) for name, mask in masks.items()} == {
+        "0.weight": (108, 216), "0.bias": (4, 8),
+    }  # fmt: skip
+    mk.speedup(model, mask_path, IMAGE)
+    assert model[0].out_channels == 4
 
 
 # --------------------------------------------------------------------- speedup

@@ -130,30 +130,38 @@ def test_a_head_that_only_decides_stays_and_the_plan_says_so() -> None:
     assert model(x).shape == (1, 10)
 
 
-def test_what_is_asked_for_by_name_goes_with_a_note() -> None:
-    torch.manual_seed(0)
-    model, x = Exits().eval(), torch.randn(1, 8)
-    plan = mk.plan(mk.trace(model, x), per_axis={"early.out": 0.5})
-    assert [(axis.name, axis.left) for axis in plan.axes] == [("early.out", 5)]
-    assert any("early.out" in note and "as asked" in note for note in plan.notes)
+def test_what_only_decides_is_refused_by_name() -> None:
+    """It is what the model returns for others."""
+    with pytest.raises(CutError, match=r"early\.out is frozen, only decides the way"):
+        mk.plan(mk.trace(Exits().eval(), torch.randn(1, 8)), per_axis={"early.out": 0.5})
+
+
+class Zero(nn.Module):
+    """A branch that reaches the output times zero, where a number decides the way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c, self.d = nn.Linear(6, 16), nn.Linear(16, 3), nn.Linear(6, 12), nn.Linear(12, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.a(x).relu()
+        if h.mean() > 100:
+            return self.b(h)
+        return self.b(h) + 0.0 * self.d(self.c(x))
 
 
 def test_a_branch_without_an_effect_stays_and_the_plan_says_so() -> None:
-    class Zero(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a, self.b, self.c, self.d = nn.Linear(6, 16), nn.Linear(16, 3), nn.Linear(6, 12), nn.Linear(12, 3)
-
-        def forward(self, x: Tensor) -> Tensor:
-            h = self.a(x).relu()
-            if h.mean() > 100:
-                return self.b(h)
-            return self.b(h) + 0.0 * self.d(self.c(x))
-
     torch.manual_seed(0)
     plan = mk.plan(mk.trace(Zero().eval(), torch.randn(4, 6)), ratio=0.5)
     assert [axis.name for axis in plan.axes] == ["a.out"]
     assert any("c.out" in note for note in plan.notes)
+
+
+def test_what_is_asked_for_by_name_goes_with_a_note() -> None:
+    torch.manual_seed(0)
+    plan = mk.plan(mk.trace(Zero().eval(), torch.randn(4, 6)), per_axis={"c.out": 0.5})
+    assert [(axis.name, axis.left) for axis in plan.axes] == [("c.out", 6)]
+    assert any("c.out" in note and "as asked" in note for note in plan.notes)
 
 
 def test_a_bias_that_a_normalisation_takes_away_keeps_no_axis_whole() -> None:

@@ -11,6 +11,7 @@ import torch
 
 from modulekg_widgets.engine.axes.algebra import Reason, Term, atoms
 from modulekg_widgets.engine.axes.axis import Axes, Axis, Doubt
+from modulekg_widgets.engine.axes.inference import DECIDES
 from modulekg_widgets.engine.axes.liveness import reaching_values, weights_into_nothing
 from modulekg_widgets.engine.axes.verify import NOT_PROVED, WRONG, refuted, verify
 from modulekg_widgets.engine.errors import TraceError, shown
@@ -88,8 +89,13 @@ def prove(axes: Axes) -> list[str]:
     goes past them, and nothing a second time.
     """
     if axes.proof_notes is None:
-        axes.proof_notes = _proved(axes)
+        axes.proof_notes = [*_proved(axes), *_only_deciding(axes)]
     return axes.proof_notes
+
+
+def _only_deciding(axes: Axes) -> list[str]:
+    """Which axes stay whole because the traced way asks for them and returns nothing of them."""
+    return [f"{axis.name} stays whole: it {axis.frozen}" for axis in axes if (axis.frozen or "").startswith(DECIDES)]
 
 
 def _proved(axes: Axes) -> list[str]:

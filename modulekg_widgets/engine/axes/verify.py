@@ -423,6 +423,7 @@ class PermutationProof:
             with (
                 torch.set_grad_enabled(keep_graph or self.graph.gradients),
                 PlainAttention(),
+                led,
                 cast_as,
                 WholeLayers(cast_as),
             ):
@@ -431,7 +432,7 @@ class PermutationProof:
                     given = (stage.model, registered, args, kwargs)
                     return torch.func.functional_call(*given, tie_weights=False, strict=False)
 
-                with nullcontext() if around is None else around(stage, held), led:
+                with nullcontext() if around is None else around(stage, held):
                     return call_model(call, args, kwargs or {}), held
 
         try:

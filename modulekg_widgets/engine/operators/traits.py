@@ -165,6 +165,10 @@ LAYER_NORM = row("native_layer_norm layer_norm _fused_rms_norm rms_norm", normal
                  sizes=(("normalized_shape", LAST),))  # fmt: skip
 GROUP_NORM = row("native_group_norm group_norm", normalizes=GROUPS, reads_whole=True,
                  sizes=(("C", CHANNELS), ("group", GROUPS), ("num_groups", GROUPS)))  # fmt: skip
+# what gradients in forward run backwards through: they go by all indices as well
+row("native_layer_norm_backward _fused_rms_norm_backward", reads_whole=True, sizes=(("normalized_shape", LAST),))
+row("native_group_norm_backward", reads_whole=True, sizes=(("C", CHANNELS), ("group", GROUPS)))
+row("_softmax_backward_data _log_softmax_backward_data", reads_whole=True)
 WEIGHT_NORM = row("_weight_norm_interface _weight_norm", normalizes=LENGTH)
 row("native_batch_norm batch_norm cudnn_batch_norm miopen_batch_norm", writes_buffers=True)
 

@@ -29,7 +29,7 @@ from modulekg_widgets.engine.pruning.cut.notes import KEY, TEXT, CutNote, config
 from modulekg_widgets.engine.pruning.cut.snapshot import Snapshot
 from modulekg_widgets.engine.pruning.cut.tensors import CutTensor
 from modulekg_widgets.engine.pruning.cut.transaction import Write, entry
-from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHTS
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHT_REFS, FLAT_WEIGHTS
 from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.tracing.held import held_tensors, rebuilt, swaps
 
@@ -434,6 +434,8 @@ class Rest:
                 self._snapshot.keep_entry(state, name)
             if listed:
                 self._snapshot.keep(name, value, set(map(id, value)))
+            if name == FLAT_WEIGHT_REFS and isinstance(value, list):
+                self._snapshot.keep_references(state, name)
 
     def tensors(self, way: str) -> list[torch.Tensor]:
         """Those that it may write to."""

@@ -18,6 +18,13 @@ from modulekg_widgets.engine.torch_runtime.tensor_copies import in_plain_memory
 _ABSENT = object()
 
 
+class References(list[Any]):
+    """Lists of weak references, which are left out where a receipt is copied or pickled: modules make theirs anew."""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return References, ()
+
+
 class Snapshot:
     """Dictionaries and lists by what they hold, tensors by their bytes."""
 
@@ -27,6 +34,7 @@ class Snapshot:
         self._gradients: list[tuple[torch.Tensor, torch.Tensor | None]] = []
         self._bytes: list[tuple[str, torch.Tensor, torch.Tensor]] = []
         self._entered: set[int] = set()
+        self._references = References()
 
     def keep(self, name: str, value: Any, uncopied: Container[int] = ()) -> None:
         """Keep all that a container holds, at any depth; tensors whose id is in `uncopied` by identity alone."""
@@ -44,6 +52,10 @@ class Snapshot:
     def keep_entry(self, container: dict[str, Any], key: str) -> None:
         """Keep which object a key holds."""
         self._entries.append((container, key, container[key]))
+
+    def keep_references(self, container: dict[str, Any], key: str) -> None:
+        """Keep a list of weak references that a key holds, and which these are."""
+        self._references.append((container, key, container[key], container[key].copy()))
 
     def keep_bytes(self, name: str, tensor: torch.Tensor) -> None:
         """Keep what is in the memory of a tensor; its gradient, if it has one, is another tensor."""
@@ -71,6 +83,9 @@ class Snapshot:
                 yield Write(now.copy_, now.clone(), copy)
         for container, before in self._contents:
             yield contents(container, before)
+        for container, key, listed, before in self._references:
+            yield contents(listed, before)
+            yield Write(partial(_put, container, key), container.get(key, _ABSENT), listed)
         for container, key, before in self._entries:
             if container.get(key, _ABSENT) is not before:
                 yield Write(partial(_put, container, key), container.get(key, _ABSENT), before)

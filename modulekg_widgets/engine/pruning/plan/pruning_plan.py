@@ -277,7 +277,7 @@ class PruningPlan:
             raise CutError(f"masks are zeros in weights, and {names} go as a whole: cut instead, plan.cut(model)")
         found: dict[str, torch.Tensor] = {}
         for edit in self.edits.tensors:
-            if edit.produced:
+            if edit.produced - edit.by_gain:
                 found.update(dict.fromkeys(edit.names, _mask(edit)))
         return found
 
@@ -383,7 +383,7 @@ class PruningPlan:
 def _mask(edit: TensorEdit) -> torch.Tensor:
     """Ones in the shape of a parameter, and zeros where it produces what goes."""
     mask = torch.ones(edit.shape, device="cpu")
-    for at in edit.produced:
+    for at in edit.produced - edit.by_gain:  # what a gain sets to zero need not be zero itself
         gone = np.setdiff1d(np.arange(edit.shape[at]), edit.kept[at])
         mask.index_fill_(at, torch.from_numpy(gone), 0)
     return mask

@@ -35,7 +35,7 @@ from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws, seeded
 from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
 from modulekg_widgets.engine.torch_runtime.state import set_mode
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves, with_tensors
-from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention, Unfused
+from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention, Unfused, WholeLayers
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.execution import run
 from modulekg_widgets.engine.tracing.held import Tables
@@ -167,7 +167,9 @@ def cut_outputs(
         by_step = Unfused() if graph.traced_on == REAL else PlainAttention()  # as it was traced
         ends = NoEnd(graph) if graph.traced_on == REAL else nullcontext()
         around_it = nullcontext() if around is None else around(copied)
-        with torch.set_grad_enabled(graph.gradients), by_step, In(dtype), ends, around_it:
+        cast_as = In(dtype)
+        # recurrent layers come whole to the innermost mode, as at the trace
+        with torch.set_grad_enabled(graph.gradients), by_step, ends, around_it, cast_as, WholeLayers(cast_as):
             return [tensor for _, tensor in tensors(call_model(stage.model, args, kwargs))]
 
     return look(walked.modules, (), forward, LOOSE, SEED if graph.seed is None else graph.seed)

@@ -53,6 +53,9 @@ EXAMPLES = [
     *(example(f"aten::{name}", "a b -> a b", positive(2, 3)) for name in _UNARY),
     *(example(f"aten::{name}", "a b, a b -> a b", x(5, 7), x(5, 7)) for name in _BINARY),
     *(example(f"aten::{name}", "a b, a b -> a b", ints(4, 5, 7), ints(3, 5, 7)) for name in _ON_INTEGERS),
+    *(example(f"prims::{name}", "a b, a b -> a b", x(5, 7), positive(5, 7)) for name in ("add", "div", "mul", "sub")),
+    example("prims::neg", "a b -> a b", x(5, 7)),
+    example("prims::convert_element_type", "a b -> a b", x(5, 7), torch.float32),
     # broadcasting
     example("aten::floor_divide", "a b c, c -> a b c", x(2, 3, 5), positive(5)),
     example("aten::polar", "a 1 b, c b -> a c b", x(2, 1, 5), x(3, 5)),
