@@ -19,7 +19,7 @@ from modulekg_widgets.engine.monitoring.hooks.active_metrics import ActiveMetric
 from modulekg_widgets.engine.monitoring.hooks.module_calls import ModuleCalls
 from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
 from modulekg_widgets.engine.monitoring.hooks.observation import Observation, ThisStep, log_failure
-from modulekg_widgets.engine.monitoring.hooks.places import REMOVED, REPLACED, Places
+from modulekg_widgets.engine.monitoring.hooks.places import REMOVED, REPLACED, ModulePlaces
 from modulekg_widgets.engine.torch_runtime.hooks import listening_to_modules
 from modulekg_widgets.engine.torch_runtime.private import backward_pass, is_compiler_loaded
 from modulekg_widgets.engine.torch_runtime.state import module_state
@@ -36,7 +36,7 @@ class ModuleHooks:
     ) -> None:
         self._root = root
         self._root_state = module_state(root)
-        self._places = Places(root, metrics)
+        self._places = ModulePlaces(root, metrics)
         self._moved: list[ModuleMetric] = []  # of modules that came or went in this step
         self._absent: list[ModuleMetric] = []  # of those that are gone
         self._schedule = ActiveMetrics([metric for metric in metrics if metric.sees_calls])

@@ -15,7 +15,7 @@ REPLACED = "another module stands at its path since this step: it is measured fr
 REMOVED = "no module stands at its path any more"
 
 
-class Places:
+class ModulePlaces:
     """The paths of the measured modules, and all above them, with the modules that stand there."""
 
     def __init__(self, root: nn.Module, metrics: Sequence[ModuleMetric]) -> None:

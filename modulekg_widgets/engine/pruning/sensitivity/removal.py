@@ -13,6 +13,7 @@ from modulekg_widgets.engine.axes.cut_analysis import Keeps
 from modulekg_widgets.engine.axes.decisions import known_way
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, TraceError
+from modulekg_widgets.engine.operators.traits import RECURRENT, traits_of
 from modulekg_widgets.engine.pruning.plan.reference import MaskedReplay
 from modulekg_widgets.engine.pruning.sensitivity.cut_runs import CutRuns
 from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws
@@ -108,6 +109,7 @@ class _PartialReplay(MaskedReplay):
         self.way = known_way(axes)
         self.decided = {}
         self._leaving = set()
+        self._takes_steps = False  # whether a recurrent layer runs, as one operator
         self.whole = whole
         self.home = next((value.device for value in whole.made.values()), torch.device("cpu"))
 
@@ -116,6 +118,10 @@ class _PartialReplay(MaskedReplay):
         return self.whole.made[node] if value is None else value
 
     def _value(self, node: DataNode) -> Tensor:
+        if self._takes_steps and node.producer is None and self.positions(node):
+            value = self.of(node).clone()  # between the steps nothing else sets what goes to zero
+            self._silence(node, value)
+            return value
         return self.of(node).clone() if node.is_table else self.of(node)
 
     def _forget(self, operator: OperatorNode) -> None:
@@ -125,6 +131,7 @@ class _PartialReplay(MaskedReplay):
         versions = {node: node.previous for node in operator.outputs if node.previous is not None}
         if any(previous not in self.values for previous in versions.values()):
             self._own(list(versions.values()), operator)
+        self._takes_steps = traits_of(operator.overload).layer == RECURRENT
         super().perform(operator, call)
         for node, previous in versions.items():
             self.values[node] = self.values[previous]
