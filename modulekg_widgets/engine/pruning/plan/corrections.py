@@ -252,7 +252,13 @@ class Corrections:
 
     def described(self, constraint: SizeConstraint, selection: Selection) -> str:
         left = f"{self._written(constraint.left)} keeps {selection.size(constraint.left)} of {constraint.left.size}"
-        return left if constraint.right is None else f"{left}, tied to {self._written(constraint.right)}"
+        if constraint.right is None:
+            return left
+        text = f"{left}, tied to {self._written(constraint.right)}"
+        every = [*atoms(constraint.left), *atoms(constraint.right)]
+        shared = [self._one_number[atom] for atom in every if atom in self._one_number]
+        stays = selection.size(constraint.left) == constraint.left.size
+        return text + self._of_one_number(*shared[0]) if stays and shared else text
 
     # --------------------------------------------------------------- sparing
 
@@ -282,10 +288,13 @@ class Corrections:
         """The number of a module that has to be one for an axis and others of which not as many were to stay."""
         for number, group in (self._one_number[atom] for atom in cut if atom in self._one_number):
             if len({attempt.wanted.get(atom, atom.size) for atom in group}) > 1:
-                names = ", ".join(shown(self.axes.of(atom).name) for atom in group[:FEW])
-                more = ", …" if len(group) > FEW else ""
-                return f", for {number} is one number for {names}{more}, which can only go alike"
+                return self._of_one_number(number, group)
         return ""
+
+    def _of_one_number(self, number: str, group: Sequence[Term]) -> str:
+        names = ", ".join(shown(self.axes.of(atom).name) for atom in group[:FEW])
+        more = ", …" if len(group) > FEW else ""
+        return f", for {number} is one number for {names}{more}, which can only go alike"
 
     @cached_property
     def _one_number(self) -> dict[Term, tuple[str, tuple[Term, ...]]]:
