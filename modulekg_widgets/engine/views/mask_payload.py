@@ -52,6 +52,7 @@ def _axes(draft: Draft) -> dict[str, Any]:
         "members": [[[text(node.label), dim] for node, dim in axis.places] for axis in axes],
         "by_ratio": [axis.number in by_ratio for axis in axes],
         "weights": [max(weights[axis.term], 1) for axis in axes],
+        "least": [1 if axis.least is None else axis.least.count for axis in axes],
     }
 
 

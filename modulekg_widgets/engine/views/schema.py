@@ -88,7 +88,7 @@ KNOWLEDGE = Schema("knowledge", 2, _parts(
 ))  # fmt: skip
 MASKS = Schema("mask_editor", 2, _parts(
     "title", "modules", "terms", "tensors", "flops", "approximate", "importances", "generation",
-    axes=_parts("name", "label", "size", "role", "frozen", "reasons", "members", "by_ratio", "weights"),
+    axes=_parts("name", "label", "size", "role", "frozen", "reasons", "members", "by_ratio", "weights", "least"),
     blocks=_parts(
         "path", "params", "flops", "score", "within", "approximate", "importance", "of_axes", "of_tensors", "of_flops",
     ),

@@ -45,7 +45,7 @@ function risesOf(data: PlanData, axes: readonly number[]): number {
 
 /** Of each ratio on `axes` what is left and what it costs; what goes from the other axes goes on all of it. */
 export function curveOf(data: PlanData, scores: Scores, axes: readonly number[], scope: Scope): Point[] {
-  const { size } = data.axes;
+  const { size, least } = data.axes;
   const counters = new Counters(data.payload);
   counters.remove(data.blocks.gone);
   const others = [...size.keys()].filter(axis => !axes.includes(axis));
@@ -54,7 +54,7 @@ export function curveOf(data: PlanData, scores: Scores, axes: readonly number[],
   const sums = axes.map(axis => runningSums(data, scores, axis));
   return Array.from({ length: STEPS + 1 }, (_, step) => {
     const ratio = step / 100;
-    const counts = goneByRatio(axes, size, ratio, scope, scores);
+    const counts = goneByRatio(axes, size, ratio, scope, scores, least);
     counters.update(axes.map((axis, at) => [axis, size[axis] - counts[at]] as const));
     const { before, after } = counters.totals().flops;
     const rise = counts.reduce((sum, count, at) => sum + sums[at][count], base);
@@ -64,14 +64,14 @@ export function curveOf(data: PlanData, scores: Scores, axes: readonly number[],
 
 /** What is measured of a curve, and a name for all that it depends on. */
 export function toMeasure(
-  { axes: { size }, draft, payload }: PlanData,
+  { axes: { size, least }, draft, payload }: PlanData,
   scores: Scores,
   axes: readonly number[],
   scope: Scope,
   importance: string
 ): { key: string; points: RatioCounts[] } {
   const points = MEASURED.map((ratio): RatioCounts => {
-    const counts = goneByRatio(axes, size, ratio, scope, scores);
+    const counts = goneByRatio(axes, size, ratio, scope, scores, least);
     return [ratio, axes.map((axis, at) => [axis, counts[at]] as const)];
   });
   const others = [...size.keys()].filter(axis => !axes.includes(axis)).map(axis => [axis, draft.dropped(axis)]);

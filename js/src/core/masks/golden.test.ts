@@ -36,7 +36,7 @@ function droppedBy(data: PlanData, { scope, ratio }: Case): void {
   const { scores, draft, axes } = data;
   if (!scores) throw new Error("no scores");
   const able = axes.by_ratio.flatMap((is, axis) => (is ? [axis] : []));
-  goneByRatio(able, axes.size, ratio, scope, scores).forEach((count, at) =>
+  goneByRatio(able, axes.size, ratio, scope, scores, axes.least).forEach((count, at) =>
     draft.dropFirst(able[at], scores.order(able[at]), count)
   );
 }

@@ -72,7 +72,8 @@ const AxesSchema = v.pipe(
     },
     {
       reasons: list(isString),
-      weights: v.optional(list(isSize), []) // of each axis; none in notebooks saved before there were any
+      weights: v.optional(list(isSize), []), // of each axis; none in notebooks saved before there were any
+      least: v.optional(list(isSize), []) // how many indices stay in any case; likewise
     }
   ),
   relations({

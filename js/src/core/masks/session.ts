@@ -268,7 +268,7 @@ export class Session {
     const { data } = this;
     if (!data?.scores) return;
     const axes = this.ratioAxes();
-    const counts = goneByRatio(axes, data.axes.size, ratio, scope, data.scores);
+    const counts = goneByRatio(axes, data.axes.size, ratio, scope, data.scores, data.axes.least);
     axes.forEach((axis, at) => this.dropCount(axis, counts[at]));
   }
 
