@@ -76,6 +76,7 @@ def test_the_commit_draws_the_part() -> None:
     assert run_of("7" * 40) == run_of("7" * 12)
 
 
+@pytest.mark.slow
 def test_pytest_leaves_out_what_is_not_drawn() -> None:
     """For real: the tests of this folder's conftest, for a battery that there is."""
     counts = []

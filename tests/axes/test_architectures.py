@@ -19,6 +19,7 @@ TIMM_IN_CI = {"efficientnet", "convit"}
 
 @pytest.mark.parametrize("name", sampled(float_models(), IN_CI))
 @pytest.mark.timeout(900)
+@pytest.mark.slow
 def test_torchvision(name: str) -> None:
     model, args = zoo_case(name)
     graph = mk.trace(model, args)

@@ -42,6 +42,7 @@ def check(verdicts: Report) -> Counter[str]:
     return counts
 
 
+@pytest.mark.slow
 def test_a_sample_of_every_operator_is_proved() -> None:
     verdicts = report("--share", "0.1", "--seed", "0")
     assert len(verdicts) > 600

@@ -73,6 +73,7 @@ def _channel_parts(term: Term, per_channel: int) -> list[int]:
 # no shrinking in CI: it would run for minutes; the nightly run shrinks, and prints the program of the model either way
 @settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=CHECKS, phases=[Phase.generate])
 @given(builders())
+@pytest.mark.slow
 def test_random_models(builder: Builder) -> None:
     check(builder)
 

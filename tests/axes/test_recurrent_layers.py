@@ -206,6 +206,7 @@ def test_the_first_state_of_a_model_is_one_axis_for_all_cells() -> None:
     assert {"first", "rnn.weight_hh_l0", "rnn.weight_hh_l1"} <= {m.name for m in graph.axes["rnn.hidden"].members}
 
 
+@pytest.mark.slow
 def test_sizes_by_a_formula_are_those_of_the_cut() -> None:
     """Counters of the page add up cells, of which one operator has more dimensions than others have."""
     model = _Tagger(nn.LSTM, num_layers=3, bidirectional=True)

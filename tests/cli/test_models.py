@@ -95,6 +95,7 @@ def test_a_bad_file_is_refused_before_the_model_is_built(out: str, capsys: pytes
     assert list(Path.cwd().glob("model*")) == []
 
 
+@pytest.mark.slow
 def test_the_installed_command(tmp_path: Path) -> None:
     command = Path(sys.executable).with_name("modulekg")
     done = subprocess.run([command, "diff", RESNET, "torchvision.models:resnet34"], capture_output=True, text=True)

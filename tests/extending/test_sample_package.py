@@ -20,6 +20,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
+@pytest.mark.slow
 def test_all_five_extensions_work_through_the_public_names(installed: Path, tmp_path: Path) -> None:
     script = Path(__file__).with_name("use_sample.py")
     done = run_python(str(script), str(tmp_path), path=installed)
@@ -40,6 +41,7 @@ def test_all_five_extensions_work_through_the_public_names(installed: Path, tmp_
     assert len(facts["structures"]) == 4
 
 
+@pytest.mark.slow
 def test_without_plugins_none_of_it_is_there(installed: Path) -> None:
     code = (
         "import sys, modulekg_widgets as mk; from modulekg_widgets.engine.knowledge.exchange import exporters;"
@@ -51,6 +53,7 @@ def test_without_plugins_none_of_it_is_there(installed: Path) -> None:
     assert done.stdout.split()[-2:] == ["True", "True"]
 
 
+@pytest.mark.slow
 def test_the_command_line_knows_the_plugins(installed: Path, tmp_path: Path) -> None:
     out = tmp_path / "net.sample"
     done = run_python("-m", "modulekg_widgets.cli", "export", "mkg_sample:Net", str(out), path=installed)

@@ -194,6 +194,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak of memory is told by Linux")
+@pytest.mark.slow
 def test_nothing_is_imported_called_or_opened(audited: dict[str, Any]) -> None:
     assert audited["modules"] == []
     for event, argument in audited["events"]:
@@ -244,6 +245,7 @@ CHARGED = {
 
 
 @pytest.mark.parametrize("name", CHARGED)
+@pytest.mark.slow
 def test_what_is_referred_to_often_is_not_looked_at_each_time(tmp_path: Path, name: str) -> None:
     path = archive(tmp_path / "x.pt", b"\x80\x03" + CHARGED[name] + b".")
     started = time.process_time()

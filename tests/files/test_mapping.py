@@ -61,6 +61,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
 
 
 @pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.slow
 def test_of_a_tensor_larger_than_memory_only_what_is_looked_at_is_read(shift: int, tmp_path: Path) -> None:
     entries = {"small": ("F32", [4]), "large": ("F32", [25_000_000_000])}
     path = written(tmp_path / "large.safetensors", entries, shift, sparse=True)

@@ -99,6 +99,7 @@ def write_checkpoint(path: Path, count: int) -> int:
         (".pth", write_checkpoint, 20_000),
     ],
 )
+@pytest.mark.slow
 def test_a_large_file_takes_little_more_memory_than_its_header(
     tmp_path: Path, ending: str, write: Callable[[Path, int], int], count: int
 ) -> None:

@@ -63,6 +63,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, bool], 
 
 
 @pytest.mark.parametrize(("name", "dynamo"), EXPORTS)
+@pytest.mark.slow
 def test_every_edge_leads_somewhere(exported: Callable, name: str, dynamo: bool) -> None:
     contents = exported(name, dynamo).contents
     assert contents.format == "onnx"

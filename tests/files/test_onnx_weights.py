@@ -90,6 +90,7 @@ def compared(left: ModelFile, right: ModelFile | nn.Module) -> FileDiff:
     return found
 
 
+@pytest.mark.slow
 def test_a_folded_convolution_has_its_operator_and_the_normalisation_none(tmp_path: Path) -> None:
     file = exported(Folded(), torch.zeros(1, 3, 8, 8), tmp_path / "folded.onnx")
     assert modules(file) == [("Conv", "conv1"), ("Relu", "relu"), ("ReduceMean", ""), ("Gemm", "fc")]

@@ -223,6 +223,7 @@ SLOW = {
 
 
 @pytest.mark.parametrize("name", SLOW)
+@pytest.mark.slow
 def test_opcodes_count_by_what_they_take(name: str) -> None:
     started = time.process_time()
     with pytest.raises(LimitError, match="opcodes"):

@@ -49,6 +49,7 @@ def assert_all_the_same(results: list[dict[str, object]]) -> None:
         assert result.keys() == results[0].keys()
 
 
+@pytest.mark.slow
 def test_a_sample_of_models_in_three_processes() -> None:
     assert_all_the_same([fingerprints(seed, *CI_SAMPLE) for seed in SEEDS])
 
@@ -71,6 +72,7 @@ print(mk.fingerprint(LlamaForCausalLM(llama)).hexdigest, mk.fingerprint(GPT2LMHe
 """
 
 
+@pytest.mark.slow
 def test_models_that_keep_hashes_of_their_settings() -> None:
     """transformers' generating models: their settings remember what `hash` gave in this process."""
     printed = set()

@@ -117,6 +117,7 @@ def test_one_among_many_is_the_same(name: str) -> None:
     assert mk.fingerprint(model) == mk.fingerprint(nn.Sequential(linear(), linear(), linear()))
 
 
+@pytest.mark.slow
 def test_every_model_has_one_digest_however_it_is_read() -> None:
     models = [zoo_model(name) for name in torchvision_builders()]
     regular = 0

@@ -85,6 +85,7 @@ def test_a_cycle_counts_by_how_far_up_it_leads() -> None:
 
 
 @pytest.mark.parametrize("back_to_root", [False, True], ids=["chain", "cycles"])
+@pytest.mark.slow
 def test_five_thousand_levels(back_to_root: bool) -> None:
     model = chain(5_000, back_to_root)
     found = mk.hierarchy(model)

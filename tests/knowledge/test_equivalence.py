@@ -61,6 +61,7 @@ def of_libraries(timm: str, torchvision: str) -> Equivalence:
 
 
 @pytest.mark.parametrize("pair", sampled(SHARED, IN_CI), ids=lambda pair: pair[0])
+@pytest.mark.slow
 def test_the_pairs_that_two_libraries_share(pair: tuple[str, str]) -> None:
     found = of_libraries(*pair)
     assert found.same == (not SHARED[pair]) == (not found.differs), found
@@ -82,6 +83,7 @@ def random_state(model: nn.Module) -> None:
 
 
 @pytest.mark.parametrize("name", TRANSFERRED)
+@pytest.mark.slow
 def test_weights_that_go_where_it_says_give_the_same_outputs(name: str) -> None:
     timm, torchvision = next(pair for pair in SHARED if pair[0] == name)
     torch.manual_seed(0)

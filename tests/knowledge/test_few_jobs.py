@@ -76,6 +76,7 @@ def judged(kind: str, count: int, seed: int, records: dict[str, ModelRecord]) ->
 
 @pytest.mark.parametrize("count", [5, 40])
 @pytest.mark.parametrize("kind", MADE_UP)
+@pytest.mark.slow
 def test_a_few_jobs_tell_more_than_their_mean(kind: str, count: int, records: dict[str, ModelRecord]) -> None:
     errors, baselines, insides = zip(*(judged(kind, count, seed, records) for seed in range(6)), strict=True)
     assert np.mean(errors) <= np.mean(baselines)
@@ -84,6 +85,7 @@ def test_a_few_jobs_tell_more_than_their_mean(kind: str, count: int, records: di
     assert np.mean([each for inside in insides for each in inside]) >= 0.7
 
 
+@pytest.mark.slow
 def test_intervals_hold_over_all_of_these(records: dict[str, ModelRecord]) -> None:
     every = [each for kind in MADE_UP for count in (5, 40) for seed in range(4)
              for each in judged(kind, count, seed, records)[2]]  # fmt: skip

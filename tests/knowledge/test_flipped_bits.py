@@ -150,6 +150,7 @@ def test_a_sound_store_answers_every_question(sound: Path, tmp_path: Path) -> No
     graph.close()
 
 
+@pytest.mark.slow
 def test_a_bit_anywhere(sound: Path, tmp_path: Path) -> None:
     check_flipped(sound, tmp_path, 120)
 

@@ -72,6 +72,7 @@ def test_where_nothing_can_be_changed_the_reason_is_told() -> None:
     assert SMALL[0] in none.reason
 
 
+@pytest.mark.slow
 def test_candidates_need_no_reason() -> None:
     assert found().reason == ""
 
@@ -119,6 +120,7 @@ def test_random_numbers_go_on_as_if_nothing_had_been() -> None:
     assert (random.getstate(), np.random.get_state()[1].tolist()) == before[1:]
 
 
+@pytest.mark.slow
 def test_an_objective_can_be_a_function_of_the_record() -> None:
     def cheapness(record: ModelRecord) -> float:
         assert record.model.flops is not None

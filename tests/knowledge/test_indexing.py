@@ -38,6 +38,7 @@ def expected(names: list[str] = SMALL) -> dict[str, Any]:
     return graph.contents().models
 
 
+@pytest.mark.slow
 def test_processes_index_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("modulekg_widgets.engine.knowledge.indexing.SECONDS_ALONE", 0.0)
     graph = mk.index_models(zoo(), tmp_path / "zoo.db")

@@ -69,6 +69,7 @@ def test_every_question_has_a_plot() -> None:
 
 
 @pytest.mark.parametrize("question", ASK)
+@pytest.mark.slow
 def test_a_figure_that_a_notebook_shows(question: str) -> None:
     figure = PLOTS[question](ASK[question](zoo_contents()))
     assert isinstance(figure, Figure)

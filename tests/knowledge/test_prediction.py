@@ -139,6 +139,7 @@ def test_labels_tell_kernel_stride_and_groups_but_no_width() -> None:
 # ---------------------------------------------------------------- evaluation
 
 
+@pytest.mark.slow
 def test_the_table_beats_its_baselines(table: pd.DataFrame) -> None:
     assert list(table.columns) == COLUMNS
     assert set(table["families"]) == {17}

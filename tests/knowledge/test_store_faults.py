@@ -76,6 +76,7 @@ def check_kills(location: str, times: int) -> None:
         graph.close()
 
 
+@pytest.mark.slow
 def test_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     check_kills(str(tmp_path / "graph.db"), 20)
 
@@ -167,6 +168,7 @@ ACTIONS: dict[str, Callable[[mk.KnowledgeGraph], Any]] = {
 
 
 @pytest.mark.parametrize("action", sampled(ACTIONS, set(ACTIONS) - {"add"}))
+@pytest.mark.slow
 def test_a_fault_at_any_line_leaves_the_state_before_or_after(action: str, tmp_path: Path) -> None:
     start = tmp_path / "start.db"
     graph = mk.KnowledgeGraph(start)

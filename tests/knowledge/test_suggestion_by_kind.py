@@ -51,6 +51,7 @@ def graph() -> mk.KnowledgeGraph:
     return graph
 
 
+@pytest.mark.slow
 def test_text_is_offered_models_of_text_alone(graph: mk.KnowledgeGraph) -> None:
     rows = graph.suggest("reviews", n=5, kinds=["model"])
     assert {row.name for row in rows} == {"reader8", "reader16", "reader32"}

@@ -104,6 +104,7 @@ def test_heads_follow_in_every_attention_of_a_kind() -> None:
     assert str(found[0]) == "3 heads → 6"
 
 
+@pytest.mark.slow
 def test_what_timm_generates_is_typed() -> None:
     pytest.importorskip("timm")
     names = ["resnet10t", "resnet14t", "convnextv2_atto", "vit_tiny_patch16_224", "mobilenetv3_small_050"]
@@ -133,6 +134,7 @@ def test_who_is_better_than_whom() -> None:
 @pytest.mark.parametrize(
     "against", ["params", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("flops", "latency"))]
 )
+@pytest.mark.slow
 def test_a_front_of_value_and_cost(against: str) -> None:
     names = ["squeezenet1_0", "squeezenet1_1", "mobilenet_v3_small", "shufflenet_v2_x0_5", "mnasnet0_5"]
     graph = mk.index_models({name: mk.torchvision_builders()[name] for name in names})

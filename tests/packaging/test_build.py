@@ -113,6 +113,7 @@ def front_end_of(wheel: Path, prefix: Path) -> bytes:
     return content
 
 
+@pytest.mark.slow
 def test_two_folders_at_two_times_give_the_same_wheel(
     sdist: Path, tmp_path: Path, without_node: dict[str, str]
 ) -> None:

@@ -55,6 +55,7 @@ def imported(notebook: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.slow
 def test_the_lab_extra_has_all_that_a_notebook_imports(notebook: Path) -> None:
     """Tried for real by `modulekg demo --check` of .ci/run, in an environment of `[lab]` alone."""
     names, there = imported(notebook), requirements("") | requirements("lab")

@@ -20,6 +20,7 @@ TIMM_IN_CI = ("fasternet", "inception_next", "tiny_vit")
 
 @pytest.mark.parametrize("name", sampled(float_models(), IN_CI))
 @pytest.mark.timeout(900)
+@pytest.mark.slow
 def test_torchvision(name: str) -> None:
     row = pruned(name, *zoo_case(name))
     assert row.ok, str(row)
@@ -37,6 +38,7 @@ def test_transformers(name: str) -> None:
 
 @pytest.mark.parametrize("part", sampled(list(timm_families()), TIMM_IN_CI))
 @pytest.mark.timeout(900)
+@pytest.mark.slow
 def test_timm(part: str) -> None:
     timm = pytest.importorskip("timm")
     torch.manual_seed(0)

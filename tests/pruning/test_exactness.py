@@ -43,6 +43,7 @@ def error_of(graph: mk.DataflowGraph, **how: Any) -> float:
 # the data decide which way a detector goes, so there is no one masked original: test_battery.py runs them
 @pytest.mark.parametrize("name", sampled([n for n in float_models() if family(n) != "detection"], MASKED))
 @pytest.mark.timeout(900)
+@pytest.mark.slow
 def test_torchvision_equals_the_masked_original(name: str) -> None:
     model, args = zoo_case(name)
     graph = mk.trace(model, args)
@@ -71,6 +72,7 @@ def test_other_ways_to_choose(name: str, how: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", NO_STATISTICS)
+@pytest.mark.slow
 def test_what_reads_the_dropped_indices_reads_zero_instead(name: str) -> None:
     """An oracle that knows nothing of the engine but which positions went: zeros in the weights that read them."""
     model, args = zoo_case(name)
@@ -123,6 +125,7 @@ def check(builder: Builder) -> None:
 
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=CHECKS, phases=[Phase.generate])
 @given(builders())
+@pytest.mark.slow
 def test_random_models(builder: Builder) -> None:
     check(builder)
 

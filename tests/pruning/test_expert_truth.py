@@ -47,6 +47,7 @@ def trained(seed: int) -> tuple[Any, torch.Generator]:
 
 
 @pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.slow
 def test_usage_tells_what_the_loss_rises_by_without_each_expert(seed: int) -> None:
     model, generator = trained(seed)
     test = sentences(128, generator)

@@ -107,6 +107,7 @@ def exports() -> list[Any]:
 
 
 @pytest.mark.parametrize(("form", "name"), exports())
+@pytest.mark.slow
 def test_a_cut_model_is_exported(form: str, name: str) -> None:
     model, call = named_model(name)
     outputs(model, call)  # libraries hang hooks of their own into a model when it first runs

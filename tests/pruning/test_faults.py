@@ -82,6 +82,7 @@ def world() -> tuple[nn.Module, torch.optim.Optimizer, Callable[[], Any]]:
     return model, optimizer, lambda: (state_of(model, optimizer), flags())
 
 
+@pytest.mark.slow
 def test_cut(world: Any) -> None:
     model, optimizer, look = world
     every_line(partial(cut, model, small_edits(model), optimizer), look, least=200)
@@ -89,6 +90,7 @@ def test_cut(world: Any) -> None:
 
 
 @pytest.mark.parametrize("way", ["undo", "restore"])
+@pytest.mark.slow
 def test_the_way_back(world: Any, way: str) -> None:
     model, optimizer, look = world
     original = look()

@@ -120,6 +120,7 @@ def assert_it_exports(name: str, model: nn.Module, call: Call) -> None:
 
 
 @pytest.mark.parametrize("name", models(QUICK))
+@pytest.mark.slow
 def test_a_cut_model_trains_is_saved_copied_and_exported(name: str, tmp_path: Path) -> None:
     model, call = named_model(name)
     make, least = OPTIMIZERS[name.rpartition("/")[0]]

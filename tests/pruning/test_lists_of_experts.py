@@ -73,6 +73,7 @@ def test_a_cut_equals_a_router_that_cannot_choose_the_experts(way: str) -> None:
 
 @each_way
 @torch.no_grad()
+@pytest.mark.slow
 def test_widths_and_blocks_go_beside_them(way: str) -> None:
     model = net(way, layers=3)
     graph = mk.trace(model, WORDS)
@@ -90,6 +91,7 @@ def test_widths_and_blocks_go_beside_them(way: str) -> None:
 
 @pytest.mark.parametrize("way", ["counted", "stacked"])
 @pytest.mark.parametrize("unit", ["params", "flops"])
+@pytest.mark.slow
 def test_targets_are_met(way: str, unit: str) -> None:
     model = net(way)
     graph = mk.trace(model, WORDS)

@@ -35,6 +35,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("scenario", [scenario.__name__ for scenario in SCENARIOS])
+@pytest.mark.slow
 def test_two_processes(found: list[dict[str, str]], scenario: str) -> None:
     for each in found:
         assert not each[scenario], each[scenario]

@@ -70,6 +70,7 @@ def test_a_target_is_met_by_single_indices(
         ["shufflenet_v2_x0_5", "swin_t", "gpt_neox"],
     ),
 )
+@pytest.mark.slow
 def test_targets_of_other_architectures(name: str, scope: str) -> None:
     graph = traced(name)
     for target in ({"flops": 0.5}, {"params": 0.6}):
@@ -103,6 +104,7 @@ def swin() -> mk.DataflowGraph:
 
 @pytest.mark.parametrize("round_to", [None, 8])
 @pytest.mark.parametrize("unit", ["flops", "params"])
+@pytest.mark.slow
 def test_a_search_goes_on_while_it_learns(swin: mk.DataflowGraph, unit: str, round_to: int | None) -> None:
     """Few indices left: one layer after the other shows that its width is that of the stream."""
     plan = mk.plan(swin, target={unit: 0.3}, scope="global", round_to=round_to)
@@ -143,6 +145,7 @@ def test_tied_sizes_are_multiples() -> None:
 
 
 @pytest.mark.parametrize("unit", ["flops", "matmul_flops", "macs"])
+@pytest.mark.slow
 def test_the_formula_follows_heads_in_another_pass(unit: str) -> None:
     graph = traced("wav2vec2")  # its widest pass has other operators than the one that is counted
     for share in (0.8, 0.5, 0.3):
@@ -254,6 +257,7 @@ def test_where_the_formula_is_wrong_the_counted_sizes_are_met(
 @pytest.mark.parametrize(
     "target", [{"flops": 0.5, "params": 0.6}, {"flops": 0.6, "params": 0.5}, {"macs": 0.5, "params": 0.6, "bytes": 0.6}]
 )
+@pytest.mark.slow
 def test_several_targets_are_met_together(
     resnet18: mk.DataflowGraph, target: dict[str, float], how: dict[str, Any]
 ) -> None:
@@ -289,6 +293,7 @@ FLOPS_FIRST = {"flops": 0.5, "params": 0.6}
         (FLOPS_FIRST, "flops", {"layers": "uniform"}),
     ],
 )
+@pytest.mark.slow
 def test_of_several_targets_the_tightest_is_met_and_the_others_hold(
     vit: mk.DataflowGraph, target: dict[str, float], tightest: str, how: dict[str, Any]
 ) -> None:

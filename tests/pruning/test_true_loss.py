@@ -32,6 +32,7 @@ def agreement(own: Trained, importance: Any) -> float:
 
 
 @each_net
+@pytest.mark.slow
 def test_the_loss_depends_on_what_is_cut(name: str) -> None:
     own = net(name)
     accuracy = (own.model(own.images).argmax(1) == own.labels).float().mean()

@@ -199,6 +199,7 @@ SAID = {
 
 @pytest.mark.parametrize("name", sampled(SAID, set(SAID) - {"t5"}))
 @pytest.mark.parametrize("how", [{"ratio": 0.3}, {"target": {"flops": 0.6}}], ids=["ratio", "target"])
+@pytest.mark.slow
 def test_what_is_cut_is_what_the_configuration_can_say(name: str, how: dict[str, Any]) -> None:
     model, inputs = transformers_models.build(name)
     plan = mk.plan(mk.trace(model, (), inputs), **how, layers="uniform")

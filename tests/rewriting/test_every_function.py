@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).resolve().parents[1]
 
 
+@pytest.mark.slow
 def test_every_function_of_torch() -> None:
     program = [sys.executable, str(TESTS / "rewriting" / "every_function.py")]
     given = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))}

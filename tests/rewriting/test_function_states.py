@@ -119,6 +119,7 @@ def test_an_operator_that_only_writes() -> None:
         assert torch.equal(model(x), F.relu(x * 2 + 1))
 
 
+@pytest.mark.slow
 def test_the_last_function_modules_come_back() -> None:
     model = Doing(lambda m, x: F.relu(x))
     rw.activate(model, x)
@@ -182,6 +183,7 @@ def test_pickles_are_refused_by_name() -> None:
     torch.save(model, io.BytesIO())
 
 
+@pytest.mark.slow
 def test_a_model_dies_when_nobody_holds_it() -> None:
     gc.collect()
     gc.disable()

@@ -200,6 +200,7 @@ def same_results(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.slow
 def test_the_zoo_computes_the_same(name: str) -> None:
     same_results(name)
 

@@ -168,6 +168,7 @@ def test_a_thread_that_trains_is_at_work_between_its_passes_too(
 
 
 @pytest.mark.parametrize("knower", KNOWERS.values(), ids=KNOWERS)
+@pytest.mark.slow
 def test_a_thread_that_waits_leaves_the_model_alone(
     knower: Callable[[nn.Module, Callable[[], object]], object],
 ) -> None:

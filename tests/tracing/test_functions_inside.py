@@ -146,6 +146,7 @@ def _causal(length: int) -> Any:
     ],
     ids=["plain", "compiled", "score_mod", "block_mask"],
 )
+@pytest.mark.slow
 def test_flex_attention_is_attention(attend: Forward) -> None:
     model, x = _attention(attend), torch.randn(2, 16, 32)
     graph, plan, after = _cut_and_back(model, (x,), {"heads": 0.5})

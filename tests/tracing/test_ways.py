@@ -362,6 +362,7 @@ def interrupts(every: float = 1.0) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.slow
 def test_an_endless_forward_can_be_interrupted() -> None:
     def endless(module: nn.Module, x: Tensor) -> Tensor:
         while True:

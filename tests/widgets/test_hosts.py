@@ -209,6 +209,7 @@ def session(first: str) -> list[Any]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_it_begins_by_itself_in_colab_and_nowhere_else() -> None:
     data, metadata, calls, is_loaded = session(f"sys.path.insert(0, {str(COLAB)!r}); import google.colab")
     assert (data, calls, is_loaded) == (WIDGET, 1, True)

@@ -210,6 +210,7 @@ def test_a_slow_count_is_kept_until_it_is_asked_for(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("slow", [-1.0, 10.0])
+@pytest.mark.slow
 def test_no_object_is_kept_alive(monkeypatch: pytest.MonkeyPatch, slow: float) -> None:
     monkeypatch.setattr(object_list, "SLOW", slow)
     model = nn.Linear(1, 1)

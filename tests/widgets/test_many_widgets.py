@@ -161,6 +161,7 @@ def assert_nothing_is_left(make: Callable[[], Shown], times: int, comms: list[Fa
 
 @pytest.mark.usefixtures("traced")
 @pytest.mark.parametrize("make", sampled([bench, player, explorer], [explorer]), ids=lambda make: make.__name__)
+@pytest.mark.slow
 def test_twenty_widgets_leave_nothing(make: Callable[[], Shown], comms: list[FakeComm]) -> None:
     assert_nothing_is_left(make, 20, comms)
 

@@ -139,6 +139,7 @@ def test_keywords_and_attributes_are_strict(run: Run, panel: MetricPanel) -> Non
         (None, "NoneType was passed"),
     ],
 )
+@pytest.mark.slow
 def test_only_runs_and_recorded_files_are_shown(runs: Any, message: str) -> None:
     before = set(_instances), len(threads())
     with pytest.raises(mk.ModuleKGError, match=message):
@@ -270,6 +271,7 @@ def test_a_second_run_of_the_cell_replaces_the_panel(
     assert [w for w in _instances.values() if isinstance(w, MetricPanel)] == [panel]
 
 
+@pytest.mark.slow
 def test_a_panel_that_is_no_longer_there_leaves_no_thread(run: Run) -> None:
     panel = MetricPanel(run)
     panel._repr_mimebundle_()
@@ -282,6 +284,7 @@ def test_a_panel_that_is_no_longer_there_leaves_no_thread(run: Run) -> None:
     wait_until(lambda: threads() == [])
 
 
+@pytest.mark.slow
 def test_no_model_is_kept_alive_by_a_panel_and_its_graph() -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
     run, graph = live_run(), mk.ModelGraph(model)

@@ -43,6 +43,7 @@ def flood(run: Run, seconds: float, rate: int = 10_000) -> int:
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
+@pytest.mark.slow
 def test_a_flood_leaves_the_final_state_within_a_second(owner: Owner, run: Run, is_answered: bool) -> None:
     send = owner.send
 

@@ -22,6 +22,7 @@ def check(seed: int) -> int:
     return len(found.free)
 
 
+@pytest.mark.slow
 def test_random_chains() -> None:
     assert sum(check(seed) for seed in range(SOME)) > SOME
 

@@ -150,6 +150,7 @@ def _with_weights(forward: Callable[..., Any], weights: bool) -> Callable[..., A
     return lambda *args, **kwargs: forward(*args, **{**kwargs, "need_weights": weights})
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_and_nothing_of_the_graph() -> None:
     module, x = Fused(), random(B, H, L, E).requires_grad_()
     seen = watched(module)

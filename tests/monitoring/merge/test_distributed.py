@@ -91,6 +91,7 @@ def check_same(output: dict[str, Any], expected: dict[str, Any]) -> None:
             np.testing.assert_allclose(own[name], value, rtol=2e-4 if metric == "UpdateRatio" else 2e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_ddp_reads_what_one_process_reads(found: list[dict[str, Any]], alone: dict[str, Any]) -> None:
     check_same(found[0]["ddp"]["output"], alone)
 

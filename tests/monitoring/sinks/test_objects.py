@@ -178,6 +178,7 @@ def records_in(raw: bytes) -> list[Any]:
 
 
 @pytest.mark.parametrize("passes_module", [True, False])
+@pytest.mark.slow
 def test_wandb_gets_every_value(wandb_run: Any, tmp_path: Path, passes_module: bool) -> None:
     import wandb
 

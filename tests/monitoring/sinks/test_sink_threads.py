@@ -292,6 +292,7 @@ def test_a_sink_that_hangs_holds_up_nobody(history: History) -> None:
     assert waited(lambda: hanging.closes == 1)
 
 
+@pytest.mark.slow
 def test_a_sink_that_goes_on_is_waited_for_but_not_for_ever(history: History) -> None:
     class Slow(Keeper):
         def write(self, readings: list[Reading]) -> None:

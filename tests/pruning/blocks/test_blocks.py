@@ -163,6 +163,7 @@ def test_every_block_alone_runs_and_comes_back(make: Any) -> None:
 
 @pytest.mark.parametrize(("name", "count"), [("llama", 6), ("bert", 4), ("t5", 14), ("gptj", 6)])
 @torch.no_grad()
+@pytest.mark.slow
 def test_every_block_of_a_transformer(name: str, count: int) -> None:
     model, kwargs = build(name)
     assert check_each_block(model.eval(), (), kwargs) == count

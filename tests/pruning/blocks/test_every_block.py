@@ -12,6 +12,7 @@ NONE = {"torchvision": ["vgg11"], "transformers": ["albert"]}  # layers that are
 
 
 @pytest.mark.parametrize(("source", "name"), [(source, name) for source, names in IN_CI.items() for name in names])
+@pytest.mark.slow
 def test_a_sample_of_all_models(source: str, name: str) -> None:
     assert removed_alone(SOURCES[source][1](name), every=False)
 
@@ -32,6 +33,7 @@ ZEROS_IN_CI = {
 @pytest.mark.parametrize(
     ("source", "name"), [(source, name) for source, names in ZEROS_IN_CI.items() for name in names]
 )
+@pytest.mark.slow
 def test_a_block_of_zeros_changes_nothing(source: str, name: str) -> None:
     case = SOURCES[source][1](name)
     paths = blocks_with_weights(case)

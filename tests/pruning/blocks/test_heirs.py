@@ -47,6 +47,7 @@ def silenced(model: nn.Module, paths: list[str]) -> None:
      ["encoder.block.0", "encoder.block.2", "decoder.block.0", "decoder.block.1"]],
 )  # fmt: skip
 @torch.no_grad()
+@pytest.mark.slow
 def test_positions_stay_when_the_block_that_computes_them_goes(gone: list[str]) -> None:
     model, kwargs = t5()
     silenced(model, gone)
@@ -60,6 +61,7 @@ def test_positions_stay_when_the_block_that_computes_them_goes(gone: list[str]) 
     assert state_of(model) == before
 
 
+@pytest.mark.slow
 def test_no_block_is_left_to_take_over() -> None:
     model, kwargs = t5()
     graph = mk.trace(model, (), kwargs)
@@ -68,6 +70,7 @@ def test_no_block_is_left_to_take_over() -> None:
         mk.plan(graph, blocks=every)
 
 
+@pytest.mark.slow
 def test_a_share_of_blocks_leaves_one_that_takes_over() -> None:
     model, kwargs = t5()
     with torch.no_grad():
@@ -83,6 +86,7 @@ def test_a_share_of_blocks_leaves_one_that_takes_over() -> None:
     assert model(**kwargs).logits.shape == (1, 7, 100)
 
 
+@pytest.mark.slow
 def test_the_weights_that_stay_are_not_counted_as_gone() -> None:
     model, kwargs = t5()
     graph = mk.trace(model, (), kwargs)
@@ -100,6 +104,7 @@ def test_the_weights_that_stay_are_not_counted_as_gone() -> None:
     ids=str,
 )
 @torch.no_grad()
+@pytest.mark.slow
 def test_saved_without_its_first_block(widths: dict[str, Any], tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     model, kwargs = t5()
@@ -120,6 +125,7 @@ def test_saved_without_its_first_block(widths: dict[str, Any], tmp_path: Path) -
         assert torch.allclose(plain(**kwargs).logits, expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_optimizer_keeps_the_state_of_what_moves() -> None:
     model, kwargs = t5()
     optimizer = torch.optim.Adam(model.parameters())

@@ -94,6 +94,7 @@ def test_a_parameter_that_others_use_too_stays() -> None:
 
 
 @pytest.mark.parametrize("asked", [{"blocks": 2}, {"blocks": 2, "layers": "uniform"}, {}], ids=str)
+@pytest.mark.slow
 def test_a_graph_goes_with_its_model(asked: dict[str, Any]) -> None:
     """What is known of the blocks of a graph leads back to it."""
 

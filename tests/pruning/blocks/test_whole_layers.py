@@ -36,6 +36,7 @@ def test_of_uniform_layers_those_with_normalisations_go_whole() -> None:
 
 
 @pytest.mark.parametrize("name", ["bert", "longformer", "led", "gemma2", "dinov2", "convnext", "wav2vec2"])
+@pytest.mark.slow
 def test_a_configuration_says_how_many_layers_are_left(name: str, tmp_path: Path) -> None:
     """Lists by layer lose what they say of those that go, and lists that the library computes are left to it."""
     model, kwargs = build(name)

@@ -50,6 +50,7 @@ def save_transformers(names: Iterable[str], place: Path, **how: Any) -> list[str
 
 
 @pytest.mark.parametrize("how", WAYS)
+@pytest.mark.slow
 def test_some_transformers(tmp_path: Path, how: dict[str, Any]) -> None:
     pytest.importorskip("transformers")
     names = IN_CI["uniform" if how else "free"]
@@ -77,6 +78,7 @@ def save_timm(name: str, place: Path) -> None:
 
 @pytest.mark.parametrize("names", [TIMM_IN_CI, pytest.param(TIMM, marks=nightly)], ids=["some", "all"])
 @pytest.mark.timeout(1800)
+@pytest.mark.slow
 def test_timm(tmp_path: Path, names: tuple[str, ...]) -> None:
     pytest.importorskip("timm")
     for name in names:

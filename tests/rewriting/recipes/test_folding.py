@@ -60,6 +60,7 @@ def check_zoo_model(name: str) -> float:
 
 
 @pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.slow
 def test_a_sample_of_the_zoo(name: str) -> None:
     assert check_zoo_model(name) <= EXACT
 

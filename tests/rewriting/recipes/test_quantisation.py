@@ -351,6 +351,7 @@ ZOO = {"resnet18": 21, "mobilenet_v2": 53, "efficientnet_b0": 82, "densenet121":
 
 
 @pytest.mark.parametrize("name", ZOO)
+@pytest.mark.slow
 def test_models_of_torchvision(name: str) -> None:
     model, (x,) = zoo_model(name)
     expected = outputs(model, x)
