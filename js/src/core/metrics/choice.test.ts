@@ -114,7 +114,8 @@ describe("shownSeries", () => {
 
   it("falls back to the phase that has values, and says which", () => {
     const frozen = dataOf([...numbers("Norm", ["conv"], 0, "eval"), ...numbers("Weight", ["conv"], 0, "train")]);
-    const shown = (state: Partial<PanelState>) => shownSeries(frozen, storeOf(state), ["base"]).map(({ label }) => label);
+    const shown = (state: Partial<PanelState>) =>
+      shownSeries(frozen, storeOf(state), ["base"]).map(({ label }) => label);
     expect(shown({ metric: "Norm" })).toEqual(["conv · eval"]);
     expect(shown({ metric: "Norm", phase: "eval" })).toEqual(["conv"]);
     expect(shown({ metric: "Weight", phase: "eval" })).toEqual(["conv · train"]);
