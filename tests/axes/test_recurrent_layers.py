@@ -120,6 +120,7 @@ def test_what_is_cut_is_proved(kind: type[nn.RNNBase], training: bool) -> None:
 
 
 @CELLS
+@pytest.mark.slow
 def test_a_trace_with_data_gives_what_the_model_gives(kind: type[nn.RNNBase]) -> None:
     class Packed(nn.Module):
         def __init__(self) -> None:

@@ -28,6 +28,7 @@ def good_and_bad(tmp_path: Path) -> list[Path]:
     return [good, bad]
 
 
+@pytest.mark.slow
 def test_check_prints_one_line_a_notebook(good_and_bad: list[Path], capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.check_notebooks(good_and_bad) == 1
     printed = capfd.readouterr()  # what the kernels print too
@@ -39,6 +40,7 @@ def test_check_prints_one_line_a_notebook(good_and_bad: list[Path], capfd: pytes
     assert cli.check_notebooks(good_and_bad[:1]) == 0
 
 
+@pytest.mark.slow
 def test_check_reports_and_leaves_no_folder(
     good_and_bad: list[Path],
     tmp_path: Path,

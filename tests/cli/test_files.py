@@ -85,6 +85,7 @@ def test_what_is_wrong_with_a_file_is_one_line(capsys: pytest.CaptureFixture[str
     "arguments",
     sampled([["show", "ü.pth"], ["show", "ü.pth", "--tensors"], ["diff", "ü.pth", "net.pth"]], [["show", "ü.pth"]]),
 )
+@pytest.mark.slow
 def test_a_console_of_few_characters_gets_the_others_as_escapes(folder: Path, arguments: list[str]) -> None:
     names = ("层.0.weight", "层.1.weight", "层.2.weight")
     torch.save({name: torch.zeros(3, 3) for name in names}, folder / "ü.pth")

@@ -107,6 +107,7 @@ def test_the_installed_command(tmp_path: Path) -> None:
     assert usage.returncode == 2
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error() -> None:
     command = f"{sys.executable} -m modulekg_widgets.cli diff cli_models:small cli_models:wide | true"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)

@@ -233,6 +233,7 @@ def test_tensors_that_only_happen_to_have_a_size_in_common_are_not_renamed(tmp_p
 
 
 @pytest.mark.parametrize("ending", [".pt2", ".script.pt", ".pt", ".pth", ".safetensors"])
+@pytest.mark.slow
 def test_the_tree_of_a_file_is_that_of_its_model(ending: str, tmp_path: Path) -> None:
     from files.exports import WRITERS
 

@@ -54,6 +54,7 @@ def test_a_checkpoint_of_a_hundred_thousand_tensors(tmp_path: Path) -> None:
     assert len(contents(path).tensors) == 100_000
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_millions_of_numbers(tmp_path: Path) -> None:
     path = tmp_path / "x.pt"
     torch.save({"order": list(range(3_400_000)), "weight": torch.zeros(2)}, path)
@@ -62,6 +63,7 @@ def test_a_checkpoint_of_millions_of_numbers(tmp_path: Path) -> None:
     assert [each.name for each in found.tensors] == ["weight"]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_more_numbers_than_are_followed(tmp_path: Path) -> None:
     path = tmp_path / "x.pt"
     torch.save({"order": list(range(4_100_000)), "weight": torch.zeros(2)}, path)

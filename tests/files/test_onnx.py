@@ -181,6 +181,7 @@ def test_loops_take_what_their_bodies_take(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dynamo", [True, False])
+@pytest.mark.slow
 def test_sizes_that_are_not_fixed_are_texts(tmp_path: Path, dynamo: bool) -> None:
     batch = torch.export.Dim("batch")
     options = (

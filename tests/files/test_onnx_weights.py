@@ -102,11 +102,13 @@ def test_a_folded_convolution_has_its_operator_and_the_normalisation_none(tmp_pa
     assert flow["calls"]["inputs"][first] == [flow["inputs"][0][1]]
 
 
+@pytest.mark.slow
 def test_weights_that_the_code_around_reads_draw_its_operator(tmp_path: Path) -> None:
     file = exported(Borrowed(), torch.zeros(2, 4), tmp_path / "borrowed.onnx")
     assert modules(file) == [("Gemm", "fc"), ("Relu", "act")]
 
 
+@pytest.mark.slow
 def test_tied_weights_draw_nothing(tmp_path: Path) -> None:
     file = exported(Tied(), torch.zeros(2, 3, dtype=torch.long), tmp_path / "tied.onnx")
     told = modules(file)
@@ -158,6 +160,7 @@ def test_masks_and_indices_in_constants_do_not_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dynamo", [True, False])
+@pytest.mark.slow
 def test_int8_weights_count_and_their_scales_do_not(tmp_path: Path, dynamo: bool) -> None:
     quantization = pytest.importorskip("onnxruntime.quantization")
     net = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))

@@ -100,6 +100,7 @@ def test_the_tables_are_those_of_torch() -> None:
 
 
 @pytest.mark.parametrize("name", NETS)
+@pytest.mark.slow
 def test_every_edge_leads_somewhere(exported: Callable[[str], Exported], name: str) -> None:
     contents = exported(name).contents
     assert contents.format == "pt2"

@@ -83,6 +83,7 @@ def test_a_long_text_in_many_places_is_read_once() -> None:
     assert digest(x=[text] * 1000) == digest(x=[text] * 1000)
 
 
+@pytest.mark.slow
 def test_a_dense_graph_of_objects_ends() -> None:
     def clique() -> Node:
         nodes = [Node(i) for i in range(12)]

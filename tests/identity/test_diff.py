@@ -120,6 +120,7 @@ def test_shuffled_layers_are_all_found_again() -> None:
         assert comparison.left[pair.left].module is comparison.right[pair.right].module
 
 
+@pytest.mark.slow
 def test_twenty_thousand_renamed_siblings() -> None:
     def wide(prefix: str) -> nn.Module:
         model = nn.Module()

@@ -5,6 +5,7 @@ import random
 import struct
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -62,18 +63,21 @@ def rebuilt(value: Any, rng: random.Random) -> Any:
 
 @settings(max_examples=500, deadline=None)
 @given(VALUES, VALUES)
+@pytest.mark.slow
 def test_encodings_are_equal_exactly_for_equal_values(left: Any, right: Any) -> None:
     assert (encoded(left) == encoded(right)) == (comparable(left) == comparable(right))
 
 
 @settings(max_examples=300, deadline=None)
 @given(VALUES, st.randoms(use_true_random=False))
+@pytest.mark.slow
 def test_encodings_do_not_depend_on_order_and_sharing(value: Any, rng: random.Random) -> None:
     assert encoded(value) == encoded(rebuilt(value, rng))
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(VALUES, max_size=6))
+@pytest.mark.slow
 def test_an_encoder_remembers_rightly(many: list[Any]) -> None:
     encoder = Encoder()
     assert [encoder.encode_attribute(v, "x") for v in many + many] == [encoded(v) for v in many + many]
@@ -82,6 +86,7 @@ def test_an_encoder_remembers_rightly(many: list[Any]) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(st.text(max_size=4), VALUES, max_size=5), st.randoms(use_true_random=False))
+@pytest.mark.slow
 def test_attributes_have_no_order(attributes: dict[str, Any], rng: random.Random) -> None:
     shuffled = list(attributes.items())
     rng.shuffle(shuffled)

@@ -224,6 +224,7 @@ def test_a_cycle() -> None:
 
 
 @pytest.mark.parametrize("blocks", [0, 3])
+@pytest.mark.slow
 def test_five_thousand_deep(blocks: int) -> None:
     model: nn.Module = nn.Sequential(*(Perceptron(2) for _ in range(blocks)), nn.Linear(2, 2))
     for _ in range(5_000):

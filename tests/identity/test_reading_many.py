@@ -157,6 +157,7 @@ def test_nasty_modules_have_one_digest_however_they_are_read(name: str) -> None:
         assert mk.fingerprint(module).opaque_paths == whole.opaque_paths
 
 
+@pytest.mark.slow
 def test_what_is_irregular_is_left_to_the_walk() -> None:
     shared = nn.Sequential(nn.ReLU())
     cycle = nn.Sequential(nn.Sequential())

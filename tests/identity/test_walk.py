@@ -210,6 +210,7 @@ def test_an_unknown_scheme_is_refused_with_a_hint() -> None:
         mk.fingerprint(nn.ReLU(), scheme="sead")
 
 
+@pytest.mark.slow
 def test_the_seed_scheme_refuses_a_cycle_and_what_has_no_text() -> None:
     with pytest.raises(mk.ModuleKGError, match=r"child\.parent"):
         mk.fingerprint(cyclic(), scheme="seed")

@@ -102,6 +102,7 @@ def test_fractions_count_as_percents(graph: mk.KnowledgeGraph) -> None:
     assert graph.predict("mAP", "net8x2").dataset == "boxes"  # the only one
 
 
+@pytest.mark.slow
 def test_any_target_is_judged_on_families_left_out() -> None:
     kg = mk.KnowledgeGraph()
     kinds = (nn.ReLU, nn.GELU, nn.Tanh, nn.SiLU)

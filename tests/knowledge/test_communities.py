@@ -73,6 +73,7 @@ def ring_of(size: int) -> Contents:
     return made_up(slots, classes=dict.fromkeys(slots, "Block"))
 
 
+@pytest.mark.slow
 def test_the_seed_of_hashes_does_not_count() -> None:
     script = (
         "from knowledge.test_communities import community_of, ring_of\n"

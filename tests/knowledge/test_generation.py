@@ -56,6 +56,7 @@ def outputs(model: nn.Module, shape: tuple[int, ...] = IMAGE) -> torch.Size:
         return model.eval()(torch.rand(shape)).shape
 
 
+@pytest.mark.slow
 def test_where_nothing_keeps_to_the_budget_the_reason_is_told() -> None:
     none = generated(budget={"max_params": 100, "max_flops": 1e6})
     assert len(none) == 0

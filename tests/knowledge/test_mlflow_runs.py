@@ -61,6 +61,7 @@ def store(client: Any) -> Path:
     return Path(client.tracking_uri.removeprefix("file://"))
 
 
+@pytest.mark.slow
 def test_a_run_becomes_a_job(store: Path) -> None:
     datasets, users, jobs = mlflow_jobs(store, known={"net"})
     assert datasets == [

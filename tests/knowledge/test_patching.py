@@ -42,6 +42,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_everything_that_a_graph_can_hold(tmp_path: Path, reads: list[int]) -> None:
     graph = mk.KnowledgeGraph(tmp_path / "zoo.db")
     graph.contents()

@@ -74,6 +74,7 @@ def test_the_shipped_figures_are_those_of_torchvision() -> None:
     assert published() == published_by_torchvision()
 
 
+@pytest.mark.slow
 def test_no_question_about_the_graph_imports_what_takes_seconds() -> None:
     """Neither torchvision nor scipy.stats; a process of its own, as others of these tests import both."""
     code = """
@@ -157,6 +158,7 @@ def test_the_intervals_hold_what_they_say(table: pd.DataFrame) -> None:
     assert table["coverage"].iloc[:-1].isna().all()
 
 
+@pytest.mark.slow
 def test_the_same_is_found_again() -> None:
     options = {"predictors": ["wl-rbf", "gnn", "own"], "models": FEW, "seeds": [3]}
     first, again = (evaluate_prediction(published_alone(), **options) for _ in range(2))
@@ -164,6 +166,7 @@ def test_the_same_is_found_again() -> None:
 
 
 @pytest.mark.parametrize("predictor", [*KERNELS, "gnn"])
+@pytest.mark.slow
 def test_a_familys_own_values_say_nothing_about_it(predictor: str) -> None:
     features, values, families = few_samples()
     wrong = np.where(families == "resnet", 5.0, values)

@@ -75,6 +75,7 @@ def asked_of_others(
     return title, dict(verdicts[0].errors), held, float(np.abs(told.values - truth).mean())
 
 
+@pytest.mark.slow
 def test_boosting_tells_what_jumps_with_intervals_that_hold() -> None:
     helds, wrong, stated = [], [], []
     for seed in range(12):

@@ -64,6 +64,7 @@ plain = st.recursive(
 
 @given(plain)
 @settings(max_examples=300, deadline=None, derandomize=True)
+@pytest.mark.slow
 def test_any_plain_value_comes_back_as_it_was(value: Any) -> None:
     assert exactly(decode(encode(value))) == exactly(value)
 

@@ -47,6 +47,7 @@ class TestPublished:
         assert device.loc["i9-10940X", "value"] == 1.405  # ms for one image
         assert device.loc["RTX 4090", "value"] == pytest.approx(1000 / 188343.61, rel=1e-4)
 
+    @pytest.mark.slow
     def test_every_figure_has_its_place(self) -> None:
         """Also the one that is below one percent: its unit is said."""
         table = mk.published_results("timm")

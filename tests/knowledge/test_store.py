@@ -250,6 +250,7 @@ def test_a_fork_while_a_thread_reads_does_not_hang(anywhere: str | None) -> None
     assert graph.users == ["ada"]
 
 
+@pytest.mark.slow
 def test_eight_processes_write_at_once(lasting: str) -> None:
     check_writers(lasting, "fork", 8)
 

@@ -271,6 +271,7 @@ def test_a_table_of_another_program_is_left_alone(postgres: PostgresServer) -> N
     engine.dispose()
 
 
+@pytest.mark.slow
 def test_a_graph_that_is_dropped_closes_its_connections(lasting: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", ResourceWarning)
@@ -347,6 +348,7 @@ def check_fuzzed(sound: Path, folder: Path, count: int) -> None:
     assert {"read", "StoreError"} <= outcomes <= {"read", "StoreError", "UnknownPathError"}
 
 
+@pytest.mark.slow
 def test_fuzzed_files_are_read_or_refused(sound: Path, tmp_path: Path) -> None:
     check_fuzzed(sound, tmp_path, 200)
 

@@ -89,6 +89,7 @@ def test_a_search_that_ends_early_is_shown_as_whole(monkeypatch: pytest.MonkeyPa
     assert all(done >= total for done, total in closed)
 
 
+@pytest.mark.slow
 def test_published_and_own_runs_are_told() -> None:
     published = {row.name: row.why for row in suggested(kinds=["model"], max_params=3e6, n=9)}
     assert "published with 67.7 %" in published["mobilenet_v3_small"]

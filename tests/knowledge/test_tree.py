@@ -80,6 +80,7 @@ def test_a_cycle_ends_where_it_closes() -> None:
     assert list(tree.successors("child.parent")) == []
 
 
+@pytest.mark.slow
 def test_modules_that_share_each_other_are_refused_beyond_many_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("modulekg_widgets.engine.knowledge.trees.MOST_PATHS", 10_000)
     model = nn.Sequential(nn.ReLU())

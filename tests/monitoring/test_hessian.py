@@ -168,6 +168,7 @@ def test_nothing_is_touched_and_backward_still_runs() -> None:
     assert all(torch.equal(mine, theirs) for mine, theirs in zip(trained(True), trained(False), strict=True))
 
 
+@pytest.mark.slow
 def test_nothing_is_kept() -> None:
     model = small_net()
     hidden = model[:2](X)

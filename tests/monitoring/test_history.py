@@ -311,6 +311,7 @@ def test_old_rows_lie_on_the_disk_and_the_file_has_no_name(tmp_path: Any, monkey
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_forgotten_history_gives_its_file_back_without_a_word() -> None:
     history, _ = filled(100)
     assert history._file is not None

@@ -132,6 +132,7 @@ def _no_collector() -> Iterator[None]:
 @pytest.mark.usefixtures("_no_collector")
 @pytest.mark.parametrize("backward", [True, False])
 @pytest.mark.parametrize("stage", [*STAGES, "all"])
+@pytest.mark.slow
 def test_a_graph_and_its_activations_are_freed_within_the_step(stage: str, backward: bool) -> None:
     model = Net()
     metrics = [name for names in STAGES.values() for name in names] if stage == "all" else STAGES[stage]

@@ -219,6 +219,7 @@ def test_an_interrupt_that_is_caught_within_the_monitor_leaves_the_modes_alone()
     assert {**process_state(), "random": 0} == {**before, "random": 0}
 
 
+@pytest.mark.slow
 def test_an_interrupted_call_keeps_nothing_alive_after_the_next_step() -> None:
     model = Fragile("forward", KeyboardInterrupt)
     x = torch.randn(3, 2, 8)
@@ -256,6 +257,7 @@ def test_a_forgotten_monitor_takes_its_hooks_away(forget: Callable[[nn.Module], 
     assert hook_count() == 0  # at once, without waiting for the garbage collector
 
 
+@pytest.mark.slow
 def test_a_forgotten_monitor_is_freed_with_its_model() -> None:
     model = Fragile()
     gone = weakref.ref(model)

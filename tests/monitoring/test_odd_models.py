@@ -206,6 +206,7 @@ def test_many_threads_call_the_model() -> None:
     assert None not in monitor.get_output()["0"]["OutputGradSndNorm"][0]
 
 
+@pytest.mark.slow
 def test_values_are_read_by_another_thread_while_the_training_runs() -> None:
     model, steps, failed, done = net(), 200, [], threading.Event()
     monitor = mk.Monitor(model, {"*": ["OutputSndNorm", "OutputGradSndNorm"]})

@@ -129,6 +129,7 @@ def test_the_bundle_comes_with_the_licenses_of_what_is_in_it() -> None:
     assert not re.search("^@jupyter", text, re.MULTILINE), "hosts bring these"
 
 
+@pytest.mark.slow
 def test_jupyterlab_lists_it_as_enabled() -> None:
     command = [sys.executable, "-m", "jupyterlab.labextensions", "list"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -148,6 +149,7 @@ def test_the_lock_file_carries_no_registry_addresses() -> None:
     assert '"integrity"' in text
 
 
+@pytest.mark.slow
 def test_import_is_lazy_where_it_is_heavy() -> None:
     code = "import sys, torch; before = set(sys.modules); import modulekg_widgets; print(*set(sys.modules) - before)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

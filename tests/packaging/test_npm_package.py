@@ -61,6 +61,7 @@ def write_package(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_package_has_exactly_what_is_wanted(tmp_path: Path, require: Callable[..., None]) -> None:
     require("$npm")
     command = ["npm", "pack", "--dry-run", "--json", "--offline"]
@@ -72,6 +73,7 @@ def test_the_package_has_exactly_what_is_wanted(tmp_path: Path, require: Callabl
     assert (told["name"], told["version"]) == (PACKAGE["name"], PACKAGE["version"])
 
 
+@pytest.mark.slow
 def test_two_folders_at_two_times_give_the_same_bytes(
     tmp_path: Path, require: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

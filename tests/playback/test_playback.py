@@ -373,6 +373,7 @@ def test_compiled_modules_run_as_they_are_written() -> None:
     assert Playback(torch.compile(inner, backend="eager"), x).steps[1].path == "0"  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_thousands_of_calls_are_listed_up_to_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
     def forward(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
         for _ in range(3000):

@@ -280,6 +280,7 @@ def test_what_a_model_remembers_does_not_spoil_the_proof() -> None:
     assert "width" in plan.edits.attributes
 
 
+@pytest.mark.slow
 def test_layers_that_are_left_out_by_chance_are_cut_along() -> None:
     class Dropping(nn.Module):
         def __init__(self) -> None:

@@ -141,6 +141,7 @@ def test_a_thousand_random_models(builder: Builder) -> None:
     check(builder)
 
 
+@pytest.mark.slow
 def test_the_oracle_sees_one_wrong_position() -> None:
     model, args = zoo_case("resnet18")
     planner = Planner(mk.trace(model, args), Request(ratio=0.5))

@@ -140,6 +140,7 @@ def test_as_many_experts_stay_as_are_chosen_at_once() -> None:
         mk.plan(graph, ratio=0.5, only=found, ceiling=1)
 
 
+@pytest.mark.slow
 def test_grouped_routing_loses_groups_and_keeps_those_that_are_chosen() -> None:
     model, inputs, graph, (axis, inside) = traced("deepseek_v3")
     assert (axis.name, axis.size) == ("model.layers.1.mlp.gate.expert_groups", 4)
@@ -160,6 +161,7 @@ def test_a_target_of_parameters_is_met_by_experts() -> None:
     assert plan.flops[1] > 0.9 * plan.flops[0]  # each token goes through as many experts as before
 
 
+@pytest.mark.slow
 def test_whole_experts_go_and_nothing_inside_of_them() -> None:
     _, _, graph, found = traced("mixtral")
     plan = mk.plan(graph, ratio=0.5, only="*experts*", granularity="expert")

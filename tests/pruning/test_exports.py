@@ -149,6 +149,7 @@ def any_batch(call: Call) -> tuple[Any, ...] | dict[str, Any]:
         ("transformers/bert", {"ratio": 0.5, "layers": "uniform"}),
     ],
 )
+@pytest.mark.slow
 def test_a_cut_model_is_exported_for_batches_of_any_size(name: str, options: dict[str, Any]) -> None:
     """No size of the inputs that the plan was made for has stayed in the model."""
     model, call = named_model(name)

@@ -51,6 +51,7 @@ def test_the_model_is_cut_as_with_a_way_back() -> None:
             way()
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_of_what_was_there() -> None:
     model = net()
     memory: dict[str, weakref.ref[np.ndarray]] = {}

@@ -52,6 +52,7 @@ def test_it_is_a_free_axis_and_is_proved(way: str) -> None:
 
 @each_way
 @torch.no_grad()
+@pytest.mark.slow
 def test_a_cut_equals_a_router_that_cannot_choose_the_experts(way: str) -> None:
     model = net(way).double()
     uncut, before = copy.deepcopy(model), model(WORDS)
@@ -119,6 +120,7 @@ def test_what_goes_with_a_row_of_the_router() -> None:
     assert found.modules == ("layers.0.mixture.experts.2",)
 
 
+@pytest.mark.slow
 def test_a_saved_plan_and_a_saved_model(tmp_path: Path) -> None:
     model = net("rows_that_were_marked")
     plan = mk.plan(mk.trace(model, WORDS), ratio=0.5, granularity="expert")
@@ -130,6 +132,7 @@ def test_a_saved_plan_and_a_saved_model(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
+@pytest.mark.slow
 def test_as_many_stay_as_are_chosen_at_once() -> None:
     model = net("counted")
     plan = mk.plan(mk.trace(model, WORDS), ratio=0.9, only="*.experts", granularity="expert")
@@ -169,6 +172,7 @@ def test_usage_is_the_sum_of_lengths_over_the_tokens_of_each() -> None:
 
 
 @torch.no_grad()
+@pytest.mark.slow
 def test_sensitivity_is_what_a_cut_costs_where_data_decide_the_way() -> None:
     model = net("sorted_by_number", layers=1, experts=4)
 
@@ -388,6 +392,7 @@ def test_layers_one_after_the_other_are_no_experts() -> None:
     assert not any(axis.lists for axis in mk.trace(Stack(), torch.randn(5, 4)).axes)
 
 
+@pytest.mark.slow
 def test_a_dictionary_of_numbered_experts_is_numbered_anew() -> None:
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)

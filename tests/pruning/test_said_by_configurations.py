@@ -32,6 +32,7 @@ WHOLE = {"gemma2": ("hidden", "embed_scale"), "t5": ("hidden", "model_dim")}
 
 
 @pytest.mark.parametrize("name", sampled(WHOLE, ["gemma2"]))
+@pytest.mark.slow
 def test_what_no_key_says_stays_whole_and_the_rest_goes(tmp_path: Path, name: str) -> None:
     model, inputs, plan = planned(name)
     axis, why = WHOLE[name]
@@ -43,6 +44,7 @@ def test_what_no_key_says_stays_whole_and_the_rest_goes(tmp_path: Path, name: st
     assert axis in lost(freely)
 
 
+@pytest.mark.slow
 def test_an_axis_that_the_user_names_goes_whatever_the_configuration_says() -> None:
     _, _, plan = planned("t5", ratio=None, per_axis={"encoder.embed_tokens.hidden": 0.5})
     assert "hidden" in lost(plan)
@@ -53,6 +55,7 @@ UNREAD = {"dinov2": "dinov2.embeddings.mask_token", "led": "led.encoder.layers.0
 
 
 @pytest.mark.parametrize(("name", "tensor"), UNREAD.items(), ids=UNREAD)
+@pytest.mark.slow
 def test_a_tensor_that_the_pass_does_not_read_follows_its_like(name: str, tensor: str) -> None:
     model, inputs, plan = planned(name)
     assert any(tensor in str(change) for change in plan.changes)
@@ -78,6 +81,7 @@ def test_a_mask_token_loses_the_indices_of_the_stream_that_it_is_put_into() -> N
     assert model.dinov2(**inputs, bool_masked_pos=masked)[0].shape[-1] == width.left  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_numbers_that_no_pass_reads_follow(tmp_path: Path) -> None:
     model, inputs, plan = planned("mixtral")
     plan.cut(model)
@@ -100,6 +104,7 @@ def test_heads_divide_the_width_where_a_target_leaves_any_size(tmp_path: Path) -
     assert plan.notes == ()
 
 
+@pytest.mark.slow
 def test_a_configuration_that_says_nothing_of_the_model_leaves_the_plan_with_a_note(tmp_path: Path) -> None:
     model, _, plan = planned("bloom")
     assert any("mk.load_pretrained alone" in note for note in plan.notes)

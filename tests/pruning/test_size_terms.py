@@ -69,6 +69,7 @@ def test_first_states_of_zeros_have_the_size_of_what_they_meet(kind: type[nn.RNN
 
 
 @pytest.mark.parametrize("name", ["resnet18", "vit_b_32"])
+@pytest.mark.slow
 def test_bytes_are_those_of_the_cut_model(name: str) -> None:
     graph = traced(name)
     draft = Draft(graph)
@@ -85,6 +86,7 @@ def test_bytes_are_those_of_the_cut_model(name: str) -> None:
     assert after.bytes == nbytes()
 
 
+@pytest.mark.slow
 def test_the_flops_of_another_pass_go_by_the_axes_of_the_widest() -> None:
     model = torchvision.models.googlenet(weights=None, init_weights=False).eval()
     graph = mk.trace(model, torch.zeros(2, 3, 96, 96))

@@ -187,6 +187,7 @@ def test_which_of_two_targets_is_not_met_is_said() -> None:
 
 
 @pytest.mark.parametrize("unit", ["flops", "params"])
+@pytest.mark.slow
 def test_what_is_tied_goes_up_where_the_first_of_it_is_whole(unit: str) -> None:
     """The stream of torchvision's ViT is its heads times their size: a common ranking takes heads, and none of it."""
     torch.manual_seed(0)
@@ -303,6 +304,7 @@ def test_of_several_targets_the_tightest_is_met_and_the_others_hold(
     assert f"{tightest!r} is the tightest" in plan.notes[0] or how.keys() & {"round_to", "layers"}
 
 
+@pytest.mark.slow
 def test_what_the_tightest_target_leaves_is_what_it_leaves_alone(vit: mk.DataflowGraph) -> None:
     assert mk.plan(vit, target={"flops": 0.5, "params": 0.6}).axes == mk.plan(vit, target={"flops": 0.5}).axes
 

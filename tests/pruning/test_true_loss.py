@@ -67,6 +67,7 @@ def test_the_first_order_tells_more_than_magnitudes(name: str) -> None:
     assert found > agreement(own, "l1")
 
 
+@pytest.mark.slow
 def test_small_batches_tell_the_first_order_better_than_one_of_all() -> None:
     small, one = (
         np.mean([agreement(own, Taylor(own.batches(count, 768 // count), F.cross_entropy)) for own in map(net, NETS)])
@@ -76,6 +77,7 @@ def test_small_batches_tell_the_first_order_better_than_one_of_all() -> None:
 
 
 @pytest.mark.parametrize("name", sampled(NETS, ["convolutional"]))
+@pytest.mark.slow
 def test_the_second_order_is_nearest_to_the_truth(name: str) -> None:
     own = net(name)
     found = agreement(own, Hessian(own.batches(12, 64), F.cross_entropy))

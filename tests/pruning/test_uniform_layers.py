@@ -154,6 +154,7 @@ def test_a_correction_of_one_layer_is_one_of_all() -> None:
     assert two in selection.pin([one], "why").pinned
 
 
+@pytest.mark.slow
 def test_whole_groups_of_heads_go_unless_indices_are_asked_for() -> None:
     model, inputs = transformers_models.build("llama")
     graph = mk.trace(model, (), inputs)
@@ -223,6 +224,7 @@ STAYS = {"clip": ("heads", "hidden", "head_dim"), "falcon": ("heads", "rot", "he
 
 
 @pytest.mark.parametrize(("name", "parts"), STAYS.items(), ids=STAYS)
+@pytest.mark.slow
 def test_what_a_configuration_could_not_say_stays(name: str, parts: tuple[str, ...]) -> None:
     model, inputs = transformers_models.build(name)
     graph = mk.trace(model, (), inputs)

@@ -49,6 +49,7 @@ def test_a_target_goes_by_whole_groups(target: dict[str, float]) -> None:
     assert model(x).shape == (1, 5)
 
 
+@pytest.mark.slow
 def test_a_target_goes_by_whole_experts() -> None:
     model, kwargs = transformers_models.build("mixtral")
     graph = mk.trace(model.eval(), (), kwargs)

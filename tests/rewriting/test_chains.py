@@ -122,6 +122,7 @@ def test_several_results_and_keywords() -> None:
     assert chains(named, [nn.ReLU, nn.Linear], torch.randn(2, 3)) == [["a", "b"]]
 
 
+@pytest.mark.slow
 def test_the_whole_zoo_has_the_chains_that_it_is_built_of() -> None:
     for name, pairs in {"resnet50": 53, "mobilenet_v2": 52, "densenet121": 59, "googlenet": 57}.items():
         model, inputs = zoo_case(name)

@@ -212,6 +212,7 @@ def test_call_sites_are_told_apart_by_line_and_index() -> None:
         assert torch.equal(model(x), x.relu().clamp(0.1, 0.2).relu() * 2)
 
 
+@pytest.mark.slow
 def test_both_modes_are_known() -> None:
     model = torchvision.models.efficientnet_b0(stochastic_depth_prob=0.9)
     x = torch.randn(2, 3, 64, 64)

@@ -255,6 +255,7 @@ def test_fn_may_not_change_the_model() -> None:
         rw.replace(model, "tail.1", fn)
 
 
+@pytest.mark.slow
 def test_many_names_take_no_time() -> None:
     model = nn.Sequential(*(nn.Sequential(nn.ReLU()) for _ in range(10_000)))
     names = [f"{number}.0" for number in range(10_000)]

@@ -111,6 +111,7 @@ def test_the_check_sees_a_look_that_writes() -> None:
         look_that_writes()
 
 
+@pytest.mark.slow
 def test_four_threads_that_plan_at_once() -> None:
     model, x = net_and_input()
     expected = mk.plan(mk.trace(model, x), ratio=0.5)

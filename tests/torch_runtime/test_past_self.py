@@ -273,6 +273,7 @@ def test_a_module_that_no_copy_can_keep_serves_as_the_models_own(keep: Callable[
     assert torch.equal(model(x.double()), model.b(model.a(x.double())))
 
 
+@pytest.mark.slow
 def test_what_no_copy_can_keep_is_said() -> None:
     """A result of weights: what is left there has no data."""
     (note,) = mk.trace(KeepsResults(), torch.randn(5, 4)).notes
@@ -280,6 +281,7 @@ def test_what_no_copy_can_keep_is_said() -> None:
     assert "test_past_self.py" in note
 
 
+@pytest.mark.slow
 def test_looks_beside_a_thread_that_fills_the_same_cache() -> None:
     model, x = Net().eval(), torch.randn(5, 4)
     expected, over, errors = model(x), threading.Event(), []

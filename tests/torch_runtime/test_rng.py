@@ -130,6 +130,7 @@ def a_thread_that_computes() -> Iterator[None]:
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("busy", [False, True], ids=["alone", "beside a thread that computes"])
+@pytest.mark.slow
 def test_what_a_loader_draws_is_what_would_come_and_leaves_the_process_as_it_was(workers: int, busy: bool) -> None:
     loader = DataLoader(Noise(), batch_size=2, shuffle=True, num_workers=workers)
     torch.manual_seed(3)

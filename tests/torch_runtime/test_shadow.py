@@ -235,6 +235,7 @@ class CleansToo:
         Cleans.ended.append("object")
 
 
+@pytest.mark.slow
 def test_what_cleans_up_at_its_end_is_left_to_the_model() -> None:
     model = Cleans()
     mk.trace(model, torch.randn(2, 4))
@@ -247,6 +248,7 @@ def test_what_cleans_up_at_its_end_is_left_to_the_model() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit")
+@pytest.mark.slow
 def test_that_is_so_too_where_the_model_itself_has_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(module: Any) -> Any:
         raise RuntimeError(f"{type(module).__name__} cannot be copied")
@@ -304,6 +306,7 @@ def test_a_lock_that_is_held_is_shared() -> None:
     assert copy.event is model.event
 
 
+@pytest.mark.slow
 def test_a_shadow_goes_at_once() -> None:
     model = net()
     gc.collect()

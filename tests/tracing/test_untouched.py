@@ -145,6 +145,7 @@ def caching(on_the_way: str) -> Caching:
 
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("on", ["meta", "fake", "real"])
+@pytest.mark.slow
 def test_what_forward_keeps_is_put_back(on: str, fails: bool) -> None:
     model, x = caching(on), torch.randn(2, 4)
     if fails:
@@ -158,6 +159,7 @@ def test_what_forward_keeps_is_put_back(on: str, fails: bool) -> None:
 
 
 @pytest.mark.parametrize("on", ["meta", "fake", "real"])
+@pytest.mark.slow
 def test_a_model_with_caches_computes_the_same_after_a_trace(on: str) -> None:
     results = []
     for traced in (False, True):
@@ -243,6 +245,7 @@ def test_a_lazy_module_is_refused_as_it_is() -> None:
         mk.trace(model, x)
 
 
+@pytest.mark.slow
 def test_a_trace_inside_a_trace() -> None:
     inner, found, x = nn.Linear(4, 4), [], torch.randn(2, 4)
 

@@ -271,6 +271,7 @@ def test_a_model_without_arguments_is_traced_with_an_empty_tuple() -> None:
     assert mk.ModelGraph(Noise(), ()).payload["traced"] is True
 
 
+@pytest.mark.slow
 def test_the_model_is_not_touched_and_not_kept() -> None:
     model = resnet18(weights=None).train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}

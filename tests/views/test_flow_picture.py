@@ -134,6 +134,7 @@ def test_a_residual_block_and_its_way_around() -> None:
     assert ("bn2", "downsample") not in edges  # neighbours in the column between which nothing flows
 
 
+@pytest.mark.slow
 def test_what_a_closed_container_hides_is_the_containers() -> None:
     t5 = graph("t5")
     edges = named_edges(t5, [])
@@ -270,6 +271,7 @@ def test_a_header_that_a_line_crosses_keeps_its_text_apart() -> None:
 # ----------------------------------------------------------- limits and texts
 
 
+@pytest.mark.slow
 def test_too_many_edges_are_counted_and_not_drawn() -> None:
     dense = mk.ModelGraph(Dense(120), (torch.zeros(2, 1),))
     opened = all_nodes(dense)

@@ -171,6 +171,7 @@ def test_a_failed_analysis_says_so_and_leaves_the_models(gate: Gate, caplog: pyt
     explorer.close()
 
 
+@pytest.mark.slow
 def test_a_closed_explorer_is_left_alone_by_its_analysis(gate: Gate) -> None:
     explorer = mk.KnowledgeExplorer(Graph(sample_contents()))
     running: Any = explorer._analysis

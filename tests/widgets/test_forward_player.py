@@ -202,6 +202,7 @@ def test_a_run_that_goes_another_way_begins_at_its_first_step() -> None:
     assert player.error is not None
 
 
+@pytest.mark.slow
 def test_close_lets_go_of_model_and_inputs() -> None:
     model, x = residual(), INPUT.clone()
     alive = weakref.ref(model)

@@ -287,6 +287,7 @@ def test_a_kernel_tells_after_each_cell_and_opens_no_comm(kernel: Any) -> None:
     assert content["data"]["objects"] == []
 
 
+@pytest.mark.slow
 def test_errors_never_reach_a_cell(kernel: Any) -> None:
     run(kernel, "from modulekg_widgets.engine.views.object_list import ObjectList as _Objects")
     run(kernel, "_listed, _Objects.payload = _Objects.payload, lambda self: 1 / 0")

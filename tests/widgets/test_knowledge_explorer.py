@@ -316,6 +316,7 @@ def test_two_explorers_share_the_selection(contents: Contents, explorer: Any) ->
     other.close()
 
 
+@pytest.mark.slow
 def test_a_closed_explorer_leaves_nothing(contents: Contents) -> None:
     before = set(_instances)
     graph = Graph(contents)

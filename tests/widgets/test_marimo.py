@@ -282,6 +282,7 @@ def test_a_closed_adapter_leaves_the_widget_as_it_was(shown: Any, model: nn.Modu
     assert len(_instances()) == open_before - 2  # the adapter, and its layout
 
 
+@pytest.mark.slow
 def test_nobody_holds_a_closed_adapter(model: nn.Module) -> None:
     graph = mk.ModelGraph(model)
     adapter = mk.marimo(graph)

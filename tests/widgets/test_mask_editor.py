@@ -375,6 +375,7 @@ def test_a_wrong_keyword_and_a_model_that_fails_are_told() -> None:
         mk.MaskEditor(net(), torch.zeros(2, 5))
 
 
+@pytest.mark.slow
 def test_closing_lets_everything_go(model: nn.Module) -> None:
     import gc
     import weakref

@@ -242,6 +242,7 @@ def test_a_recorded_run_replays(run: Run, kernel: list[FakeComm]) -> None:
             panel.replay(wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_closing_leaves_no_comm_and_no_thread(run: Run, kernel: list[FakeComm]) -> None:
     panel, graph = MetricPanel(run), mk.ModelGraph(nn.Sequential(nn.Linear(2, 2)))
     panel.link(graph)

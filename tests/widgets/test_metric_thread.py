@@ -80,6 +80,7 @@ def test_stopping_ends_the_thread_in_the_middle(owner: Owner, run: Run) -> None:
     assert not owner.stream.is_running
 
 
+@pytest.mark.slow
 def test_the_thread_ends_with_its_owner(run: Run) -> None:
     owner = Owner(run)
     owner.stream.start()

@@ -163,6 +163,7 @@ def test_lone_surrogates_come_back_from_their_escape() -> None:
     assert graph.get_state(key="selected")["selected"] == "\\ud800.0"
 
 
+@pytest.mark.slow
 def test_the_model_is_not_kept_alive() -> None:
     model = resnet18(weights=None)
     kept = weakref.ref(model)
@@ -173,6 +174,7 @@ def test_the_model_is_not_kept_alive() -> None:
     assert graph.payload["compare"]
 
 
+@pytest.mark.slow
 def test_closing_leaves_nothing_behind(model: nn.Module) -> None:
     before = set(_instances)
     graph = mk.ModelGraph(model)
@@ -349,6 +351,7 @@ def test_a_graph_that_is_outdated_says_so_in_one_line_and_shows_the_model_as_it_
     assert [4, 4] in [shape for row in graph.payload["entities"]["tensors"] for _, _, shape in row]
 
 
+@pytest.mark.slow
 def test_a_graph_keeps_no_model() -> None:
     model = nested()
     graph, reference = mk.ModelGraph(model), weakref.ref(model)

@@ -172,6 +172,7 @@ def test_without_its_font_there_is_a_picture(monkeypatch: pytest.MonkeyPatch) ->
     raster._font.cache_clear()
 
 
+@pytest.mark.slow
 def test_nothing_heavy_is_imported() -> None:
     """Neither for the package nor for a picture; a search for fonts would take seconds on a new machine."""
     code = (

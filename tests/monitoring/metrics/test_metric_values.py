@@ -59,6 +59,7 @@ def test_a_metric_is_its_definition(name: str, source: str, dtype: torch.dtype) 
             assert steps[-1].wg is None  # the engine asks no metric then
 
 
+@pytest.mark.slow
 def test_names_of_built_in_metrics_are_taken_before_any_is_used() -> None:
     code = "import modulekg_widgets as mk; mk.metric('WeightNorm', needs='Weight')(lambda w: w.sum())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -332,6 +332,7 @@ def test_a_slow_sink_keeps_nothing_in_memory(history: History, sinks: SinkThread
     assert grown < 1_000_000
 
 
+@pytest.mark.slow
 def test_a_forgotten_delivery_ends_its_threads(history: History) -> None:
     sink = Keeper()
     forgotten = SinkThreads(history)

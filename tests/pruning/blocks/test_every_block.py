@@ -18,6 +18,7 @@ def test_a_sample_of_all_models(source: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(("source", "name"), [(source, name) for source, names in NONE.items() for name in names])
+@pytest.mark.slow
 def test_models_without_residual_blocks(source: str, name: str) -> None:
     assert removed_alone(SOURCES[source][1](name)) == []
 

@@ -100,6 +100,7 @@ def without(model: Any, path: str, args: Any = (), **kwargs: Any) -> Any:
     return mk.plan(mk.trace(model, args, kwargs), blocks=[path], layers="uniform").cut(model)
 
 
+@pytest.mark.slow
 def test_lists_of_numbers_by_layer_follow_where_layers_would_be_others(tmp_path: Path) -> None:
     model, _ = transformers_model(
         "SmolLM3ForCausalLM", "SmolLM3Config", intermediate_size=48, num_hidden_layers=6, num_key_value_heads=2,
@@ -114,6 +115,7 @@ def test_lists_of_numbers_by_layer_follow_where_layers_would_be_others(tmp_path:
     assert model.config.no_rope_layers == [1, 1, 0, 1, 1, 0]
 
 
+@pytest.mark.slow
 def test_lists_that_are_as_long_by_chance_stay(tmp_path: Path) -> None:
     model, transformers = transformers_model(
         "LongformerModel", "LongformerConfig", intermediate_size=48, num_hidden_layers=4, attention_window=[4, 8, 4, 8],

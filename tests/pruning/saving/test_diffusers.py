@@ -50,6 +50,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("case", [unet, autoencoder, conditioned])
+@pytest.mark.slow
 def test_a_cut_model_is_loaded_bit_by_bit(case: Callable[[], Case], tmp_path: Path) -> None:
     torch.manual_seed(0)
     model, args = case()

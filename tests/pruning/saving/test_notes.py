@@ -23,6 +23,7 @@ def llama() -> tuple[Any, Any]:
     return model, mk.plan(mk.trace(model, (), kwargs), ratio=0.5)
 
 
+@pytest.mark.slow
 def test_a_cut_model_warns_when_its_library_saves_it(llama: tuple[Any, Any], tmp_path: Path) -> None:
     model, plan = llama
     receipt = plan.cut(model)

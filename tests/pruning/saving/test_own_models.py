@@ -41,6 +41,7 @@ def cut(name: str) -> tuple[nn.Module, torch.Tensor, Any, dict[str, Any]]:
     return model, x, receipt, how
 
 
+@pytest.mark.slow
 def test_each_is_the_same_in_another_process(tmp_path: Path) -> None:
     for name in CASES:
         model, x, receipt, how = cut(name)
@@ -59,6 +60,7 @@ def test_a_function_is_called_only_where_it_was_agreed_to(tmp_path: Path) -> Non
     assert torch.equal(again(x), model(x))
 
 
+@pytest.mark.slow
 def test_a_class_that_nobody_has_imported_is_not(tmp_path: Path) -> None:
     model, x, receipt, _ = cut("no arguments")
     ask(model, (x,), {}, tmp_path)

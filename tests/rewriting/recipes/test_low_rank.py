@@ -108,6 +108,7 @@ def test_the_seed_is_all_that_counts() -> None:
     assert not torch.equal(first.head.down.weight, other.head.down.weight)
 
 
+@pytest.mark.slow
 def test_a_vision_transformer_keeps_what_attention_reads() -> None:
     model = torchvision_builders()["vit_b_16"]().eval()
     x = torch.randn(1, 3, 224, 224)

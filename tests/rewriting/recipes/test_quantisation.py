@@ -318,6 +318,7 @@ def test_other_dtypes(dtype: torch.dtype) -> None:
     assert {p.dtype for p in model.parameters()} == {dtype}
 
 
+@pytest.mark.slow
 def test_life_afterwards() -> None:
     def fresh() -> nn.Module:
         other = Net().eval()
