@@ -233,3 +233,21 @@ def test_a_hash_that_an_object_keeps_does_not_count(name: str, kept: int | None)
 )
 def test_other_values_with_such_a_name_count(name: str, one: object, other: object) -> None:
     assert digest(x=Settings(**{name: one})) != digest(x=Settings(**{name: other}))
+
+
+@pytest.mark.parametrize("number_of", [id, object.__hash__, lambda own: hash(own.name)])
+def test_a_number_of_the_process_does_not_count_under_any_name(number_of: Callable[[Any], int]) -> None:
+    """`id` and `hash` of itself, or of what stands beside it."""
+
+    def keeping(with_key: bool) -> nn.Module:
+        module = nn.Linear(2, 3)
+        settings = Settings(name="net", width=1)
+        module.name, module.settings = "net", settings
+        if with_key:
+            module.key, settings.key = number_of(module), number_of(settings)
+        return module
+
+    assert mk.fingerprint(keeping(True)) == mk.fingerprint(keeping(False))
+    other = keeping(True)
+    other.key += 1
+    assert mk.fingerprint(other) != mk.fingerprint(keeping(True))

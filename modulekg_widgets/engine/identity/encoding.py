@@ -13,7 +13,7 @@ import copyreg
 import enum
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from modulekg_widgets.engine.identity.classes import (
@@ -185,13 +185,13 @@ class Encoder:
     def encode_state(self, owner: Any, path: str, skip: frozenset[str] = frozenset()) -> list[bytes]:
         """Names and values of an object's `__dict__` and slots, sorted by name."""
         state = instance_state(owner)
-        return self.encode_attributes({n: v for n, v in state.items() if type(n) is str and n not in skip}, path)
+        return self.encode_attributes({n: v for n, v in state.items() if type(n) is str and n not in skip}, path, owner)
 
-    def encode_attributes(self, attributes: dict[str, Any], path: str) -> list[bytes]:
+    def encode_attributes(self, attributes: dict[str, Any], path: str, owner: Any = None) -> list[bytes]:
         """Names and values, sorted by name."""
         parts: list[bytes] = []
         for name in sorted(attributes):
-            if is_own_hash(name, attributes[name]):
+            if is_own_hash(name, attributes[name], attributes, owner):
                 continue
             parts += [text(name), self.encode_attribute(attributes[name], f"{path}.{name}" if path else name)]
         return parts
@@ -210,12 +210,23 @@ class Encoder:
         return known
 
 
-def is_own_hash(name: str, value: Any) -> bool:
-    """Whether an attribute keeps what `hash` gave of an object, which is another number in every process.
+def is_own_hash(name: str, value: Any, attributes: Mapping[str, Any], owner: Any) -> bool:
+    """Whether an attribute keeps a number of this process alone: what `hash` gave of an object, or an `id`.
 
-    Sizes and counts that are named alike, as `n_hash=4`, are small and count.
+    It is told by its name, as the object may have changed since, or by the number, which is that of `owner` or of
+    another of its `attributes`. Sizes and counts that are named alike, as `n_hash=4`, are small and count.
     """
-    return name.endswith("hash") and (value is None or (type(value) is int and value.bit_length() > LONGEST_COUNT))
+    if value is None or type(value) is not int:
+        return value is None and name.endswith("hash")
+    if value.bit_length() <= LONGEST_COUNT:
+        return False
+    return name.endswith("hash") or any(value in _process_numbers(each) for each in (owner, *attributes.values()))
+
+
+def _process_numbers(value: Any) -> tuple[int, ...]:
+    """Its `id`, and its `hash` where that changes with the process and computing it runs no code of the user's."""
+    of_text = (hash(value),) if type(value) in (str, bytes) else ()
+    return (id(value), object.__hash__(value), *of_text)
 
 
 # ------------------------------------------------------------------ objects of all other classes

@@ -202,8 +202,8 @@ class OwnStructure:
         encoder = self._encoder
         if layout.has_slots:
             attributes = {name: value for name, value in instance_state(module).items() if name not in NOT_STRUCTURE}
-            return [sized(part) for part in encoder.encode_attributes(attributes, "")]
-        names = [name for name in layout.names if not is_own_hash(name, state[name])]
+            return [sized(part) for part in encoder.encode_attributes(attributes, "", module)]
+        names = [name for name in layout.names if not is_own_hash(name, state[name], state, module)]
         return [self._labels[name] + sized(encoder.encode_attribute(state[name], name)) for name in names]
 
     def _tensors(self, state: State, index: int) -> list[bytes]:
