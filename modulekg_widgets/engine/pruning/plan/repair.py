@@ -16,6 +16,7 @@ from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.axis import Axes, Axis, Doubt
 from modulekg_widgets.engine.axes.decisions import chosen_axes
 from modulekg_widgets.engine.axes.proved import reaching_axes
+from modulekg_widgets.engine.axes.verify import UNSTEADY
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.cut.edits import Edits, MovedAttributeError
 from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, CONSTRAINT, OUTPUT, SCALE, WHOLE, Attempt, Change
@@ -258,7 +259,10 @@ class Repair:
         return found.explained and not doubted
 
     def _verdict(self, attempt: Attempt, found: Rehearsal) -> bool | None:
-        """What the values say; None where they cannot be compared."""
+        """What the values say; None where they cannot be compared, or two passes in a row agree by luck."""
+        doubts = map(self._doubt, attempt.selection.changed)
+        if any(doubt is not None and doubt.why.endswith(UNSTEADY) for doubt in doubts):
+            return None
         chosen = self._chosen(attempt)
         if chosen:
             return self._verdict_beside(attempt, chosen)
