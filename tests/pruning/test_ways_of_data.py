@@ -335,7 +335,7 @@ CHANCES: dict[str, Any] = {
     "numpy": lambda: float(np.random.rand()),
     "clock": lambda: 1 + time.perf_counter() % 1,
     "own generator": lambda: random.Random().random(),
-    "system": lambda: os.urandom(1)[0] + 1,
+    "system": lambda: 1 + int.from_bytes(os.urandom(4), "big") / 2**32,  # of one byte two are alike now and then
 }
 
 
