@@ -56,7 +56,8 @@ def past_operators(axes: Axes) -> str | None:
     """Where a pass does something that operators do not tell: data leave torch or decide, or weights are replaced."""
     graph = axes.graph
     for record in [*(record for _, record in graph.escaped), *graph.data_dependent]:
-        return f"{record.operator} in {record.module or '(root)'}, {record.source}, by which data decide"
+        where = ", ".join(filter(None, (record.module or "(root)", record.source)))
+        return f"{record.operator} in {where}, by which data decide"
     if graph.traced_on == REAL:
         return "a pass that runs with data alone"
     if known_way(axes).draws_that_lead_elsewhere:
