@@ -465,7 +465,13 @@ def test_modes_that_the_whole_model_stops_in_do_not_count() -> None:
 def test_keep_spares_blocks_and_what_is_in_them() -> None:
     torch.manual_seed(0)
     graph = mk.trace(Iterated(), torch.randn(2, 4))
-    for keep in ("layers.0", ["layers.0.f.into"], "layers.0.f.out.weight", graph.model.get_submodule("layers.0"), "layers.0*"):
+    for keep in (
+        "layers.0",
+        ["layers.0.f.into"],
+        "layers.0.f.out.weight",
+        graph.model.get_submodule("layers.0"),
+        "layers.0*",
+    ):
         plan = mk.plan(graph, blocks=2, keep=keep)
         assert plan.blocks == ("layers.1", "layers.2")
         with pytest.raises(CutError, match=r"keep spares 'layers\.0"):
