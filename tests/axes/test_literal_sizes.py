@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,7 @@ from torch import nn
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import CutError
 
+pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="code of Python 3.10 has no columns")
 WIDTH = 8
 
 

@@ -68,6 +68,27 @@ WIDER = """root => {
 }"""
 
 
+# places in an element where text stands and nothing is to be clicked
+PLACES = """root => {
+  const found = [];
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node && found.length < 6; node = walker.nextNode()) {
+    const own = node.parentElement;
+    const control = own.closest('button, input, select, textarea, a, [role=treeitem], [tabindex="0"]');
+    if (!node.data.trim() || root.contains(control)) continue;
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    const { left, top, width, height } = range.getBoundingClientRect();
+    const at = [left + width / 2, top + height / 2];
+    if (width > 4 && root.contains(document.elementFromPoint(...at))) found.push(at);
+  }
+  return found;
+}"""
+CELLS = "() => window.jupyterapp.shell.currentWidget.content.widgets.length"
+KINDS = "() => window.jupyterapp.shell.currentWidget.content.widgets.map(cell => cell.model.type)"
+OF_CELLS = ("a", "b", "m", "y", "d", "d", "x", "Escape", "d", "d")  # a notebook's keys that change its cells
+
+
 @dataclass
 class Walk:
     """What was wrong with the stops of Tab."""
@@ -96,6 +117,23 @@ def walk(root: Locator) -> tuple[Walk, int]:
     found.unreached = [text for number, text in enumerate(texts) if number not in focused]
     found.unseen = [texts[number] for number, look in focused.items() if look == looks[number]]
     return found, len(texts)
+
+
+def press_after_clicks(root: Locator) -> int:
+    """Click on text in a widget, place by place, and press the notebook's keys after each; how many places these were.
+
+    The notebook must keep its cells, and the kinds of them.
+    """
+    page = root.page
+    cells = page.evaluate(CELLS)
+    kinds = page.evaluate(KINDS)
+    places = root.evaluate(PLACES)
+    for x, y in places:
+        page.mouse.click(x, y)
+        for key in OF_CELLS:
+            page.keyboard.press(key)
+            assert (page.evaluate(CELLS), page.evaluate(KINDS)) == (cells, kinds), f"{key} after a click at {x}, {y}"
+    return len(places)
 
 
 def has_name(control: Locator) -> bool:

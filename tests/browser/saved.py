@@ -1,4 +1,4 @@
-"""A page written by `mk.save_html`, opened from the disk: no server, no kernel, no network."""
+"""What is saved: a page of `mk.save_html` opened from the disk, without server, kernel or network; and pictures."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import nbformat
+
 from browser.hostile import inspect
 from browser.page import WatchedPage
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+SAVE = "() => window.jupyterapp.commands.execute('docmanager:save').then(() => {})"  # the notebook in front
 SHOWN = "() => document.querySelector('.mkg-page > *') !== null"
 
 
@@ -36,6 +39,14 @@ class SavedPage(WatchedPage):
         found = inspect(self.page, ".mkg-page")
         assert found == {"found": [], "ran": None, "violations": [], "at": self.file.as_uri()}
         assert self.page.locator(".mkg-is-disconnected").count() == 0
+
+
+def picture_in(file: Path, cell: int) -> str:
+    """The picture of a cell's output in a notebook's file."""
+    content: Any = nbformat.read(file, nbformat.NO_CONVERT)
+    (output,) = [each for each in content.cells[cell].outputs if "data" in each]
+    svg = output["data"]["image/svg+xml"]
+    return svg if isinstance(svg, str) else "".join(svg)
 
 
 @contextmanager

@@ -12,9 +12,11 @@ from playwright.sync_api import Browser
 from browser import graph as graphs
 from browser import metrics
 from browser.graph import ITEMS, GraphPage
+from browser.keys import CELLS, press_after_clicks
 from browser.lab import JupyterServer, code_notebook
 from browser.metrics import MetricsPage
 from browser.page import WatchedPage
+from browser.saved import SAVE, picture_in
 
 SETUP = """
 import json, threading, time
@@ -55,7 +57,7 @@ TRAIN = {
     "notebook": f"train({STEPS})",
     "voila": f"threading.Thread(target=train, args=({STEPS},), daemon=True).start()",
 }
-CELLS = [SETUP, "display(graph)", "display(panel)", "display(editor)", "display(state)"]
+SHOWN = [SETUP, "display(graph)", "display(panel)", "display(editor)", "display(state)"]
 PRINT = "print(state.value)"
 EDITOR = ".mkg-mask-editor"
 ADDRESSES = {"notebook": "/notebooks/page.ipynb", "voila": "/voila/render/page.ipynb"}
@@ -81,13 +83,13 @@ class HostPage(WatchedPage):
     def __init__(self, browser: Browser, server: JupyterServer) -> None:
         super().__init__(browser, server)
         self.host = server.application
-        cells = [*CELLS, TRAIN[self.host]] + [PRINT] * (self.host == "notebook")
-        self.train, self.print = len(CELLS), len(CELLS) + 1
+        cells = [*SHOWN, TRAIN[self.host]] + [PRINT] * (self.host == "notebook")
+        self.train, self.print = len(SHOWN), len(SHOWN) + 1
         server.write("page.ipynb", code_notebook(cells))
         self.page.goto(server.url + ADDRESSES[self.host])
         if self.host == "notebook":
             self.wait_for(KERNEL_IDLE)
-            for index in range(len(CELLS)):
+            for index in range(len(SHOWN)):
                 self.page.evaluate(RUN, index)
         self.wait_for(graphs.READY)
         self.wait_for(metrics.READY)
@@ -169,6 +171,51 @@ def test_an_edited_mask_is_a_python_value(host: HostPage) -> None:
     assert host.page.locator(f"{EDITOR} .mkg-mask-dropped").inner_text() == "2 indices of 1 axis go"
     host.page.wait_for_timeout(1000)
     host.screenshot(f"{host.host}-editor")
+
+
+ROOTS = (graphs.ROOT, ".mkg-metric-panel", EDITOR)
+
+
+def test_no_key_after_a_click_in_a_widget_changes_cells(host: HostPage) -> None:
+    if host.host != "notebook":
+        pytest.skip("there are no cells")
+    for selector in ROOTS:
+        root = host.page.locator(selector).first
+        root.evaluate("root => root.scrollIntoView({ block: 'start' })")
+        host.pause(300)
+        assert press_after_clicks(root) > 0
+    cells = host.page.evaluate(CELLS)
+    host.page.locator(".jp-InputPrompt").nth(host.print).click()
+    host.page.keyboard.press("b")  # a click in the notebook gives it its keys back
+    host.wait_for(f"cells => ({CELLS})() === cells + 1", cells)
+    host.page.keyboard.press("d")
+    host.page.keyboard.press("d")
+    host.wait_for(f"cells => ({CELLS})() === cells", cells)
+
+
+def test_the_saved_notebook_has_the_last_pictures(host: HostPage) -> None:
+    """Those of after the training and the edits, not of when the cells ran."""
+    if host.host != "notebook":
+        pytest.skip("it saves nothing")
+    file = host.server.notebooks / "page.ipynb"
+    panel, editor = SHOWN.index("display(panel)"), SHOWN.index("display(editor)")
+    host.page.evaluate(SAVE)
+    if "no values yet" in picture_in(file, panel):  # this test runs alone
+        host.page.evaluate(RUN, host.train)
+        host.state()
+        host.page.evaluate(SAVE)
+    assert "no values yet" not in picture_in(file, panel)
+    before = picture_in(file, editor)
+    field = host.page.locator(f"{EDITOR} .mkg-mask-ratio-field")
+    field.fill("0.75")
+    field.press("Enter")
+    host.wait_for_state(gone=6)
+    for _ in range(50):
+        host.page.evaluate(SAVE)
+        if picture_in(file, editor) != before:
+            break
+        host.pause(100)
+    assert picture_in(file, editor) != before
 
 
 def test_nothing_of_ours_went_wrong(host: HostPage) -> None:

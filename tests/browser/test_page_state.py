@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
-import nbformat
 import pytest
 
 from browser.graph import ROOT, GraphPage
-from browser.page import NotebookPage
+from browser.keys import CELLS, press_after_clicks
+from browser.page import KernelError, NotebookPage
 from browser.plugin import VIEWER, LabPlugin
+from browser.saved import SAVE, picture_in
 from browser.untrusted import notebook_with, trust_and_reload
 
 BEFORE = Path(__file__).parents[1] / "files_of_before"
@@ -34,27 +34,9 @@ WIDGETS = {
     "mk.KnowledgeExplorer(kg)": (".mkg-knowledge-explorer", ".mkg-side-panel"),
     "mk.Workbench(model, x)": (".mkg-workbench", ".mkg-side-panel"),
 }
-CELLS = "() => window.jupyterapp.shell.currentWidget.content.widgets.length"
-# places in an element where text stands and nothing is to be clicked
-PLACES = """root => {
-  const found = [];
-  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
-  for (let node = walker.nextNode(); node && found.length < 6; node = walker.nextNode()) {
-    const own = node.parentElement;
-    const control = own.closest('button, input, select, textarea, a, [role=treeitem], [tabindex="0"]');
-    if (!node.data.trim() || root.contains(control)) continue;
-    const range = document.createRange();
-    range.selectNodeContents(node);
-    const { left, top, width, height } = range.getBoundingClientRect();
-    const at = [left + width / 2, top + height / 2];
-    if (width > 4 && root.contains(document.elementFromPoint(...at))) found.push(at);
-  }
-  return found;
-}"""
 OPEN = f"""() => Array.from(document.querySelectorAll('{ROOT} [role=treeitem][aria-expanded=true]'),
   row => row.dataset.mkgPath).filter(path => path !== '').sort()"""
 NOTICE = ".mkg-outdated"
-SAVE = "() => window.jupyterapp.commands.execute('docmanager:save').then(() => {})"
 
 
 @pytest.mark.parametrize("code", WIDGETS)
@@ -68,13 +50,7 @@ def test_no_key_after_a_click_in_a_widget_deletes_its_cell(notebook: NotebookPag
     root.locator(part).first.wait_for(state="attached")
     root.evaluate("root => root.scrollIntoView({ block: 'start' })")
     notebook.pause(300)
-    places = root.evaluate(PLACES)
-    assert places
-    for x, y in places:
-        notebook.page.mouse.click(x, y)
-        for key in ("d", "d", "x", "Escape", "d", "d"):
-            notebook.page.keyboard.press(key)
-        assert notebook.page.evaluate(CELLS) == 3
+    assert press_after_clicks(root) > 0
     notebook.page.locator(".jp-InputPrompt").nth(2).click()
     notebook.page.keyboard.press("d")
     notebook.page.keyboard.press("d")  # a click in the notebook gives it its keys back
@@ -140,12 +116,8 @@ def test_widgets_say_that_their_model_has_changed(notebook: NotebookPage, change
 
 
 def svg_of(notebook: NotebookPage, cell: int) -> str:
-    """The picture of a cell's output in the notebook's file."""
     path = notebook.page.evaluate("() => window.jupyterapp.shell.currentWidget.context.path")
-    content: Any = nbformat.read(notebook.server.notebooks / path, 4)
-    (output,) = [each for each in content.cells[cell].outputs if "data" in each]
-    svg = output["data"]["image/svg+xml"]
-    return svg if isinstance(svg, str) else "".join(svg)
+    return picture_in(notebook.server.notebooks / path, cell)
 
 
 def test_a_saved_notebook_has_the_last_pictures(notebook: NotebookPage) -> None:
@@ -186,7 +158,9 @@ def test_a_graph_of_before_opens(plugin: LabPlugin, name: str) -> None:
     plugin.notebook.screenshot(f"before-{name}")
 
 
-@pytest.mark.parametrize("name", ["resnet18.plan.json", "convolutions.plan.json", "tagger.plan.json"])
+@pytest.mark.parametrize(
+    "name", ["resnet18.plan.json", "convolutions.plan.json", "tagger.plan.json", "linears.plan.json"]
+)
 def test_a_plan_of_before_opens(plugin: LabPlugin, name: str) -> None:
     plugin.notebook.open(["1"])
     shown = name.replace(".json", ".modulekg.json")
@@ -200,6 +174,30 @@ def test_a_file_of_masks_of_before_opens(plugin: LabPlugin) -> None:
     shutil.copy(BEFORE / "masks.pth", plugin.notebook.server.notebooks / "masks.pth")
     plugin.notebook.command("docmanager:open", path="masks.pth")
     plugin.page.locator(f"{ROOT}.mkg-of-file[data-mkg-ready=true]").wait_for()
+
+
+WRITTEN_ALONE = {  # for other programs; JupyterLab's own viewers show them
+    "zoo.csv": (".jp-CSVViewer", None),
+    "zoo.dot": (".jp-FileEditor", "digraph ModuleKG"),
+    "zoo.edges": (".jp-FileEditor", "Sequential296 Linear628"),
+    "zoo.gexf": (".jp-FileEditor", "<gexf xmlns"),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN_ALONE)
+def test_a_graph_for_other_programs_opens_as_jupyterlab_shows_it(plugin: LabPlugin, name: str) -> None:
+    plugin.notebook.open(["1"])
+    shutil.copy(BEFORE / name, plugin.notebook.server.notebooks / name)
+    plugin.notebook.command("docmanager:open", path=name)
+    selector, words = WRITTEN_ALONE[name]
+    shown = plugin.page.locator(f"{selector}:visible")
+    shown.wait_for()
+    if words is not None:
+        shown.get_by_text(words).first.wait_for()
+    assert plugin.page.locator(f"{VIEWER}:visible").count() == 0
+    plugin.focus_notebook()
+    with pytest.raises(KernelError, match=r"a graph is read from \.graphml"):
+        plugin.notebook.execute(f"import modulekg_widgets as mk; mk.load_graph({name!r})")
 
 
 def test_a_notebook_of_before_opens_with_its_graph(notebook: NotebookPage) -> None:

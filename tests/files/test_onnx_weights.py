@@ -269,3 +269,25 @@ def test_names_of_values_are_no_paths_and_empty_bodies_no_modules() -> None:
     assert paths(file) == {"", "conv", "dense", "embed", "else_branch", "fc", "model", "model.1"}
     assert parameters(file) == 12 + 4 + 16 + 4 + 20 + 4 + 16
     assert {path for op, path in modules(file) if op in ("MatMulInteger", "Cast", "Mul", "Add")} == {"dense", "model.1"}
+
+
+def test_modules_without_weights_are_called_by_their_operators(tmp_path: Path) -> None:
+    names = ["/0/Relu", "/1/Sigmoid", "/2/Relu", "/3/Relu", "/4/Erf", "/4/Add", "/4/Mul", "/4/Erf_1"]
+    nodes = []
+    for at, name in enumerate(names):
+        op = name.rpartition("/")[2].partition("_")[0]
+        given = ["y" if at == len(names) - 1 else f"v{at + 1}"]
+        taken = [f"v{at}" if at else "x"]
+        nodes.append(helper.make_node(op, taken * (2 if op in ("Add", "Mul") else 1), given, name))
+    payload = mk.ModelGraph(hand_made(tmp_path / "names.onnx", nodes)).payload
+    classes = [payload["classes"]["name"][each] for each in payload["entities"]["class"]]
+    shown = [classes[each] for each in payload["nodes"]["entity"]][1:]
+    assert shown == ["Relu", "Sigmoid", "Relu", "Relu", "Erf, Add, +1"]
+    assert [fold[:3] for fold in payload["folds"]] == [[3, 2, "exact"]]
+
+
+def test_the_older_exporters_weights_of_folded_layers_are_called_by_their_operator(tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "onnx::MatMul_7"], ["y"], "/fc/MatMul")]
+    file = hand_made(tmp_path / "renamed.onnx", nodes, [numpy_helper.from_array(WEIGHT, "onnx::MatMul_7")])
+    assert [type(module).__name__ for _, module in file.skeleton().named_modules()][1:] == ["MatMul"]
+    assert parameters(file) == WEIGHT.size

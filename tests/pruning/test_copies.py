@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -290,3 +291,20 @@ def test_undo_of_everything_at_once_is_exact() -> None:
     assert (state_of(mine.model, mine.optimizer), state_of(mine.ema)) == before
     assert state.keys() == kept.keys()
     assert all(torch.equal(state[name], tensor) for name, tensor in kept.items())
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"copies": np.zeros(3)}, {"copies": np.zeros(0)}, {"copies": torch.zeros(3)}, {"copies": 3},
+        {"compensate": torch.ones(2)}, {"compensate": [torch.ones(1, 2, 6, 6)]}, {"compensate": np.ones(2)},
+        {"undo": np.ones(2)}, {"undo": None},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_arrays_in_the_place_of_lists_and_of_yes_and_no_are_refused(given: dict[str, Any]) -> None:
+    model = seeded(Small).eval()
+    plan, before = plan_of(model, X[0]), state_of(model)
+    with pytest.raises(CutError, match=next(iter(given))):
+        plan.cut(model, **given)
+    assert state_of(model) == before

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from modulekg_widgets.engine.errors import CutError
 
 
 class Expert(nn.Module):
@@ -334,7 +335,7 @@ CHANCES: dict[str, Any] = {
     "numpy": lambda: float(np.random.rand()),
     "clock": lambda: 1 + time.perf_counter() % 1,
     "own generator": lambda: random.Random().random(),
-    "system": lambda: os.urandom(1)[0] + 1,
+    "system": lambda: 1 + int.from_bytes(os.urandom(4), "big") / 2**32,  # of one byte two are alike now and then
 }
 
 
@@ -372,3 +373,76 @@ def test_what_chance_hides_goes_where_it_is_named_and_the_plan_says_so() -> None
     plan = mk.plan(graph, per_axis=dict.fromkeys(halves, 0.5))
     assert [axis.name for axis in plan.axes] == halves
     assert all(any(name in note and "as asked" in note for note in plan.notes) for name in halves)
+
+
+class Branching(nn.Module):
+    """Has two widths that are one, or indices whose order counts, on a way that the traced input does not take."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+        self.a, self.b, self.c = nn.Linear(4, 12), nn.Linear(12, 12), nn.Linear(12, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = self.a(x).relu()
+        h = self.b(first).relu()
+        if self.how == "again" and x.abs().mean() > 100:
+            h = self.b(h).relu()
+        if self.how == "sum" and x.max().item() > 100.0:
+            h = h + first
+        if self.how == "flip" and bool((x.mean() > 100).numpy()):
+            h = h.flip(1)
+        if self.how == "count":
+            for _ in range(int((x.abs().mean() / 100).ceil()) - 1):
+                h = self.b(h).relu()
+        if self.how == "chance":
+            for _ in range(np.random.randint(3)):
+                h = self.b(h).relu()
+        return self.c(h)
+
+
+@pytest.mark.parametrize("how", ["again", "sum", "flip", "count", "chance"])
+def test_what_is_wrong_on_another_way_of_the_data_stays_whole(how: str) -> None:
+    torch.manual_seed(0)
+    np.random.seed(0)  # of which the first of three is a zero
+    model, x = Branching(how).eval(), torch.rand(5, 4)
+    names = ["b.out"] if how == "flip" else ["a.out", "b.out"]
+    graph = mk.trace(model, x)
+    proof = graph.axes.verify()
+    assert proof.wrong == names
+    assert all("another way" in proof[name].note for name in names)
+    if how == "flip":
+        plan = mk.plan(graph, ratio=0.5)
+        assert [axis.name for axis in plan.axes] == ["a.out"]
+        assert any("b.out stays whole" in note and "test_ways_of_data.py" in note for note in plan.notes)
+        plan.cut(model)
+        assert model(x + 200).isfinite().all()
+    else:
+        with pytest.raises(CutError, match="a permutation shows"):
+            mk.plan(graph, ratio=0.5)
+
+
+def test_a_way_that_only_raises_refutes_nothing() -> None:
+    class Checked(Branching):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if x.isnan().any():
+                raise ValueError("not a number")
+            return super().forward(x)
+
+    torch.manual_seed(0)
+    model = Checked("none").eval()
+    graph = mk.trace(model, torch.rand(5, 4))
+    assert graph.axes.verify().wrong == []
+    assert {axis.name for axis in mk.plan(graph, ratio=0.5).axes} == {"a.out", "b.out"}
+
+
+def test_python_draws_as_before_once_a_plan_is_made() -> None:
+    torch.manual_seed(0)
+    model, x = Branching("chance").eval(), torch.rand(5, 4)
+    np.random.seed(0)
+    state, drawn = random.getstate(), str(np.random.get_state())
+    graph = mk.trace(model, x)
+    with pytest.raises(CutError):
+        mk.plan(graph, ratio=0.5)
+    assert random.getstate() == state
+    assert str(np.random.get_state()) == drawn

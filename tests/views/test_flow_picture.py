@@ -362,9 +362,10 @@ class Attention(nn.Module):
     [
         (nn.functional.relu, "relu · 5×8"),
         (lambda x: nn.functional.softmax(x, -1), "softmax · 5×8"),
+        (lambda x: nn.functional.dropout(x, training=True), "dropout · 5×8"),
         (lambda x: nn.functional.gelu(x).flip(-1) * 0.5 + 1, "gelu, flip, +2 · 5×8"),
     ],
-    ids=["relu", "softmax", "several"],
+    ids=["relu", "softmax", "dropout", "several"],
 )
 def test_functions_between_modules_have_cards(between: Any, title: str) -> None:
     shown = texts(svg(mk.ModelGraph(Functional(between), torch.randn(5, 4)).payload, []))
@@ -407,3 +408,32 @@ def test_a_card_of_similar_modules_has_the_range_of_their_parameters(
     opened = [payload["nodes"]["parent"][fold[0]]]
     details = [text.split(" · ")[-1] for text in texts(svg(payload, opened))]
     assert counts in details
+
+
+class Chained(nn.Module):
+    """Layers of one make with a function after each."""
+
+    def __init__(self, *functions: Any) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in functions)
+        self.functions = functions
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer, function in zip(self.layers, self.functions, strict=True):
+            x = function(layer(x))
+        return x
+
+
+@pytest.mark.parametrize(
+    ("functions", "cards"),
+    [
+        ((torch.relu, torch.relu), 2),
+        ((torch.relu, torch.relu, torch.relu), 1),
+        ((torch.relu, torch.tanh, torch.relu), 3),
+        ((torch.clone, torch.clone), 1),
+    ],
+)
+def test_layers_are_one_card_where_the_same_is_computed_between_them(functions: Any, cards: int) -> None:
+    model = Chained(*functions)
+    shown = texts(svg(mk.ModelGraph(model, torch.randn(2, 4)).payload, [1]))
+    assert len([text for text in shown if "Linear" in text]) == cards

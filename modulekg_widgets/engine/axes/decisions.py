@@ -18,12 +18,13 @@ from torch.overrides import TorchFunctionMode
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.errors import ModuleKGError
+from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.operators.recorded import nodes_in
 from modulekg_widgets.engine.operators.signature import base_name, signature_of
 from modulekg_widgets.engine.residuals.trial import apply as apply_removal
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
 from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode, disable_current_modes, schema_of
-from modulekg_widgets.engine.torch_runtime.rng import is_drawn
+from modulekg_widgets.engine.torch_runtime.rng import draw_on, is_drawn
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.source import CallingLines
@@ -37,6 +38,8 @@ _LISTS = {Tensor.tolist, Tensor.numpy, Tensor.__array__}
 _WRITING = {"aten::index_put", "aten::masked_scatter"}  # what takes as many rows as a mask says
 TIMES, LEAST = 8, 10_000  # operators of a pass on other weights, by those of the traced one and at least
 _MASKS = (torch.bool, torch.uint8)
+_FAR = 1e4  # beyond what code compares a number with
+DRAWS = range(1, 4)  # that are made before a pass which Python draws for is run again
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class Decisions:
     `own` holds for each what this pass would have decided.
     """
 
-    def __init__(self, known: Sequence[Decision] | None = None) -> None:
+    def __init__(self, known: Sequence[Decision | None] | None = None) -> None:
         self.known = known
         self.noted: list[Decision] = []
         self.own: list[list[Tensor]] = []
@@ -90,6 +93,9 @@ class Decisions:
         if self.known is None:
             return self._note(call, args, kwargs, source, given)
         at = len(self.own)
+        if at < len(self.known) and self.known[at] is None and not self.went_apart:
+            self.own.append([])
+            return call(*args, **kwargs)
         known = self.known[at] if at < len(self.known) and not self.went_apart else None
         if known is None or known.call is not call or known.source != source or len(known.given) != len(given):
             self.went_apart = True
@@ -206,12 +212,26 @@ class KnownWay:
     @cached_property
     def _again(self) -> tuple[set[int], list[Decision]] | None:
         """The operators of another run among whose numbers one differs, and its decisions; None where it parts."""
+        return self._run_again()
+
+    @cached_property
+    def draws_that_lead_elsewhere(self) -> list[int]:
+        """After how many draws Python's chance, or a clock, leads the pass another way than the traced one."""
+        return [count for count in DRAWS if self._run_again(count) is None] if self.graph.draws is not None else []
+
+    def _run_again(self, draws: int = 0) -> tuple[set[int], list[Decision]] | None:
         graph, decisions = self.graph, Decisions()
+
+        def prepare(walked: Walk, _: Any) -> None:
+            draw_on(draws)
+            if graph.removal:
+                apply_removal(walked, graph.removal)
+
         try:
             found = trace_dataflow(
                 graph.model, *graph.call, training=graph.training, ways=(graph.traced_on,),
                 around=decisions if graph.traced_on == REAL else None, seed=graph.seed,
-                prepare=None if not graph.removal else lambda walked, _: apply_removal(walked, graph.removal),
+                prepare=prepare if graph.removal or draws else None,
             )  # fmt: skip
         except ModuleKGError:
             return None
@@ -280,9 +300,9 @@ def _node(place: DataNode | OperatorNode | None) -> DataNode | None:
 class NoEnd(TorchDispatchMode):
     """Ends a pass whose data lead it on and on, as weights of other sizes may in a loop that ends by a norm."""
 
-    def __init__(self, graph: Dataflow) -> None:
+    def __init__(self, graph: Dataflow, least: int = LEAST) -> None:
         super().__init__()
-        self.left = TIMES * len(graph.operators) + LEAST
+        self.left = TIMES * len(graph.operators) + least
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.left -= 1
@@ -311,6 +331,54 @@ def known_way(axes: Axes) -> KnownWay:
     if axes.known_way is None:
         axes.known_way = KnownWay(axes)
     return axes.known_way
+
+
+@dataclass(frozen=True)
+class OtherWay:
+    """A way that a pass may take with other data, or by other draws of Python's."""
+
+    where: str  # the line of code that leads there
+    decisions: Sequence[Decision | None] = ()  # up to one that is not as in the traced pass; None for the pass's own
+    draws: int = 0  # that Python and NumPy make before, so that others come
+
+
+def other_ways(axes: Axes, led: bool) -> list[OtherWay]:
+    """The ways next to the traced one: those of chance, and per line that decides by one value those of other values.
+
+    `led`: the pass goes the traced way up to there, else its own.
+    """
+    way = known_way(axes)
+    found = []
+    lines: set[tuple[Any, Any]] = set()
+    by_choice = _of_choice(axes)  # where indices change places, these decide otherwise
+    for at, (each, place) in enumerate(zip(way.decisions or (), way.order, strict=False)):
+        if each.by_code or (each.call, each.source) in lines or _node(place) in by_choice:
+            continue
+        lines.add((each.call, each.source))
+        before = way.decisions[:at] if led and way.decisions else [None] * at
+        found += [OtherWay(str(each.source), [*before, replace(each, result=other)]) for other in _others(each.result)]
+    where = axes.graph.draws
+    return [*(OtherWay(str(where), draws=count) for count in way.draws_that_lead_elsewhere), *found]
+
+
+def _of_choice(axes: Axes) -> set[DataNode]:
+    """The values that say which indices the data chose, and all that is computed from them."""
+    found = set(axes.inference.chosen.meanings)
+    for operator in axes.graph.operators if found else ():
+        if not found.isdisjoint(operator.inputs):
+            found.update(operator.outputs)
+    return found
+
+
+def _others(value: Any) -> list[Any]:
+    """The values that might stand in the place of one that decides: a yes for a no, more or less for a number."""
+    if isinstance(value, Tensor):
+        return [] if value.numel() != 1 else [torch.full_like(value, other) for other in _others(value.item())]
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [value + 1, value - 1] if value > 0 else [value + 1]
+    return [value + 1, _FAR, -_FAR] if isinstance(value, float) else []
 
 
 def chosen_axes(axes: Axes) -> set[Term]:

@@ -11,9 +11,10 @@ import torch
 
 from modulekg_widgets.engine.axes.algebra import Reason, Term, atoms
 from modulekg_widgets.engine.axes.axis import Axes, Axis, Doubt
+from modulekg_widgets.engine.axes.decisions import known_way, other_ways
 from modulekg_widgets.engine.axes.inference import DECIDES
 from modulekg_widgets.engine.axes.liveness import reaching_values, weights_into_nothing
-from modulekg_widgets.engine.axes.verify import NOT_PROVED, WRONG, refuted, verify
+from modulekg_widgets.engine.axes.verify import MOST_WAYS, NOT_PROVED, WRONG, refuted, verify
 from modulekg_widgets.engine.errors import TraceError, shown
 from modulekg_widgets.engine.operators.signature import base_name
 from modulekg_widgets.engine.torch_runtime.private import has_storage
@@ -51,12 +52,16 @@ def unproved(axes: Axes) -> dict[Axis, OperatorNode]:
     return {axis: found[axis.term] for axis in axes.free if axis.term in found}
 
 
-def past_operators(graph: Dataflow) -> str | None:
+def past_operators(axes: Axes) -> str | None:
     """Where a pass does something that operators do not tell: data leave torch or decide, or weights are replaced."""
+    graph = axes.graph
     for record in [*(record for _, record in graph.escaped), *graph.data_dependent]:
-        return f"{record.operator} in {record.module or '(root)'}, {record.source}, by which data decide"
+        where = ", ".join(filter(None, (record.module or "(root)", record.source)))
+        return f"{record.operator} in {where}, by which data decide"
     if graph.traced_on == REAL:
         return "a pass that runs with data alone"
+    if known_way(axes).draws_that_lead_elsewhere:
+        return f"chance or a clock in {graph.draws}, by which forward goes another way"
     operator = weights_into_nothing(graph)
     if operator is not None:
         return f"{operator.where}, which computes with weights what no operator reads"
@@ -100,7 +105,7 @@ def _only_deciding(axes: Axes) -> list[str]:
 
 def _proved(axes: Axes) -> list[str]:
     through = unproved(axes)
-    past = past_operators(axes.graph)
+    past = past_operators(axes)
     asked = axes.free if past is not None else list(through)
     if not asked:
         return []
@@ -118,7 +123,7 @@ def _proved(axes: Axes) -> list[str]:
     for axis, change in wrong.items():
         axis.term.frozen = Reason(REFUTED, through[axis]) if axis in through else Reason(f"{_REFUTED_HERE}: {past}")
         notes.append(f"{shown(axis.name)} stays whole, {change} when its indices change places: {axis.frozen}")
-    return notes
+    return [*notes, *(_untried(axes) if past is not None else [])]
 
 
 def reaching_axes(axes: Axes) -> set[Term]:
@@ -127,18 +132,37 @@ def reaching_axes(axes: Axes) -> set[Term]:
     return {atom for node in reaching_values(axes.graph) for term in dims(node) for atom in atoms(term)}
 
 
+def _affordable_ways(axes: Axes) -> int:
+    """How many ways next to the traced one are tried: those of chance, and of the data as many as cost little."""
+    by_data = min(MOST_WAYS, int(AFFORDABLE / (2 * max(axes.graph.flops(), 1))))
+    return len(known_way(axes).draws_that_lead_elsewhere) + by_data
+
+
+def _untried(axes: Axes) -> list[str]:
+    """Which ways of the data were not tried for what they cost."""
+    if axes.graph.following:
+        return []
+    untried = list(dict.fromkeys(way.where for way in other_ways(axes, led=True)[_affordable_ways(axes) :]))
+    if not untried:
+        return []
+    where = f"{', '.join(untried[:3])}{f' and {len(untried) - 3} more' if len(untried) > 3 else ''}"
+    said = f"data decide the way of this pass at {where}, and another way than the traced one was not tried for what"
+    return [f"{said} it costs: graph.axes.verify() tries it"]
+
+
 _REFUTED_HERE = "its indices may not change places, a permutation shows, though all operators allow it"
 
 
 def _refuted(axes: Axes, asked: Sequence[Axis]) -> Mapping[Axis, str]:
     """What is refuted of these axes, and why; doubts are noted."""
+    most_ways = _affordable_ways(axes)
     if axes.graph.flops() > AFFORDABLE:
-        wrong = refuted(axes, asked)
+        wrong = refuted(axes, asked, most_ways)
         reaching = reaching_axes(axes)
         unseen = [axis for axis in asked if axis not in wrong and axis.term not in reaching]
         axes.doubts.update(dict.fromkeys(unseen, Doubt("no output of this pass is made of it")))
         return wrong
-    report = verify(axes, bipartitions=0, only=asked, most_runs=FEW_RUNS)
+    report = verify(axes, bipartitions=0, only=asked, most_runs=FEW_RUNS, most_ways=most_ways)
     for axis in asked:
         proof = report[axis.name]
         if proof.status == NOT_PROVED:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes, Axis
-from modulekg_widgets.engine.axes.decisions import Decisions, NoEnd, chosen_axes, known_way
+from modulekg_widgets.engine.axes.decisions import Decisions, NoEnd, OtherWay, chosen_axes, known_way, other_ways
 from modulekg_widgets.engine.axes.expression import rearranged
 from modulekg_widgets.engine.axes.inference import is_of_values
 from modulekg_widgets.engine.axes.precision import BatchNormByHand, In, State, cast, rescaled
@@ -28,7 +28,7 @@ from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.residuals.trial import apply as apply_removal
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.numbered import NumberedModules
-from modulekg_widgets.engine.torch_runtime.rng import seeded
+from modulekg_widgets.engine.torch_runtime.rng import draw_on, seeded
 from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
 from modulekg_widgets.engine.torch_runtime.state import set_mode
 from modulekg_widgets.engine.torch_runtime.structure import leaves, rows_of, tensors, with_tensors
@@ -44,8 +44,17 @@ PROVED, WRONG, NOT_PROVED = "proved", "wrong", "not proved"
 TOLERANCE = 1e-5  # relative to the largest output, as in the literature's float32 checks; float64 gives 1e-12
 SINGLE = 1e-4  # the same where the model knows no float64
 MOST_RUNS = 32
+MOST_WAYS = 16  # next to the traced one
+UNSTEADY_RUNS = 4  # of a pass that reads a clock
 LEAST_EFFECT = 1e-9  # of the largest output in float64: less is rounding
 UNSTEADY = "the model gives other values each time that it runs, as by a clock, so that no permutation can be told"
+
+
+class UnsteadyError(TraceError):
+    """Nothing can be told, in no precision."""
+
+    def __init__(self) -> None:
+        super().__init__(UNSTEADY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,31 +116,32 @@ def verify(
     bipartitions: int = 8,
     only: Sequence[Axis] | None = None,
     most_runs: int = MOST_RUNS,
+    most_ways: int = MOST_WAYS,
 ) -> Verification:
     """Permute all free axes at once, then find the wrong ones by halves; the model stays as it is.
 
     The inputs are the traced ones unless `args` and `kwargs` give others of the same shapes. `bipartitions` random
     parts of members are permuted alone; the output must change, else two axes were merged that are independent.
     `only` names the axes that are asked about, instead of all; `most_runs` of the model are for members that have no
-    gradient, what comes behind these is not proved.
+    gradient, what comes behind these is not proved. Where a value of the data decides which way forward goes, or chance
+    does, the ways next to the traced one are permuted too, `most_ways` of them: an axis that is wrong there is wrong.
     Raises `TraceError` when the forward pass does not run in float64, or the model was cut since the trace.
     """
 
     def proof(dtype: torch.dtype, limit: float) -> Verification:
-        return PermutationProof(axes, args, kwargs, seed, dtype, limit, most_runs).report(bipartitions, only)
+        return PermutationProof(axes, args, kwargs, seed, dtype, limit, most_runs, most_ways).report(bipartitions, only)
 
     return _in_either(proof, tolerance)
 
 
-def refuted(axes: Axes, only: Sequence[Axis]) -> dict[Axis, str]:
+def refuted(axes: Axes, only: Sequence[Axis], most_ways: int = 0) -> dict[Axis, str]:
     """The axes that change the output when they are permuted, and why; in two passes where there are none.
 
     There is no control: on an axis that is not among them the output need not depend.
     """
 
     def proof(dtype: torch.dtype, limit: float) -> dict[Axis, str]:
-        found = PermutationProof(axes, None, None, 0, dtype, limit).changed(only)
-        return {axis: _changes(error) for axis, error in found.items()}
+        return PermutationProof(axes, None, None, 0, dtype, limit, most_ways=most_ways).changed(only)
 
     return _in_either(proof, TOLERANCE)
 
@@ -140,6 +150,8 @@ def _in_either(proof: Callable[[torch.dtype, float], Result], tolerance: float) 
     """A proof in float64, or in float32 where an operator of the model knows no other."""
     try:
         return proof(torch.float64, tolerance)
+    except UnsteadyError:
+        raise
     except TraceError as error:
         try:
             # some kernels, such as grouped matrix products, exist for lower precision only
@@ -175,6 +187,7 @@ class PermutationProof:
         dtype: torch.dtype,
         tolerance: float | None = None,
         most_runs: int = MOST_RUNS,
+        most_ways: int = MOST_WAYS,
     ) -> None:
         self.axes = axes
         self.most_runs = most_runs
@@ -197,6 +210,10 @@ class PermutationProof:
         # the way that passes are led; where the data choose from an axis, another order of it is another way
         self.decisions = known_way(axes).decisions if by_data and traced and not choosing else None
         self.orders = {axis.term: _derangement(axis.size, self.random) for axis in axes.free}
+        ways = other_ways(axes, led=not choosing) if traced and not self.graph.following and most_ways else []
+        self.ways = ways[:most_ways]
+        self.way: OtherWay | None = None  # the one that passes are led now, None for the traced one
+        self.elsewhere: dict[Axis, str] = {}  # the axes that are wrong on another way, and where that begins
 
     def report(self, bipartitions: int, only: Sequence[Axis] | None) -> Verification:
         expected, gradients = self._gradients()
@@ -204,13 +221,17 @@ class PermutationProof:
         free = [axis for axis in self.axes.free if only is None or axis in only]
         error = self._error(free)
         wrong = {} if error <= self.tolerance else self._wrong_ones(free)
-        if wrong and self._is_unsteady():
+        try:
+            if wrong and self._is_unsteady():
+                raise UnsteadyError
+            wrong |= self._wrong_elsewhere([axis for axis in free if axis not in wrong])
+        except UnsteadyError:
             unsteady = [AxisProof(axis.name, NOT_PROVED, UNSTEADY) for axis in free]
             return Verification(error, str(self.dtype).removeprefix("torch."), unsteady)
         proofs: list[AxisProof] = []
         for axis in free:
             if axis in wrong:
-                proofs.append(AxisProof(axis.name, WRONG, _changes(wrong[axis])))
+                proofs.append(AxisProof(axis.name, WRONG, self._change(axis, wrong[axis])))
                 continue
             used = self._used(axis) or _member_names(axis)
             silent = [name for name in used if not self._matters(name, axis, gradients)]
@@ -222,12 +243,45 @@ class PermutationProof:
             error, str(self.dtype).removeprefix("torch."), [merged.get(proof.axis, proof) for proof in proofs], refused
         )
 
-    def changed(self, only: Sequence[Axis]) -> dict[Axis, float]:
+    def changed(self, only: Sequence[Axis]) -> dict[Axis, str]:
         """The axes among these that change the output, and by how much; raises `TraceError` where none can be told."""
         self._expect(self._run(self.state))
-        wrong = self._wrong_ones([axis for axis in self.axes.free if axis in only])
+        asked = [axis for axis in self.axes.free if axis in only]
+        wrong = self._wrong_ones(asked)
         if wrong and self._is_unsteady():
-            raise TraceError(UNSTEADY)
+            raise UnsteadyError
+        wrong |= self._wrong_elsewhere([axis for axis in asked if axis not in wrong])
+        return {axis: self._change(axis, error) for axis, error in wrong.items()}
+
+    def _change(self, axis: Axis, error: float) -> str:
+        """By how much the output changes when an axis is permuted, and on which way."""
+        where = self.elsewhere.get(axis)
+        return _changes(error) if where is None else f"{_changes(error)} on another way that begins at {where}"
+
+    def _wrong_elsewhere(self, axes: Sequence[Axis]) -> dict[Axis, float]:
+        """The axes that change the output on another way than the traced one."""
+        wrong: dict[Axis, float] = {}
+        before = self.expected, self.decided, self.scale
+        for way in self.ways:
+            self.way = way
+            rest = [axis for axis in axes if axis not in wrong]
+            if not rest:
+                break
+            try:
+                self._expect(self._run(self.state))
+                found = self._wrong_ones(rest)
+                if found and self._is_unsteady():
+                    raise UnsteadyError
+            except UnsteadyError:
+                if way.draws:
+                    raise
+                continue
+            except TraceError:
+                continue  # no pass goes there, as into a `raise`
+            wrong |= found
+            self.elsewhere.update(dict.fromkeys(found, way.where))
+        self.way = None
+        self.expected, self.decided, self.scale = before
         return wrong
 
     def _expect(self, outputs: list[Tensor]) -> None:
@@ -236,8 +290,10 @@ class PermutationProof:
         self.scale = max(largest(outputs), 1e-300)
 
     def _is_unsteady(self) -> bool:
-        """Whether the output changes though nothing is permuted."""
-        return distance(self._run(self.state), self.expected) / self.scale > self.tolerance
+        """Whether the output changes though nothing is permuted; a clock may lead two passes in a row one way."""
+        times = 1 if self.graph.draws is None else UNSTEADY_RUNS
+        runs = (self._run(self.state) for _ in range(times))
+        return any(distance(outputs, self.expected) / self.scale > self.tolerance for outputs in runs)
 
     def _used(self, axis: Axis) -> list[str]:
         """The members that something in the output is made of; of the others the sizes alone matter."""
@@ -402,14 +458,17 @@ class PermutationProof:
         """
         model = self.graph.model
         walked = walk(model)
-        decisions = Decisions(self.decisions) if self.decisions and not own_way else None
-        unled = NoEnd(self.graph) if self.graph.traced_on == REAL else nullcontext()
-        led = unled if decisions is None else decisions
+        known = self.decisions if self.way is None else self.way.decisions
+        decisions = Decisions(known) if known and not own_way else None
+        ends = nullcontext() if self.graph.traced_on != REAL else NoEnd(self.graph)
+        if decisions is not None:
+            ends = nullcontext() if self.way is None else NoEnd(self.graph, least=0)
         self.last: list[list[Tensor]] = []
         args, kwargs = with_tensors((self.args, self.kwargs), lambda t: cast(t.detach().clone(), self.dtype))
 
         def forward(stage: Stage) -> Any:
             set_mode(stage.states, self.graph.training)
+            draw_on(0 if self.way is None else self.way.draws)
             held = {
                 node.label: stage.hold(stage.of(node.tensor), self._with_gradient(node, state)) for node in self.nodes
             }
@@ -423,7 +482,8 @@ class PermutationProof:
             with (
                 torch.set_grad_enabled(keep_graph or self.graph.gradients),
                 PlainAttention(),
-                led,
+                ends,
+                nullcontext() if decisions is None else decisions,
                 cast_as,
                 WholeLayers(cast_as),
             ):
@@ -445,7 +505,8 @@ class PermutationProof:
                 f"{type(error).__name__}: {shown(str(error), 300)}"
             ) from error
         if decisions is not None:
-            if decisions.went_apart or len(decisions.own) != len(decisions.known or ()):
+            apart = decisions.went_apart and self.way is None
+            if apart or len(decisions.own) != len(decisions.known or ()):
                 raise TraceError(f"verify runs {shown(type(model).__name__)} once more, which goes another way then")
             self.last = [[tensor.detach() for tensor in own] for own in decisions.own]
         return [rows_of(tensor) for _, tensor in tensors(output)], held

@@ -53,6 +53,7 @@ class ModulePlace:
     part: ModulePart | None = None
     own: dict[str, TensorRecord] = field(default_factory=dict)
     children: dict[str, ModulePlace] = field(default_factory=dict)
+    operators: dict[str, None] = field(default_factory=dict)  # distinct ones that run in it, in the order of the file
 
 
 def skeleton(
@@ -97,16 +98,16 @@ def _places(contents: FileContents, owned: Iterable[Owned]) -> ModulePlace:
 
     for part in contents.modules:
         (at(part.path) if part.path else root).part = part
-    for path in _paths_of_operators(contents):
+    for path, op in _kinds_of_operators(contents):
         if path:
-            at(path)
+            at(path).operators[op] = None
     for path, name, record in owned:
         (at(path) if path else root).own[name] = record
     return root
 
 
-def _paths_of_operators(contents: FileContents) -> Iterable[str]:
-    return dict.fromkeys(o.module for o in contents.graph.operators) if contents.graph is not None else ()
+def _kinds_of_operators(contents: FileContents) -> Iterable[tuple[str, str]]:
+    return dict.fromkeys((o.module, o.op) for o in contents.graph.operators) if contents.graph is not None else ()
 
 
 def _in_natural_order(root: ModulePlace) -> None:
@@ -143,7 +144,7 @@ class _Maker:
         elif title is not None:
             made = _new(untold_class(title, counts_as or kind_of(place.own)))
         else:
-            made = _new(untold_class(kind_of(place.own)))
+            made = _new(untold_class(self._kind(place)))
         settings = dict(part.settings) if part is not None else {}
         dtypes = {record.dtype for record in place.own.values()}
         if dtypes:
@@ -156,6 +157,13 @@ class _Maker:
             registry[name] = self._tensor(record)
         place.own.clear()
         return made
+
+    def _kind(self, place: ModulePlace) -> str:
+        kind = kind_of(place.own, () if place.children else place.operators)
+        if kind in self._names or len(self._names) < MOST_CLASSES:
+            self._names.add(kind)
+            return kind
+        return kind_of(place.own)
 
     def _tensor(self, record: TensorRecord) -> Any:
         if record.offset is None or not record.nbytes or _bytes_at(record) not in self._again:

@@ -181,6 +181,17 @@ def generators_of_the_cpu() -> list[State]:
     return [(torch.get_rng_state, torch.set_rng_state), *python_generators()]
 
 
+def draw_on(count: int) -> None:
+    """Draw so many numbers from the generators of Python and NumPy, so that code draws others than before.
+
+    No seed is set: where other threads compute meanwhile the generators are not put back, and must not begin anew.
+    """
+    for _ in range(count):
+        random.random()
+        if numpy := sys.modules.get("numpy"):
+            numpy.random.random_sample()
+
+
 def put_back(states: list[tuple[State, Any]], others: OthersWork | None = None) -> None:
     """Write the states that have changed, unless others may have changed them."""
     for (read, write), before in states:

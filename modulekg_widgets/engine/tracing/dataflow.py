@@ -292,6 +292,7 @@ class Dataflow:
         self.residuals: dict[str, list[Any]] = {}  # the blocks that were found in it: they lead back to it
         self.error: Exception | None = None  # why the forward pass stopped; the graph ends there
         self.attempt: OperatorNode | None = None  # the last call that was made, recorded if it went through
+        self.draws: Any = None  # the code that may go another way each time, by chance or by a clock
         self.data_dependent: list[Unknown] = []  # calls that turned tensor data into Python values
         self.has_ragged = False  # whether there is a nested tensor among the values
         self.escaped: list[tuple[DataNode, Unknown]] = []  # values that left torch, as `x.numpy()` does

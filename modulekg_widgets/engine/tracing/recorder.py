@@ -49,7 +49,7 @@ from modulekg_widgets.engine.tracing.execution import constant_value
 from modulekg_widgets.engine.tracing.held import ATTRIBUTE, BUFFER, PARAMETER, HeldTensor, Tables
 from modulekg_widgets.engine.tracing.layouts import remembered
 from modulekg_widgets.engine.tracing.leftovers import Leftovers
-from modulekg_widgets.engine.tracing.source import CallingLines, gives_memory_away, goes_past_operators
+from modulekg_widgets.engine.tracing.source import CallingLines, Source, draws, gives_memory_away, goes_past_operators
 
 Tensor = torch.Tensor
 # what takes data out of tensors, or lets Python change them, without an operator
@@ -147,6 +147,8 @@ class Recorder(OperatorMode):
     def _meet(self, code: CodeType) -> None:
         """Code of the user's calls an operator for the first time."""
         self.missed = self.missed or goes_past_operators(code)
+        if self.graph.draws is None and draws(code):
+            self.graph.draws = Source(code.co_filename, code.co_firstlineno)
         if self.stand_in is not None and gives_memory_away(code):
             self._try_another_way("the memory of a tensor that has no data is given away")
 

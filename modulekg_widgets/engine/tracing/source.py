@@ -19,6 +19,11 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 _ENGINE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _GIVES_AWAY = {"to_dlpack", "_to_dlpack"}
 _ADDRESSES = {"data_ptr", "from_dlpack", "__dlpack__", "untyped_storage", "storage"}
+# what code draws with, but for torch, or reads the time with
+_DRAWS = {
+    "random", "randint", "randrange", "choice", "choices", "shuffle", "getrandbits", "urandom", "integers", "time",
+    "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "now",
+}  # fmt: skip
 _USER, _LIBRARY, _RECORDER = range(3)
 
 
@@ -102,6 +107,11 @@ class CallingLines:
 def gives_memory_away(code: CodeType) -> bool:
     """Whether code hands the memory of tensors to others, who would read it though it holds nothing."""
     return not _GIVES_AWAY.isdisjoint(code.co_names)
+
+
+def draws(code: CodeType) -> bool:
+    """Whether code may go another way each time, by chance or by a clock, as far as the names in it tell."""
+    return not _DRAWS.isdisjoint(code.co_names)
 
 
 @cache

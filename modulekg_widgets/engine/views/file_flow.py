@@ -5,11 +5,11 @@ js/src/core/files/flow.ts makes the same of a file that is opened without a kern
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
+from modulekg_widgets.engine.files.kinds import operator_name
 from modulekg_widgets.engine.files.owners import owners
 from modulekg_widgets.engine.files.records import (
     FileContents,
@@ -25,7 +25,6 @@ MOST_DRAWN = 50_000  # operators; with more, the page would stand still
 OF_FILE = "file"  # in the place of the kind of tensors that a model was traced on
 DEEPEST_CALL = 64  # operators of deeper modules are drawn in the one around them at this depth
 OUTSIDE = -1
-TORCH = re.compile(r"(?:torch\.ops\.(\w+)|(aten|prims|quantized|torchvision))\.(\w+)")
 # operators that look at their input otherwise
 VIEWS = frozenset({
     "reshape", "view", "transpose", "permute", "t", "expand", "flatten", "squeeze", "unsqueeze", "identity", "alias",
@@ -39,12 +38,6 @@ def file_flow(contents: FileContents, hierarchy: Hierarchy) -> dict[str, Any] | 
     if graph is None or not 0 < len(graph.operators) <= MOST_DRAWN:
         return None
     return _FlowTables(contents, graph, hierarchy).payload()
-
-
-def operator_name(op: str) -> str:
-    """`torch.ops.aten.conv2d.default` and `aten.conv2d.default` as `aten::conv2d`."""
-    parts = TORCH.match(op)
-    return f"{parts[1] or parts[2]}::{parts[3]}" if parts else op
 
 
 def owned_tensors(contents: FileContents, hierarchy: Hierarchy) -> list[tuple[int, TensorRecord]]:

@@ -15,6 +15,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes.transformers_models import build
+from modulekg_widgets.engine.errors import CutError
 
 
 class Inner(nn.Module):
@@ -459,3 +460,26 @@ def test_modes_that_the_whole_model_stops_in_do_not_count() -> None:
     assert "1.part" in list(mk.trace(model, torch.randn(3, 4)).blocks()["path"])
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert not model.training
+
+
+def test_keep_spares_blocks_and_what_is_in_them() -> None:
+    torch.manual_seed(0)
+    graph = mk.trace(Iterated(), torch.randn(2, 4))
+    for keep in (
+        "layers.0",
+        ["layers.0.f.into"],
+        "layers.0.f.out.weight",
+        graph.model.get_submodule("layers.0"),
+        "layers.0*",
+    ):
+        plan = mk.plan(graph, blocks=2, keep=keep)
+        assert plan.blocks == ("layers.1", "layers.2")
+        with pytest.raises(CutError, match=r"keep spares 'layers\.0"):
+            mk.plan(graph, blocks=["layers.0"], keep=keep)
+    with pytest.raises(CutError, match="keep=… leaves 2, 3 are asked for"):
+        mk.plan(graph, blocks=3, keep="layers.1")
+    with pytest.raises(CutError, match="keep=… leaves 0"):
+        mk.plan(graph, blocks=1, keep="layers")
+    plan = mk.plan(graph, blocks=1, ratio=0.5, keep=["layers.0.f.into", "layers.1.scale"])
+    assert plan.blocks == ("layers.2",)
+    assert [axis.name for axis in plan.axes] == ["layers.1.f.into.out"]

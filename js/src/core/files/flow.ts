@@ -2,13 +2,13 @@
 
 import { OF_FILE } from "../shared/dataflow";
 import type { FlowPayload } from "../shared/payload_flow";
+import { operatorName } from "./kinds";
 import type { FileContents, OperatorGraph, OperatorRecord, ValueRecord } from "./records";
 import type { FileTree } from "./tree";
 
 export const MOST_DRAWN = 50_000; // operators; with more, the page would stand still
 const DEEPEST_CALL = 64; // operators of deeper modules are drawn in the one around them at this depth
 const OUTSIDE = -1;
-const TORCH = /^(?:torch\.ops\.(\w+)|(aten|prims|quantized|torchvision))\.(\w+)/;
 const VIEWS: ReadonlySet<string> = new Set(
   (
     "reshape view transpose permute t expand flatten squeeze unsqueeze identity alias detach slice select split chunk " +
@@ -194,12 +194,6 @@ function note(notes: Map<number, Set<number>>, call: number, value: number): voi
   const known = notes.get(call);
   if (known) known.add(value);
   else notes.set(call, new Set([value]));
-}
-
-/** "torch.ops.aten.conv2d.default" or "aten.conv2d.default" as "aten::conv2d". */
-export function operatorName(op: string): string {
-  const parts = TORCH.exec(op);
-  return parts ? `${parts[1] ?? parts[2]}::${parts[3]}` : op;
 }
 
 function isView(name: string): boolean {

@@ -3,7 +3,7 @@ import { Dataflow } from "../shared/dataflow";
 import { Hierarchy } from "../shared/hierarchy";
 import { type ModelPayload, readPayload } from "../shared/payload";
 import { matches } from "../shared/search";
-import { operatorName } from "./flow";
+import { operatorName } from "./kinds";
 import { filePayload } from "./payload";
 import type { FileContents, ModulePart, OperatorRecord, TensorRecord } from "./records";
 import { digestOf } from "./structures";
@@ -79,6 +79,30 @@ describe("the tree of a file", () => {
     expect(kindOf(tensor("m.in_proj_weight", [1, 1]))).toBe("attention");
     expect(kindOf(tensor("m.bias"))).toBe("tensors");
     expect(kindOf(tensor("m.inside.weight"))).toBe("module");
+  });
+
+  it("calls a module that nothing else tells of by what runs in it, and folds none that do something else", () => {
+    const ops = ["onnx::Relu", "Sigmoid", "Tanh", "aten.erf.default", "Add", "Mul"];
+    const places = ["a.0", "a.1", "a.2", "a.3", "a.3", "a.3"];
+    const operators = ops.map((op, at): OperatorRecord => ({
+      name: `op${at}`,
+      op,
+      module: places[at],
+      inputs: [`v${at}`],
+      outputs: [`v${at + 1}`],
+      attributes: {},
+      source: ""
+    }));
+    const graph = { operators, inputs: ["v0"], outputs: ["v6"], values: new Map() };
+    const h = new Hierarchy(shown([], { graph }));
+    expect(["a", "a.0", "a.1", "a.2", "a.3"].map(path => h.className(h.find(path) ?? 0))).toEqual([
+      "module",
+      "Relu",
+      "Sigmoid",
+      "Tanh",
+      "erf, Add, +1"
+    ]);
+    expect(h.payload.folds).toEqual([]);
   });
 
   it("counts parameters and bytes, of buffers the bytes alone", () => {

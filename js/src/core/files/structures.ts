@@ -63,7 +63,7 @@ function classOf(tree: FileTree, node: number, title: string): ModuleClass {
   const told = tree.parts[node]?.className ?? "";
   if (node === 0) return { name: title, qualified: told || title };
   if (told !== "") return { name: told.slice(told.lastIndexOf(".") + 1), qualified: told };
-  const kind = kindOf(tree.tensors[node]);
+  const kind = kindOf(tree.tensors[node], tree.children[node].length > 0 ? [] : tree.operators[node]);
   return { name: kind, qualified: kind };
 }
 

@@ -15,6 +15,7 @@ export interface FileTree {
   readonly children: readonly (readonly number[])[];
   readonly parts: readonly (ModulePart | undefined)[]; // what the file tells of it
   readonly tensors: readonly ReadonlyMap<string, TensorRecord>[]; // its own, by their names in it
+  readonly operators: readonly ReadonlySet<string>[]; // distinct ones that run in it, in the order of the file
   /** The module of a path; undefined where there is none. */
   find(path: string): number | undefined;
 }
@@ -22,7 +23,7 @@ export interface FileTree {
 export function treeOf(contents: FileContents): FileTree {
   const growing = new GrowingTree();
   for (const part of contents.modules) growing.parts.set(growing.module(part.path), part);
-  for (const path of new Set(contents.graph?.operators.map(({ module }) => module))) growing.module(path);
+  for (const { module, op } of contents.graph?.operators ?? []) growing.run(module, op);
   for (const owned of ownersOf(contents)) growing.add(owned);
   return growing.inOrder();
 }
@@ -43,6 +44,7 @@ function segmentsOf(path: string): string[] {
 class GrowingTree {
   readonly parts = new Map<number, ModulePart>();
   private readonly tensors = new Map<number, Map<string, TensorRecord>>();
+  private readonly operators = new Map<number, Set<string>>();
   private readonly names = [""];
   private readonly parents = [-1];
   private readonly children: number[][] = [[]];
@@ -53,6 +55,14 @@ class GrowingTree {
     let node = 0;
     for (const name of segmentsOf(path)) node = this.child(node, name);
     return node;
+  }
+
+  /** Notes what runs in a module. */
+  run(path: string, op: string): void {
+    const node = this.module(path);
+    let own = this.operators.get(node);
+    if (!own) this.operators.set(node, (own = new Set()));
+    own.add(op);
   }
 
   add({ path, name, tensor }: OwnedTensor): void {
@@ -72,6 +82,7 @@ class GrowingTree {
       children: order.map(node => this.children[node].map(child => placeOf[child])),
       parts: order.map(node => this.parts.get(node)),
       tensors: order.map(node => this.tensors.get(node) ?? NONE),
+      operators: order.map(node => this.operators.get(node) ?? NOTHING),
       find: path => {
         const node = this.find(path);
         return node === undefined ? undefined : placeOf[node];
@@ -122,5 +133,6 @@ class GrowingTree {
 }
 
 const NONE: ReadonlyMap<string, TensorRecord> = new Map();
+const NOTHING: ReadonlySet<string> = new Set();
 
 const key = (parent: number, name: string) => `${parent}.${name}`;

@@ -25,6 +25,8 @@ const ARITHMETIC = new Set([
   ..."addmm addmv baddbmm rsub neg pow square sqrt rsqrt reciprocal abs eq ne lt le gt ge where clamp".split(" "),
   ..."clamp_min clamp_max fill zero masked_fill transpose permute t movedim swapaxes".split(" ")
 ]);
+/** Its operators while a model trains, by their short names. */
+const DROPOUT = ["empty_like", "bernoulli", "÷", "×"];
 export const LINE = 14; // height of what is written below
 const MOST_LISTED = 3; // members of a run that are all named
 const MOST_NAMES = 2; // of operators on one card
@@ -61,13 +63,25 @@ export function stretchText(flow: Dataflow, { steps, change }: Stretch): CardTex
 
 /** All names of a few; of many the functions among them, as "relu, max_pool2d, +2"; else how many there are. */
 function stretchTitle(flow: Dataflow, steps: readonly number[]): string {
-  const names = [...new Set(steps.map(step => shortName(flow, step)))];
-  const times = steps.length > 1 && names.length === 1 ? ` ×${steps.length}` : "";
+  const others = new Set(steps.filter(step => !flow.computes(step)).map(step => shortName(flow, step)));
+  const all = withDropout(steps.map(step => shortName(flow, step)));
+  const names = [...new Set(all)];
+  const times = all.length > 1 && names.length === 1 ? ` ×${all.length}` : "";
   if (names.length <= MOST_NAMES) return names.join(", ") + times;
-  const functions = steps.filter(step => flow.computes(step) && !ARITHMETIC.has(shortName(flow, step)));
-  const named = [...new Set(functions.map(step => shortName(flow, step)))].slice(0, MOST_NAMES);
-  const others = steps.filter(step => !named.includes(shortName(flow, step))).length;
-  return named.length > 0 ? `${named.join(", ")}, +${others}` : counted(steps.length, "operator");
+  const named = names.filter(name => !others.has(name) && !ARITHMETIC.has(name)).slice(0, MOST_NAMES);
+  const rest = all.filter(name => !named.includes(name)).length;
+  return named.length > 0 ? `${named.join(", ")}, +${rest}` : counted(all.length, "operator");
+}
+
+/** The names of operators in a row, with dropout under its own name. */
+function withDropout(names: readonly string[]): string[] {
+  const found: string[] = [];
+  for (const name of names) {
+    found.push(name);
+    const from = found.length - DROPOUT.length;
+    if (DROPOUT.every((part, at) => found[from + at] === part)) found.splice(from, DROPOUT.length, "dropout");
+  }
+  return found;
 }
 
 function shortName(flow: Dataflow, step: number): string {

@@ -162,17 +162,36 @@ export class FlowItems {
     return found;
   }
 
-  /** Whether the same is called between all members: two norms around a module are alike, but no run. */
+  /** Whether the same is called and computed between all members: two norms around a module are alike, but no run. */
   private isEven({ children }: Unit, members: readonly number[]): boolean {
     const places = members.map(member => children.indexOf(member));
-    const between = places.slice(1).map((place, i) =>
-      children.slice(places[i] + 1, place).flatMap(child => {
+    const code = this.codeBetween(members);
+    const between = places.slice(1).map((place, i) => [
+      ...children.slice(places[i] + 1, place).flatMap(child => {
         const { node, of } = this.units.list[child];
         return members.includes(child) ? [] : [this.h.fold(node)?.first ?? node, ...(of > 1 ? [] : [SINGLE])];
-      })
-    );
+      }),
+      ...code[i].flatMap(text => [text, SINGLE])
+    ]);
     const kinds = new Set(between.map(kind => kind.join(" ")));
     return kinds.size === 1 && (members.length > 2 || !between[0].includes(SINGLE));
+  }
+
+  /** Of each member but the last the code that is drawn between it and the next one. */
+  private codeBetween(members: readonly number[]): string[][] {
+    const { parent } = this.units.list[members[0]];
+    const at = new Map(members.map((member, i) => [member, i]));
+    const found: string[][] = members.slice(1).map(() => []);
+    const placesOf = (calls: ReadonlySet<number>) =>
+      new Set([...calls].map(call => at.get(this.units.childOf(parent, call)) ?? -1));
+    for (const { stretch, read, readers } of this.codeOfCaller(this.units.callerOf(parent))) {
+      if (!stretch.isVisible) continue;
+      const next = placesOf(readers);
+      for (const place of placesOf(read)) {
+        if (place >= 0 && next.has(place + 1)) found[place].push(signature(this.flow, stretch));
+      }
+    }
+    return found;
   }
 
   /** The stretches that stand in a unit, without those that repeat with the members of a run, or with the calls of a card. */
@@ -327,4 +346,4 @@ function settle(code: Code[], units: Units, flow: Dataflow, h: Hierarchy): void 
 }
 
 const signature = (flow: Dataflow, { steps }: Stretch): string => steps.map(step => flow.fullName(step)).join(" ");
-const SINGLE = -1; // among modules between others: one that is called once
+const SINGLE = -1; // among what is between others: that it is called once

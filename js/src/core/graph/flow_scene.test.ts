@@ -118,20 +118,42 @@ describe("the data flow between modules", () => {
     );
   });
 
-  it("folds modules that follow each other by way of the code between them", () => {
+  /** Modules in a row, and an operator of the model's own code between each and the next. */
+  const withCode = (...names: string[]) => {
+    const count = names.length + 1;
     const net = payloadOf(
       sequence(
         "Net",
-        Array.from({ length: 2 }, () => leaf("ReLU"))
+        Array.from({ length: count }, () => leaf("Linear"))
       )
     );
-    const line = lineOf([1, 2]);
-    line.steps = { ...line.steps, name: [0, 0, 0], call: [1, 0, 2], inputs: [[0], [1], [2]], flops: [1, 1, 1] };
-    line.steps = { ...line.steps, tensors: [[], [], []], source: [-1, -1, -1] };
-    line.values = { step: [-1, 0, 1, 2], shape: [0, 0, 0, 0], dtype: [0, 0, 0, 0], axes: [[], [], [], []] };
-    line.outputs = [3];
-    const scene = draw(withFlow(net, line), "dataflow");
-    expect(scene.nodes.filter(node => node.kind === "fold")).toHaveLength(1);
+    const every = Array.from({ length: count + names.length }, (_, i) => i);
+    const line = lineOf(every.map(i => i / 2 + 1));
+    line.calls = {
+      ...lineOf(every.slice(0, count).map(i => i + 1)).calls,
+      outputs: every.slice(0, count + 1).map(() => [])
+    };
+    line.names = ["aten::addmm", ...names.map(name => `aten::${name}`)];
+    line.steps.name = every.map(i => (i % 2 ? (i + 1) / 2 : 0));
+    line.steps.call = every.map(i => (i % 2 ? 0 : i / 2 + 1));
+    return withFlow(net, line);
+  };
+
+  it("folds modules that follow each other by way of the code between them", () => {
+    for (const level of ["hierarchy", "dataflow"] as const) {
+      for (const code of [["relu", "relu"], ["clone"]]) {
+        const scene = draw(withCode(...code), level);
+        expect(scene.nodes.filter(node => node.kind === "fold")).toHaveLength(1);
+      }
+    }
+  });
+
+  it("folds no two modules with a function between them, and none with unlike functions", () => {
+    for (const level of ["hierarchy", "dataflow"] as const) {
+      expect(names(draw(withCode("gelu"), level))).toEqual(["input x", "0", "gelu", "1", "output"]);
+      const unlike = draw(withCode("relu", "tanh"), level);
+      expect(names(unlike)).toEqual(["input x", "0", "relu", "1", "tanh", "2", "output"]);
+    }
   });
 
   it("shows the inside of the focus between one input and one output", () => {
@@ -316,6 +338,8 @@ describe("stretches of operators", () => {
     expect(title("transpose", "bmm", "div", "_softmax", "bmm")).toBe("softmax, +4");
     expect(title("mul", "add", "clone")).toBe("3 operators");
     expect(title("_log_softmax", "relu")).toBe("log_softmax, relu");
+    expect(title("empty_like", "bernoulli_", "div_", "mul")).toBe("dropout");
+    expect(title("relu", "empty_like", "bernoulli_", "div_", "mul", "add", "tanh")).toBe("relu, dropout, +2");
   });
 });
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from modulekg_widgets.engine.errors import CutError, UnknownPathError, nearest, shown
@@ -15,9 +16,12 @@ from modulekg_widgets.engine.tracing.dataflow import Dataflow
 _FORMS = 'pass a number, as blocks=4, a share, as blocks=0.25, or paths of graph.blocks(), as blocks=["layers.3"]'
 
 
-def chosen_blocks(graph: Dataflow, wanted: Any, importance: Any, whole_layers: bool = False) -> list[ResidualBlock]:
+def chosen_blocks(
+    graph: Dataflow, wanted: Any, importance: Any, whole_layers: bool = False, kept: Sequence[str] = ()
+) -> list[ResidualBlock]:
     """The blocks in the order of the pass; of a number or a share with `whole_layers` those that leave their lists.
 
+    None of them has anything of what is to be `kept`, paths of modules and names of parameters.
     Raises `CutError` for what names no number of blocks, `UnknownPathError` for a path of none.
     """
     known = residual_layers(graph) if whole_layers else residual_blocks(graph)
@@ -25,16 +29,34 @@ def chosen_blocks(graph: Dataflow, wanted: Any, importance: Any, whole_layers: b
         paths = {block.path for block in known}
         others = [block for block in residual_blocks(graph) if block.path not in paths]
         every = sorted([*known, *others], key=lambda block: (block.call.start, block.is_branch))
-        return _named(graph, every, wanted)
+        named = _named(graph, every, wanted)
+        for block in named:
+            if (path := _kept_of(block, kept)) is not None:
+                raise CutError(
+                    f"blocks takes {shown(block.path)!r}, and keep spares {shown(path)!r}: leave it out of one of them"
+                )
+        return named
     if isinstance(wanted, bool) or not isinstance(wanted, float | int):
         raise CutError(f"blocks={shown(repr(wanted))}: {_FORMS}")
     every = outermost(known)
     if not every:
         raise CutError("the model has no residual block that can go: graph.blocks() is empty")
     count = _count(wanted, len(every))
+    every = [block for block in every if _kept_of(block, kept) is None]
+    if len(every) < count:
+        raise CutError(f"blocks={wanted}: of the blocks that can go keep=… leaves {len(every)}, {count} are asked for")
     scores = block_scores(graph, every, importance)
     first = _with_heirs(graph, sorted(every, key=lambda block: scores[block.path]), count)
     return [block for block in every if block.path in first]
+
+
+def _kept_of(block: ResidualBlock, kept: Sequence[str]) -> str | None:
+    """What of a block is to be kept, if anything: modules inside of it, or one that it is in."""
+    return next((path for path in kept for own in block.modules if _is_in(path, own) or _is_in(own, path)), None)
+
+
+def _is_in(name: str, path: str) -> bool:
+    return not path or name == path or name.startswith(f"{path}.")
 
 
 def _with_heirs(graph: Dataflow, ranked: list[ResidualBlock], count: int) -> set[str]:

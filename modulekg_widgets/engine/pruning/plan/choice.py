@@ -18,7 +18,7 @@ from modulekg_widgets.engine.axes.cut_analysis import Cut, Keeps, resolve
 from modulekg_widgets.engine.axes.layers import Layer, Layers
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.pruning.plan.proportions import NONE, Proportions
-from modulekg_widgets.engine.tracing.dataflow import DataNode
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 
 EXPERT = "expert"
 GRANULARITIES = {"index": (), "head": ("heads", "kv_heads", "v_heads"), "group": ("groups",), EXPERT: (EXPERTS,)}
@@ -77,11 +77,7 @@ class Choice:
 
     def _paths(self, entry: Any) -> list[str]:
         """The modules that an entry means; a name of an axis or a parameter means none."""
-        modules = self.axes.graph.modules
-        if isinstance(entry, str):
-            return [path for path in modules if path == entry or fnmatchcase(path, entry)]
-        cls = entry if isinstance(entry, type) else ()
-        return [path for path, node in modules.items() if node.module is entry or isinstance(node.module, cls)]
+        return paths_meant(self.axes.graph, entry)
 
     def _of(self, entry: Any) -> Iterable[Axis]:
         axes, graph = self.axes, self.axes.graph
@@ -284,6 +280,21 @@ def _indices(axes: Axes, cut: Cut) -> dict[Term, list[int]]:
             keep[positions] = False
             resolve(axes.inference.dims(node)[at], keep, keeps, f"dimension {at} of {shown(name)}")
     return {term: np.flatnonzero(~keep).tolist() for term, keep in keeps.items()}
+
+
+def paths_meant(graph: Dataflow, entry: Any) -> list[str]:
+    """The modules that an entry of `only` or `keep` means; a name of an axis or a parameter means none."""
+    if isinstance(entry, str):
+        return [path for path in graph.modules if path == entry or fnmatchcase(path, entry)]
+    cls = entry if isinstance(entry, type) else ()
+    return [path for path, node in graph.modules.items() if node.module is entry or isinstance(node.module, cls)]
+
+
+def kept_whole(graph: Dataflow, keep: Any) -> list[str]:
+    """The modules that `keep` means, and the parameters that it does."""
+    entries = [entry for entry in _entries(() if keep is None else keep) if not isinstance(entry, Axis)]
+    named = [name for entry in entries if isinstance(entry, str) for name in graph.state if fnmatchcase(name, entry)]
+    return [*(path for entry in entries for path in paths_meant(graph, entry)), *named]
 
 
 def _entries(what: Any) -> list[Any]:

@@ -75,7 +75,7 @@ def plan(
         weights run.
     only, keep : str, module, class, Axis or list of these, optional
         Axes, layers, modules or parameters, with wildcards; `only` takes no axis that a layer elsewhere puts out as
-        well. They hold for `per_axis` and `cuts` too.
+        well. They hold for `per_axis` and `cuts` too; a block with anything in it that `keep` names does not go.
     granularity : {"index", "head", "group", "expert"}, optional
         What goes where axes multiply: single indices, or with `layers="uniform"` whole heads and groups, unless said;
         "expert": whole experts, and nothing inside of them.

@@ -111,21 +111,37 @@ def _decided(own: Sequence[Sequence[Tensor]], masked: _Masked) -> Iterator[tuple
             yield as_numbers(cut), as_numbers(expected)
 
 
-def has_effect(axes: Axes, term: Term, keep: NDArray[np.bool_]) -> bool:
-    """Whether the outputs, or what the data decide, change when what goes of one axis is zero, on the traced input."""
-    graph = axes.graph
-    every = list(graph.state.values())
-    # with others than its own weights a model may choose otherwise than on the way that it is led
-    own = {node.label: cast(node.tensor.detach().clone(), torch.float32) for node in every if node.tensor is not None}
-    for state, dtype in ((own, torch.float32), (rescaled(every, SEED), torch.float64)):
-        whole, masked = (_masked(axes, keeps, state, dtype) for keeps in ({}, {term: keep}))
-        least = LEAST_EFFECT if dtype is torch.float64 else AGREES
-        pairs = [(masked.outputs, [*whole.outputs])]
-        decided = zip(masked.decided, whole.decided, strict=True)
-        pairs += [(as_numbers(one or ()), as_numbers(other or ())) for one, other in decided]
-        if any(_relative(*pair) > least for pair in pairs):
-            return True
-    return False
+class Effects:
+    """Whether the outputs, or what the data decide, change when what goes of an axis is zero, on the traced input.
+
+    The whole model runs once for all axes.
+    """
+
+    def __init__(self, axes: Axes) -> None:
+        self.axes = axes
+        self._whole: dict[torch.dtype, tuple[State, _Masked]] = {}
+
+    def has(self, term: Term, keep: NDArray[np.bool_]) -> bool:
+        """Whether it is so of one axis."""
+        # with others than its own weights a model may choose otherwise than on the way that it is led
+        for dtype, least in ((torch.float32, AGREES), (torch.float64, LEAST_EFFECT)):
+            state, whole = self._of_whole(dtype)
+            masked = _masked(self.axes, {term: keep}, state, dtype)
+            decided = zip(masked.decided, whole.decided, strict=True)
+            pairs = [(as_numbers(one or ()), as_numbers(other or ())) for one, other in decided]
+            if any(_relative(*pair) > least for pair in [(masked.outputs, whole.outputs), *pairs]):
+                return True
+        return False
+
+    def _of_whole(self, dtype: torch.dtype) -> tuple[State, _Masked]:
+        """The weights of the whole model, its own in float32 and rescaled ones in float64, and what they give."""
+        if dtype not in self._whole:
+            every = list(self.axes.graph.state.values())
+            own = ((node.label, node.tensor) for node in every if node.tensor is not None)
+            exact = dtype is torch.float64
+            state = rescaled(every, SEED) if exact else {name: cast(t.detach().clone(), dtype) for name, t in own}
+            self._whole[dtype] = state, _masked(self.axes, {}, state, dtype)
+        return self._whole[dtype]
 
 
 def _own_weights(graph: Dataflow) -> State:

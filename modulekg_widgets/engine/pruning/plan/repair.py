@@ -16,6 +16,7 @@ from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.axis import Axes, Axis, Doubt
 from modulekg_widgets.engine.axes.decisions import chosen_axes
 from modulekg_widgets.engine.axes.proved import reaching_axes
+from modulekg_widgets.engine.axes.verify import UNSTEADY
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.cut.edits import Edits, MovedAttributeError
 from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, CONSTRAINT, OUTPUT, SCALE, WHOLE, Attempt, Change
@@ -24,7 +25,7 @@ from modulekg_widgets.engine.pruning.plan.dry_run import Mismatch, Rehearsal, Sc
 from modulekg_widgets.engine.pruning.plan.list_truth import is_never_chosen
 from modulekg_widgets.engine.pruning.plan.outcome import Outcome
 from modulekg_widgets.engine.pruning.plan.precedents import Precedents
-from modulekg_widgets.engine.pruning.plan.reference import agrees, has_effect
+from modulekg_widgets.engine.pruning.plan.reference import Effects, agrees
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.surroundings import Neighbourhood, Surroundings
 from modulekg_widgets.engine.tracing.dataflow import DataNode
@@ -54,6 +55,7 @@ class Repair:
         self.named: frozenset[Term] = frozenset()  # the axes that were asked for by name: they go, with a note
         self._known_to_go: dict[object, bool] = {}
         self._known_to_act: dict[Term, bool] = {}
+        self._effects = Effects(axes)
         self._seen = 0  # operators that ran to see what an axis does
         self._as_asked: set[Term] = set()  # the named axes that go though their values cannot be compared
         self._stay: dict[Term, str] = {}  # the axes that are kept whole for want of a proof, and why
@@ -142,7 +144,7 @@ class Repair:
             return True
         if atom not in self._known_to_act:
             self._seen += len(self.axes.graph.operators)
-            self._known_to_act[atom] = has_effect(self.axes, atom, keep)
+            self._known_to_act[atom] = self._effects.has(atom, keep)
         return self._known_to_act[atom]
 
     @cached_property
@@ -258,7 +260,10 @@ class Repair:
         return found.explained and not doubted
 
     def _verdict(self, attempt: Attempt, found: Rehearsal) -> bool | None:
-        """What the values say; None where they cannot be compared."""
+        """What the values say; None where they cannot be compared, or two passes in a row agree by luck."""
+        doubts = map(self._doubt, attempt.selection.changed)
+        if any(doubt is not None and doubt.why.endswith(UNSTEADY) for doubt in doubts):
+            return None
         chosen = self._chosen(attempt)
         if chosen:
             return self._verdict_beside(attempt, chosen)

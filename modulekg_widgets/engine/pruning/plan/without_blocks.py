@@ -12,6 +12,7 @@ from modulekg_widgets.engine.pruning.blocks.choice import chosen_blocks
 from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.latency.stopwatch import Stopwatch
 from modulekg_widgets.engine.pruning.plan.axes_left import axes_left
+from modulekg_widgets.engine.pruning.plan.choice import kept_whole
 from modulekg_widgets.engine.pruning.plan.modes import widest
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.plan.request import LATENCY, UNIFORM, Request, check, check_current
@@ -35,7 +36,8 @@ def plan_without(graph: DataflowGraph, request: Request, rest: Rest) -> PruningP
         return rest(graph, request)
     check(graph, request)
     check_current(graph)
-    blocks = chosen_blocks(graph, request.blocks, request.importance, request.layers == UNIFORM)
+    kept = kept_whole(graph, request.keep)
+    blocks = chosen_blocks(graph, request.blocks, request.importance, request.layers == UNIFORM, kept)
     left = _left(graph, blocks)
     before, after = _sizes(graph), _sizes(left)
     taken = None if LATENCY not in (request.target or {}) else Stopwatch(graph).of(_edits(left), thorough=True).pair

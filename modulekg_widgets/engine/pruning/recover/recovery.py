@@ -43,10 +43,15 @@ def cut_and_recover(
     `axes` are the names of axes by parameter and dimension, for the report. Raises what `cut` raises, and `CutError`
     for batches that do not fit.
     """
+    for name, value in (("compensate", compensate), ("undo", undo)):
+        if not isinstance(value, bool):
+            what = ": pass batches as recalibrate=…, and compensate=True" if name == "compensate" else ""
+            raise CutError(f"{name}= is a {shown(type(value).__name__)}, and True or False is asked for{what}")
     if edits.tensors or edits.removal:
         refuse_resizing(model)  # before batches run
     model = inside(model)
-    targets = checked_copies(walk(model), copies, edits) if copies != () else []
+    none = isinstance(copies, tuple) and not copies
+    targets = [] if none else checked_copies(walk(model), copies, edits)
     if recalibrate is None:
         if compensate:
             raise CutError("compensate=True learns from batches: pass them as recalibrate=batches")

@@ -22,6 +22,8 @@ ARITHMETIC = frozenset({
     "contiguous",
 })  # fmt: skip
 
+DROPOUT = ["empty_like", "bernoulli", "div", "mul"]  # its operators while a model trains
+
 Runs = frozenset[tuple[int, int]]  # of the folded runs around something: the first member, and which one it is in
 NO_RUNS: Runs = frozenset()
 Origin = tuple[int, Runs]  # a part, and where in the runs
@@ -276,15 +278,14 @@ class FlowParts:
     def _title(self, steps: list[int]) -> str:
         """All names of a few; of many the functions among them, as "relu, max_pool2d, +2"; else how many there are."""
         names = [self.flow["names"][self.flow["steps"]["name"][step]].rpartition(":")[2].strip("_") for step in steps]
+        views = {name for step, name in zip(steps, names, strict=True) if step in self._views}
+        names = _with_dropout(names)
         if len(set(names)) <= MOST_NAMES:
             return ", ".join(dict.fromkeys(names))
-        views = self._views
-        functions = dict.fromkeys(
-            name for step, name in zip(steps, names, strict=True) if step not in views and name not in ARITHMETIC
-        )
+        functions = dict.fromkeys(name for name in names if name not in views and name not in ARITHMETIC)
         named = list(functions)[: MOST_NAMES - 1]
         others = sum(name not in named for name in names)
-        return ", ".join([*named, f"+{others}"]) if named else f"{len(steps)} operators"
+        return ", ".join([*named, f"+{others}"]) if named else f"{len(names)} operators"
 
     # ------------------------------------------------------------------- edges
 
@@ -329,3 +330,13 @@ class FlowParts:
                 if node == self.parts[frame].node:
                     return True
         return False
+
+
+def _with_dropout(names: list[str]) -> list[str]:
+    """The names of operators in a row, with dropout under its own name."""
+    found: list[str] = []
+    for name in names:
+        found.append(name)
+        if found[-len(DROPOUT) :] == DROPOUT:
+            found[-len(DROPOUT) :] = ["dropout"]
+    return found
