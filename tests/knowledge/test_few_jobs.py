@@ -119,9 +119,9 @@ def test_intervals_hold_over_all_of_these(records: dict[str, ModelRecord]) -> No
 @pytest.mark.parametrize("kind", MADE_UP | OTHERS)
 @pytest.mark.slow
 def test_intervals_of_sixty_jobs_hold_on_every_kind(kind: str, records: dict[str, ModelRecord]) -> None:
-    """By as many draws as 2 % of the coverage take, without the seeds by which the way was chosen."""
+    """By 24 draws, which tell it to 2 %, none of them of those by which the way was chosen."""
     insides = [judged(kind, 60, seed, records)[2] for seed in range(20, 44)]
-    assert 0.85 <= np.mean([each for inside in insides for each in inside]) <= 0.96
+    assert 0.85 <= np.mean([each for inside in insides for each in inside]) <= 0.95
 
 
 def test_families_count_once_however_many_values_they_have(records: dict[str, ModelRecord]) -> None:
