@@ -136,3 +136,22 @@ def test_made_up_data_sets(graph: mk.KnowledgeGraph, kind: str, count: int) -> N
     assert own <= mean_error
     # of five jobs that follow another data set to the point intervals are too wide: five may do so by chance
     assert 0.88 <= np.mean(np.concatenate(insides)) <= (0.97 if count == 5 else 0.93)
+
+
+def test_sixty_jobs_that_follow_imagenet_closely_and_families_unknown_there(graph: mk.KnowledgeGraph) -> None:
+    """All is told by ImageNet's own prediction, which the jobs, measured there, are no check of."""
+    source, _, _ = sampled(graph, IMAGENET)
+    families = np.array([sample.features.family for sample in source.samples])
+    insides = []
+    for seed in range(20, 40):
+        rng = np.random.default_rng(seed)
+        unknown = np.isin(families, rng.permutation(np.unique(families))[:17])
+        values = 0.6 * source.values + 20 + 0.3 * rng.normal(size=len(families))
+        elsewhere = Surface(IMAGENET, [source.samples[at] for at in np.flatnonzero(~unknown)],
+                            source.values[~unknown], "%", True)  # fmt: skip
+        known = rng.choice(np.flatnonzero(~unknown), 60, replace=False)
+        told = Surface("mine", [source.samples[at] for at in known], values[known], "%", True, [elsewhere]).told(
+            [source.samples[at] for at in np.flatnonzero(unknown)]
+        )
+        insides.append(np.mean((told.low <= values[unknown]) & (values[unknown] <= told.high)))
+    assert 0.85 <= np.mean(insides) <= 0.95

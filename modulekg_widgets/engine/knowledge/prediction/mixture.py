@@ -42,11 +42,18 @@ class Told:
         sides = np.where(wanted > values, high - values, values - low)
         return np.abs(wanted - values) / np.maximum(sides, 1e-12)
 
-    def widened(self, factor: float, scale: Scale) -> Told:
-        """With intervals so many times as wide on a scale."""
+    def widened(self, factor: float, scale: Scale, own: Told | None = None) -> Told:
+        """With intervals so many times as wide on a scale, or with so many times their part that is `own`."""
         values, low, high = (scale.of(each) for each in (self.values, self.low, self.high))
-        ends = (scale.back(values + factor * (end - values)) for end in (low, high))
-        return Told(self.values, *ends)
+        if own is None:
+            sides = [factor * (end - values) for end in (low, high)]
+        else:
+            middle = scale.of(own.values)
+            parts = [(scale.of(end) - middle) ** 2 for end in (own.low, own.high)]
+            whole = [np.maximum((end - values) ** 2, part) for end, part in zip((low, high), parts, strict=True)]
+            widths = [np.sqrt(all_ + (factor**2 - 1) * part) for all_, part in zip(whole, parts, strict=True)]
+            sides = [-widths[0], widths[1]]
+        return Told(self.values, *(scale.back(values + side) for side in sides))
 
 
 def mixed(scales: Sequence[Scale], centres: Array, spreads: Array, shares: Array, freedom: float) -> Told:
@@ -82,6 +89,14 @@ def deviations(
 
     standing = np.array([scale.of(values) for scale in scales])
     return ndtri(np.clip(shares @ stdtr(freedom, (standing - centres) / spreads), LEAST, 1 - LEAST))
+
+
+def wider(freedom: float, told: float) -> float:
+    """How many times as wide intervals of Student t's of less freedom are than of those that were told."""
+    from scipy.special import stdtrit
+
+    own, other = (float(stdtrit(each, (1 + LEVEL) / 2)) for each in (freedom, told))
+    return max(1.0, own / other)
 
 
 def conformal(ratios: Array, families: Families, power: float = 2 / 3) -> float:

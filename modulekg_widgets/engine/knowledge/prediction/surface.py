@@ -12,17 +12,16 @@ import numpy as np
 from modulekg_widgets.engine.knowledge.prediction.design import Design, Parts, Sample, Weights
 from modulekg_widgets.engine.knowledge.prediction.features import Array
 from modulekg_widgets.engine.knowledge.prediction.judging import Judge, KernelSetting
-from modulekg_widgets.engine.knowledge.prediction.mixture import NORMAL, Told, conformal, deviations, mixed
+from modulekg_widgets.engine.knowledge.prediction.mixture import NORMAL, Told, conformal, deviations, mixed, wider
 from modulekg_widgets.engine.knowledge.prediction.process import Families, Process, blocks_of
 from modulekg_widgets.engine.knowledge.prediction.scales import Scale, scales_for
 
 MANY = 70  # values, from which on one kernel tells more than an average of all
-FAMILIES = 10  # by which intervals are checked
-SOME = 40  # values, of which intervals are checked
+FAMILIES = 10  # by which intervals of many values are checked
 MOST = 3000  # values; kernel matrices grow with the square
 JUDGED = 700  # of them, by which one kernel is chosen
 POWER = 0.7  # of the evidence: few values are surer of a kernel than they should be
-AS_TOLD = 2.0  # values as far off as told are added to those that are known: what published test sets, hidden but for
+AS_TOLD = 2.0  # families as far off as told are added to those known: what published test sets, hidden but for
 # 3, 5, 8, 15 or 30 of their values, ask for so that intervals hold of the rest on average
 FEWEST = 3  # values that tell how far off they are
 LEAST_SHARE = 0.01  # of a kernel in a mixture, as a part of the largest
@@ -87,13 +86,24 @@ class Surface:
 
     def told(self, samples: Sequence[Sample]) -> Told:
         """The values of other samples, with all that is known elsewhere."""
-        return self._told(samples).widened(self._factor, self.scales[0])
+        scale = self.scales[0]
+        centres, spreads, unsure = self._standing(samples)
+        own = self._mixed(centres, spreads)
+        if not unsure.any():
+            return own.widened(self._factor, scale)
+        # left-out families are no surer elsewhere than others: only what is not of that is widened
+        return self._mixed(centres, np.hypot(spreads, unsure)).widened(self._factor, scale, own)
 
     def _told(self, samples: Sequence[Sample]) -> Told:
         """With intervals that have not been checked on left-out families, which takes longer than the values."""
+        centres, spreads, unsure = self._standing(samples)
+        return self._mixed(centres, np.hypot(spreads, unsure))
+
+    def _standing(self, samples: Sequence[Sample]) -> tuple[Array, Array, Array]:
+        """Where each kernel sees samples, how far off that is, and how much further by what is not known elsewhere."""
         rows = self.design.rows(samples)
         parts, linear = self.design.parts(rows), rows.linear
-        elsewhere, centres, spreads = self._elsewhere(samples), [], []
+        elsewhere, centres, spreads, further = self._elsewhere(samples), [], [], []
         for setting, process in zip(self._chosen, self._processes, strict=True):
             across, own = setting.weights.kernel(parts), setting.weights.own(linear)
             unsure = np.zeros(len(samples))
@@ -101,11 +111,12 @@ class Surface:
                 known, (column, variances) = self._known_column(setting), elsewhere[setting.scale, setting.source]
                 across = across + setting.weights.source * np.outer(column, known)
                 own = own + setting.weights.source * column**2
-                unsure = variances * (setting.weights.source * known @ process.weights) ** 2
+                unsure = np.sqrt(variances) * abs(setting.weights.source * known @ process.weights)
             values, squares = process.told(across, own)
             centres.append(values)
-            spreads.append(np.sqrt(squares + unsure))
-        return self._mixed(np.array(centres), np.array(spreads))
+            spreads.append(np.sqrt(squares))
+            further.append(unsure)
+        return np.array(centres), np.array(spreads), np.array(further)
 
     def left_out(self) -> Told:
         """Each known value as told without its family; of many the kernel is that for all."""
@@ -122,17 +133,17 @@ class Surface:
     def _factor(self) -> float:
         """By how much intervals have to be wider so that they hold of left-out families what they say.
 
-        Values too few for that are told by one another: intervals are scaled by how many deviations these are off.
+        What few values tell are scaled by how many deviations these are off as others tell them. Families are what is
+        alike: each counts once, by its mean square, and the interval is that of as many, not of as many values.
         """
-        count = len(self.values)
-        if count >= SOME and len(np.unique(self.families)) >= FAMILIES:
-            # many values are asked about like known ones; few about the many other families, one like another
-            power = 2 / 3 if self.has_many else 0.0
-            return conformal(self._left_out.ratios(self.values, self.scales[0]), self.families, power)
-        if count < FEWEST or not self._is_weighed_anew:
+        if self.has_many:
+            return conformal(self._left_out.ratios(self.values, self.scales[0]), self.families)
+        if len(self.values) < FEWEST or not self._is_weighed_anew:
             return 1.0
         off = self._by_others[1]
-        return float(np.sqrt((AS_TOLD + off @ off) / (AS_TOLD + count)))
+        squares = [float(np.mean(off[block] ** 2)) for block in blocks_of(self.families)]
+        freedom = AS_TOLD + len(squares)
+        return float(np.sqrt((AS_TOLD + sum(squares)) / freedom)) * wider(freedom, self._processes[0].freedom)
 
     @property
     def _is_weighed_anew(self) -> bool:
@@ -269,12 +280,24 @@ class Surface:
         return {}
 
     def _elsewhere(self, samples: Sequence[Sample]) -> dict[tuple[Scale, int], tuple[Array, Array]]:
-        """What each source that counts has of samples on a scale: values with their variances."""
+        """What each source that counts has of samples on a scale: values, with their variances beyond those of known.
+
+        How far off values are that are known here tells already how far off those of their models elsewhere are.
+        """
         asked = {(each.scale, each.source) for each in self._chosen if each.source is not None}
         return {
-            (scale, at): (self.sources[at].column(scale, samples), self.sources[at].variances(scale, samples))
+            (scale, at): (self.sources[at].column(scale, samples), self._beyond(scale, at, samples))
             for scale, at in asked
         }
+
+    def _beyond(self, scale: Scale, at: int, samples: Sequence[Sample]) -> Array:
+        """How much larger the variances of samples in a source are than those of the known ones on average."""
+        source = self.sources[at]
+        found = source.variances(scale, samples)
+        if not found.any():
+            return found
+        known = source.variances(scale, self.samples, is_checked=False)
+        return np.maximum(found - known.mean(), 0.0)
 
     def column(self, scale: Scale, samples: Sequence[Sample]) -> Array:
         """The values of samples here, in deviations of all on a scale, as known or as told."""
@@ -286,13 +309,18 @@ class Surface:
             values[unknown] = scale.of(self._told([samples[at] for at in unknown]).values)
         return (values - middle) / spread
 
-    def variances(self, scale: Scale, samples: Sequence[Sample]) -> Array:
-        """Those of the values in `column`: none of known ones."""
-        found = np.zeros(len(samples))
-        unknown = [at for at, sample in enumerate(samples) if not self.measured(sample)]
+    def variances(self, scale: Scale, samples: Sequence[Sample], is_checked: bool = True) -> Array:
+        """Those of the values in `column`: of known ones how far those lie apart that a sample may be one of.
+
+        Those of others are checked on left-out families, or not: few are of families of which nothing is known.
+        """
+        _, spread = self._level(scale)
+        measured = [self.measured(sample) for sample in samples]
+        found = np.array([float(np.var(scale.of(np.array(own)) / spread)) if own else 0.0 for own in measured])
+        unknown = [at for at, own in enumerate(measured) if not own]
         if unknown:
-            told = self.told([samples[at] for at in unknown])
-            _, spread = self._level(scale)
+            tell = self.told if is_checked else self._told
+            told = tell([samples[at] for at in unknown])
             found[unknown] = ((scale.of(told.high) - scale.of(told.low)) / (2 * NORMAL * spread)) ** 2
         return found
 
