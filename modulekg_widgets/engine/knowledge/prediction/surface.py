@@ -18,6 +18,7 @@ from modulekg_widgets.engine.knowledge.prediction.scales import Scale, scales_fo
 
 MANY = 70  # values, from which on one kernel tells more than an average of all
 FAMILIES = 10  # by which intervals of many values are checked
+ENOUGH = 20  # families, of which two are beyond the 90 % that hold, by which those of few values are
 MOST = 3000  # values; kernel matrices grow with the square
 JUDGED = 700  # of them, by which one kernel is chosen
 POWER = 0.7  # of the evidence: few values are surer of a kernel than they should be
@@ -134,12 +135,15 @@ class Surface:
         """By how much intervals have to be wider so that they hold of left-out families what they say.
 
         What few values tell are scaled by how many deviations these are off as others tell them. Families are what is
-        alike: each counts once, by its mean square, and the interval is that of as many, not of as many values.
+        alike: each counts once, by its mean square, and the interval is that of as many, not of as many values. Of so
+        many that the end of an interval does not rest on one of them, their own distribution tells.
         """
         if self.has_many:
             return conformal(self._left_out.ratios(self.values, self.scales[0]), self.families)
         if len(self.values) < FEWEST or not self._is_weighed_anew:
             return 1.0
+        if len(np.unique(self.families)) >= ENOUGH:
+            return conformal(self._left_out.ratios(self.values, self.scales[0]), self.families, 0.0)
         off = self._by_others[1]
         squares = [float(np.mean(off[block] ** 2)) for block in blocks_of(self.families)]
         freedom = AS_TOLD + len(squares)
