@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 Tensor = torch.Tensor
 State = dict[str, Tensor]
+TINY = 1e-12  # weights that are all smaller are no weights to go by
+FEW = 64
 
 
 def rescaled(nodes: Sequence[DataNode], seed: int) -> State:
@@ -39,24 +41,37 @@ def rescaled(nodes: Sequence[DataNode], seed: int) -> State:
             state[node.label] = value.clone()
             continue
         value = value.double()
-        if value.layout is not torch.strided or value.is_nested:
+        if value.layout is not torch.strided or value.is_nested or not value.numel():
             state[node.label] = value.clone()  # where its numbers stand means something
             continue
-        constant = value.numel() > 1 and bool((value == value.reshape(-1)[0]).all())
+        constant = is_constant(value)
         if node.is_table and not constant:
             state[node.label] = value.clone()  # tables such as rotary frequencies mean something
             continue
-        noise = torch.rand(value.shape, generator=generator, dtype=torch.float64, device="cpu")
-        noise = noise.to(value.device)
+        square = value.square().mean()  # finite where all values are
+        usable = not constant and bool(square.isfinite())
         if node.dim() < 2:
-            value = 0.5 + noise if constant or not bool(value.isfinite().all()) else value * (0.5 + noise)
+            noise = 0.5 + _drawn(value, generator)
+            value = value * noise if usable else noise
         else:
-            if constant or not bool(value.isfinite().all()) or value.abs().max() < 1e-12:
-                value = 2 * noise - 1
+            if not usable or (square.sqrt() < TINY and value.abs().max() < TINY):
+                value = 2 * _drawn(value, generator) - 1
+                square = value.square().mean()
             fan_in = max(value[0].numel(), 1)
-            value = value / value.square().mean().sqrt() / fan_in**0.5
+            value = value / (square.sqrt() * fan_in**0.5)
         state[node.label] = value
     return state
+
+
+def is_constant(value: Tensor) -> bool:
+    """Whether a tensor holds one number over and over; most others are told by their first ones."""
+    flat = value.reshape(-1)
+    return flat.numel() > 1 and bool((flat[:FEW] == flat[0]).all()) and bool((flat == flat[0]).all())
+
+
+def _drawn(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Numbers from 0 to 1 in float64, the same ones on every device."""
+    return torch.rand(like.shape, generator=generator, dtype=torch.float64, device="cpu").to(like.device)
 
 
 class In(OperatorMode):

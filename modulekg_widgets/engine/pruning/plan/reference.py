@@ -17,7 +17,7 @@ from modulekg_widgets.engine.axes.chosen_indices import ENDS, ChosenIndices
 from modulekg_widgets.engine.axes.cut_analysis import Keeps
 from modulekg_widgets.engine.axes.decisions import Deciding, Decisions, NoEnd, known_way
 from modulekg_widgets.engine.axes.expression import kept
-from modulekg_widgets.engine.axes.precision import In, State, cast, rescaled
+from modulekg_widgets.engine.axes.precision import In, State, cast, is_constant, rescaled
 from modulekg_widgets.engine.axes.verify import LEAST_EFFECT, as_numbers, distance, largest
 from modulekg_widgets.engine.errors import TraceError
 from modulekg_widgets.engine.identity.walk import Walk, walk
@@ -48,7 +48,6 @@ log = logging.getLogger("modulekg_widgets")
 SEED = 0
 AGREES = 1e-5  # relative, in float32 with the model's own weights: more may be rounding, and float64 tells
 EXACT = 1e-9  # relative, in float64 with weights that hide nothing
-FEW = 64
 
 
 def agrees(axes: Axes, keeps: Keeps, edits: Edits, scales: Sequence[ScaleChange] = ()) -> bool | None:
@@ -152,9 +151,7 @@ def _own_weights(graph: Dataflow) -> State:
         assert node.tensor is not None
         value = node.tensor.detach()
         value = value.to(torch.float32 if value.is_floating_point() else value.dtype, copy=True)
-        flat = value.reshape(-1)
-        constant = flat.numel() > 1 and bool((flat[:FEW] == flat[0]).all()) and bool((flat == flat[0]).all())
-        if constant and value.is_floating_point():
+        if value.is_floating_point() and is_constant(value):
             value = (torch.rand(value.shape, generator=generator, device="cpu") + 0.5).to(value.device)
             value = value / max(value[0].numel(), 1) ** 0.5 if value.dim() > 1 else value
         state[node.label] = value
