@@ -223,7 +223,7 @@ class Design:
         if not counted.any() or counted.mean() < COUNTED:
             return None
         sizes = _with_constant(self._plain_sizes(known)[counted])
-        return np.linalg.lstsq(sizes, passes[counted], rcond=None)[0]
+        return np.asarray(np.linalg.lstsq(sizes, passes[counted], rcond=None)[0], float)
 
 
 def _with_constant(rows: Array) -> Array:
