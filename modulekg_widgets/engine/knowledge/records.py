@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
@@ -54,6 +54,9 @@ class ModelNode:
     module_flops: dict[str, int] = field(default_factory=dict, repr=False)  # fingerprint -> sum over its occurrences
     feeds: Counter[tuple[str, str]] = field(default_factory=Counter, repr=False)  # a value goes from module to module
     calls: Counter[tuple[str, str]] = field(default_factory=Counter, repr=False)  # (fingerprint, operator) -> calls
+    # known where the pass was counted so, which older graphs were not; no part of what a model is
+    launches: int | None = field(default=None, compare=False)  # operators that read tensors, views apart
+    traffic: int | None = field(default=None, compare=False)  # elements that these read and write
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,12 @@ def record_of(
     root = nodes[digests[0]]
     name = modules.root.class_name if name is None else name
     return ModelRecord(ModelNode(name, root.fingerprint, occurrences, cyclic, root.parameters, root.bytes), nodes)
+
+
+def with_traffic(model: ModelNode, each: Iterable[int]) -> ModelNode:
+    """The model with the elements that each operator of a pass reads and writes; those of views are none."""
+    counted = [elements for elements in each if elements]
+    return replace(model, launches=len(counted), traffic=sum(counted))
 
 
 def checked_scheme(scheme: str) -> str:

@@ -13,9 +13,10 @@ from torch import nn
 from modulekg_widgets.engine.errors import TraceError, shown
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.identity.skeleton_source import ModelLike
-from modulekg_widgets.engine.knowledge.records import ModelRecord, digests_of, model_record, record_of
+from modulekg_widgets.engine.knowledge.records import ModelRecord, digests_of, model_record, record_of, with_traffic
+from modulekg_widgets.engine.operators.cost import traffic
 from modulekg_widgets.engine.torch_runtime.private import modules_of
-from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
 MOST_SOURCES = 64  # of one value; a model that adds up all that it ever computed has as many as modules
@@ -66,7 +67,7 @@ def traced_record(
     feeds = Counter((fingerprints[a], fingerprints[b]) for a, b in fed(graph))
     inputs = tuple(node.shape for node in graph.inputs)
     known = replace(record.model, flops=int(flops), inputs=inputs, module_flops=dict(costs), feeds=feeds, calls=calls)
-    return replace(record, model=known)
+    return replace(record, model=with_traffic(known, map(traffic_of, graph.operators)))
 
 
 def _in_eval_mode(model: nn.Module) -> nn.Module:
@@ -83,6 +84,10 @@ def _in_eval_mode(model: nn.Module) -> nn.Module:
             "call model.eval() first, or leave args out"
         ) from error
     return copied.eval()
+
+
+def traffic_of(operator: OperatorNode) -> int:
+    return traffic(operator.overload, operator.inputs, operator.outputs)
 
 
 def fed(graph: Dataflow) -> dict[tuple[str, str], None]:

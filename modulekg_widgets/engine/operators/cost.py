@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch.utils.flop_counter import flop_registry
@@ -29,6 +29,12 @@ from modulekg_widgets.engine.torch_runtime.structure import with_leaves
 
 log = logging.getLogger("modulekg_widgets")
 Count = Callable[[OperatorCall], "float | None"]
+
+
+class Elements(Protocol):
+    """A tensor, or what stands for one."""
+
+    def numel(self) -> int: ...
 
 
 class Kind(NamedTuple):
@@ -72,6 +78,14 @@ def flops_in_parts(operator: RecordedCall) -> list[tuple[int | None, Kind]]:
         return [(found, kind)]
     rest = round(beside(OperatorCall(operator)) or 0)
     return [(found - rest, kind), (rest, OTHER)]
+
+
+def traffic(overload: Any, inputs: Iterable[Elements], outputs: Iterable[Elements]) -> int:
+    """The elements that a call reads and writes: none where it gives a view, and where there is nothing to read."""
+    if signature_of(overload).views is not None or schema_of(overload).name == "aten::_unsafe_view":
+        return 0
+    read = sum(each.numel() for each in inputs)
+    return read and read + sum(each.numel() for each in outputs)
 
 
 def _with_sparse(operator: RecordedCall) -> int | None:

@@ -169,7 +169,9 @@ def _module(fields: _Fields, scheme: str) -> StructureNode:
 
 
 def _model(fields: _Fields) -> ModelNode:
-    flops = None if fields.attributes.get("flops") is None else fields.natural("flops")
+    flops, launches, traffic = (
+        None if fields.attributes.get(key) is None else fields.natural(key) for key in ("flops", "launches", "traffic")
+    )
     inputs = None
     if fields.attributes.get("inputs") is not None:
         shapes = fields.get("inputs", "a list of shapes", lambda value: _is_list(value) and all(map(_is_shape, value)))
@@ -178,6 +180,7 @@ def _model(fields: _Fields) -> ModelNode:
         fields.text("name"), fields.text("root"), fields.counter("occurrences", lambda level: level in LEVELS),
         fields.truth("cyclic"), fields.natural("parameters"), fields.natural("bytes"), flops, inputs,
         fields.mapping("module_flops", _is_natural), fields.counter("dataflow"), fields.counter("operators"),
+        launches, traffic,
     )  # fmt: skip
 
 

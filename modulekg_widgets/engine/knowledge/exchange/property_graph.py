@@ -246,6 +246,7 @@ def _model_attributes(model: ModelNode) -> dict[str, Any]:
     return {
         "name": model.name, "root": model.root, "cyclic": model.cyclic, "parameters": model.parameters,
         "bytes": model.bytes, "flops": model.flops, "module_flops": dict(model.module_flops),
+        "launches": model.launches, "traffic": model.traffic,
         "inputs": None if model.inputs is None else [list(shape) for shape in model.inputs],
         "occurrences": _triples(model.occurrences), "dataflow": _triples(model.feeds),
         "operators": _triples(model.calls),

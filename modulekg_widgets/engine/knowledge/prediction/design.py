@@ -16,6 +16,7 @@ from modulekg_widgets.engine.knowledge.prediction.features import ROUNDS, Array,
 RARE = 2  # a word of fewer trainings tells nothing
 WORDS = 40.0  # trainings that differ in so many words are e times less alike
 PIECE = 2**17  # elements of a kernel that are computed at once: such fit the cache of a core
+COUNTED = 0.8  # of the known models have a pass whose operators were counted: these are gone by
 LABELS = ROUNDS + 1  # per model: those of the operations alone, and of each round
 
 
@@ -26,6 +27,12 @@ class Sample:
     features: Features
     words: frozenset[str] = frozenset()  # of its training
     image_size: float | None = None  # pixels of a side, where it is not that of the model's own inputs
+
+    @property
+    def growth(self) -> float:
+        """How many times as many pixels as the model's own inputs have."""
+        side = self.features.side
+        return (self.image_size / side) ** 2 if self.image_size is not None and side else 1.0
 
 
 class Parts:
@@ -137,11 +144,13 @@ class Rows:
 class Design:
     """What samples are compared by, on the scale on which the known ones scatter.
 
-    With `costs` by FLOPs and inputs, too, which must be known of all.
+    With `costs` by FLOPs and inputs, too, which must be known of all, and by how many operators a pass launches and
+    what these read and write, where most were counted; of the others lines in the rest tell it.
     """
 
     def __init__(self, known: Sequence[Sample], costs: bool) -> None:
         self.costs = costs
+        self._lines = self._lines_of_passes(known)
         sizes = self._sizes(known)
         self._middle, self._spread = sizes.mean(0), np.where(sizes.std(0) > 1e-6, sizes.std(0), 1.0)
         counts = Counter(word for sample in known for word in sample.words)
@@ -192,16 +201,46 @@ class Design:
         return csr_array((values[known], places[known], starts), shape=shape)
 
     def _sizes(self, samples: Sequence[Sample]) -> Array:
-        """Log10 of layers and parameters, of input elements and FLOPs at the size of the picture."""
+        """Log10 of layers and parameters, of input elements and FLOPs at the size of the picture, and of the pass."""
+        sizes = self._plain_sizes(samples)
+        if self._lines is None:
+            return sizes
+        passes = _passes(samples)
+        return np.hstack([sizes, np.where(np.isnan(passes), _with_constant(sizes) @ self._lines, passes)])
+
+    def _plain_sizes(self, samples: Sequence[Sample]) -> Array:
         rows = []
         for sample in samples:
-            own = sample.features
-            row = [own.layers, own.parameters]
-            if self.costs:
-                growth = (sample.image_size / own.side) ** 2 if sample.image_size is not None and own.side else 1.0
-                row += [(own.elements or 1) * growth, (own.flops or 1) * growth]
-            rows.append(row)
+            own, growth = sample.features, sample.growth
+            costs = [(own.elements or 1) * growth, (own.flops or 1) * growth] if self.costs else []
+            rows.append([own.layers, own.parameters, *costs])
         return np.log10(np.maximum(np.array(rows, float), 1.0))
+
+    def _lines_of_passes(self, known: Sequence[Sample]) -> Array | None:
+        """What tells the passes of models that were not counted, by least squares; None where most were not."""
+        passes = _passes(known) if self.costs else np.empty((0, 2))
+        counted = ~np.isnan(passes).any(1)
+        if not counted.any() or counted.mean() < COUNTED:
+            return None
+        sizes = _with_constant(self._plain_sizes(known)[counted])
+        return np.asarray(np.linalg.lstsq(sizes, passes[counted], rcond=None)[0], float)
+
+
+def _with_constant(rows: Array) -> Array:
+    return np.hstack([np.ones((len(rows), 1)), rows])
+
+
+def _passes(samples: Sequence[Sample]) -> Array:
+    """Log10 of the operators that a pass launches and of what these read and write; NaN where nobody counted."""
+    rows = []
+    for sample in samples:
+        model = sample.features.record.model
+        if model.launches is None or model.traffic is None:
+            rows.append([np.nan, np.nan])
+            continue
+        values = max(model.traffic - model.parameters, 0)  # weights are read once, whatever the picture's size
+        rows.append([model.launches, values * sample.growth + model.parameters])
+    return np.log10(np.maximum(np.array(rows, float).reshape(-1, 2), 1.0))
 
 
 def _bump(one: Array, other: Array, width: float) -> Array:

@@ -95,7 +95,7 @@ def model_properties(model: ModelNode) -> str:
     return encode({
         "root": model.root, "cyclic": model.cyclic, "parameters": model.parameters, "bytes": model.bytes,
         "flops": model.flops, "inputs": None if model.inputs is None else [list(shape) for shape in model.inputs],
-        "module_flops": model.module_flops,
+        "module_flops": model.module_flops, "launches": model.launches, "traffic": model.traffic,
     })  # fmt: skip
 
 
@@ -176,6 +176,7 @@ def model_of(
             _natural(found["bytes"]), None if flops is None else _natural(flops),
             None if inputs is None else tuple(tuple(map(_integer, shape)) for shape in inputs),
             {_text(key): _natural(cost) for key, cost in found["module_flops"].items()}, feeds, calls,
+            *(None if found.get(key) is None else _natural(found[key]) for key in ("launches", "traffic")),
         )  # fmt: skip
 
     return checked(read, f"the model {name!r}")
