@@ -26,7 +26,7 @@ def with_cost(record: ModelRecord, model: nn.Module, call: Call) -> ModelRecord:
     The model is moved to the meta device, and into eval mode. One that does not run there has no cost.
     """
     args, kwargs = call
-    operators = _Operators()
+    operators = _PassCounter()
     try:
         model.to("meta").eval()
         with torch.no_grad(), operators:
@@ -39,7 +39,7 @@ def with_cost(record: ModelRecord, model: nn.Module, call: Call) -> ModelRecord:
     return replace(record, model=with_traffic(counted, operators.traffic))
 
 
-class _Operators(TorchDispatchMode):
+class _PassCounter(TorchDispatchMode):
     """The FLOPs of products and convolutions, and the elements that each operator reads and writes.
 
     Torch's FlopCounterMode watches modules besides, and stops at those that take or give what it does not expect.
