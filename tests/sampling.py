@@ -3,7 +3,7 @@
 `pytest` alone runs all that is not nightly. With `MODULEKG_GATE=<commit>`, as `.ci/run` sets it, a run leaves out
 - of each battery, which is a parametrised test of many cases, two thirds of the cases: which third runs is drawn by the
   commit's hash, and each case belongs to one third by its own name, so that all of them run over some landings;
-- of the tests marked `slow`, two thirds of the tests in the same manner;
+- of the other tests marked `slow`, five sixths in the same manner;
 - of the tests that drive a browser or need the built documentation, all but those marked `gate`: one for each widget
   and each host.
 """
@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 TESTS = Path(__file__).resolve().parent
-PARTS = 3
+PARTS = 3  # of batteries
+SLOW_PARTS = 6
 BATTERY = 12  # cases of one test
 WHOLE = [TESTS / "architecture"]  # folders whose tests all run, as each holds for one file
 EXPENSIVE = {"browser", "site"}  # fixtures that drive Chromium or build the documentation
@@ -39,21 +40,20 @@ def gate_commit() -> str | None:
     return os.environ.get("MODULEKG_GATE") or None
 
 
-def part_of(text: str) -> int:
-    """The part, of `PARTS`, that a case belongs to by its name."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % PARTS
+def part_of(text: str, parts: int) -> int:
+    """The part, of so many, that a case belongs to by its name."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % parts
 
 
-def drawn_part(commit: str) -> int:
+def drawn_part(commit: str, parts: int) -> int:
     """The part that the gate of a commit runs."""
-    return int(commit[:12], 16) % PARTS
+    return int(commit[:12], 16) % parts
 
 
 def outside_the_gate(items: Sequence[pytest.Item], commit: str) -> list[pytest.Item]:
     """The tests that the gate of a commit leaves to the nightly run."""
-    part = drawn_part(commit)
     cases = Counter(map(_test_of, items))
-    return [item for item in items if not _is_in_gate(item, cases[_test_of(item)], part)]
+    return [item for item in items if not _is_in_gate(item, cases[_test_of(item)], commit)]
 
 
 def _test_of(item: pytest.Item) -> tuple[Path, str]:
@@ -61,12 +61,12 @@ def _test_of(item: pytest.Item) -> tuple[Path, str]:
     return item.path, item.nodeid.partition("[")[0]
 
 
-def _is_in_gate(item: pytest.Item, cases: int, part: int) -> bool:
+def _is_in_gate(item: pytest.Item, cases: int, commit: str) -> bool:
     if item.get_closest_marker("gate"):
         return True
     if EXPENSIVE.intersection(getattr(item, "fixturenames", ())):
         return False
     if any(folder in item.path.parents for folder in WHOLE):
         return True
-    is_drawn = cases >= BATTERY or item.get_closest_marker("slow") is not None
-    return not is_drawn or part_of(item.nodeid.rpartition("tests/")[2]) == part
+    parts = PARTS if cases >= BATTERY else SLOW_PARTS if item.get_closest_marker("slow") is not None else 1
+    return part_of(item.nodeid.rpartition("tests/")[2], parts) == drawn_part(commit, parts)
