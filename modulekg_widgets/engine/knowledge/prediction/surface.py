@@ -27,9 +27,9 @@ AS_TOLD = 2.0  # families as far off as told are added to those known: what publ
 FEWEST = 3  # values that tell how far off they are
 LEAST_SHARE = 0.01  # of a kernel in a mixture, as a part of the largest
 
-STRUCTURE = Weights(labels=0.9, sizes=1.0, words=1.0, both=1.0, linear=0.3)
+STRUCTURE = Weights(labels=0.2, sizes=1.0, words=1.0, both=1.0, linear=0.3)
 COSTS = Weights(labels=0.3, depths=1.0, linear=1.0)
-ALONE = (*((STRUCTURE, noise) for noise in (0.1, 0.3, 0.6)), *((COSTS, noise) for noise in (0.005, 0.02)))
+ALONE = (*((STRUCTURE, noise) for noise in (0.1, 0.2, 0.3, 0.6)), *((COSTS, noise) for noise in (0.005, 0.02)))
 WITH_SOURCE = tuple(
     (kind.with_source(10.0), noise) for kind, noise in ((STRUCTURE, 0.1), (STRUCTURE, 0.3), (COSTS, 0.02))
 )
