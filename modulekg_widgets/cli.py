@@ -245,7 +245,7 @@ def run_show(arguments: argparse.Namespace) -> int:
 
 def run_diff(arguments: argparse.Namespace) -> int:
     """Print how two models differ; 0 when they do not."""
-    from modulekg_widgets.engine.files.comparison import diff
+    from modulekg_widgets.engine.files.compare.comparison import diff
 
     difference = diff(model_or_file(arguments.a), model_or_file(arguments.b), weights=arguments.weights)
     print(difference)

@@ -119,9 +119,9 @@ def test_there_is_one_atomic_writer() -> None:
     }
     assert found == {
         "engine/safe_files.py",
-        "engine/pruning/plan/plan_folder.py",
+        "engine/pruning/plan/saved/plan_file.py",
         "engine/pruning/saving/folder.py",
-        "engine/monitoring/sinks/lines.py",
+        "engine/monitoring/sinks/line_files.py",
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.widgets.knowledge_explorer.knowledge_explorer import KnowledgeExplorer
+from modulekg_widgets.widgets.knowledge_explorer import KnowledgeExplorer
 from modulekg_widgets.widgets.mask_editor.mask_editor import MaskEditor
 from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
 from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph

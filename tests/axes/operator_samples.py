@@ -30,11 +30,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # as pytest's `pythonpath` d
 import modulekg_widgets as mk
 from axes.rules.checks import Orders, difference, fingerprint, permuted, random_orders
 from axes.rules.tables import COMPOSITES, EXAMPLES
-from modulekg_widgets.engine.axes.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.axes.precision import In
-from modulekg_widgets.engine.axes.proved import FILE
+from modulekg_widgets.engine.axes.proof.dtype_mode import In
+from modulekg_widgets.engine.axes.proof.proved import FILE
+from modulekg_widgets.engine.axes.terms.algebra import Term, atoms, find
 from modulekg_widgets.engine.operators.signature import base_name
 from modulekg_widgets.engine.operators.traits import RECURRENT_LAYER
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_tensors

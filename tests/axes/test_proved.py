@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 import modulekg_widgets as mk
 from axes.checks import seeded
-from modulekg_widgets.engine.axes import proved as proved_module
-from modulekg_widgets.engine.axes.call import Call, Dims
-from modulekg_widgets.engine.axes.proved import prove, unproved
+from modulekg_widgets.engine.axes.proof import proved as proved_module
+from modulekg_widgets.engine.axes.proof.proved import prove, unproved
+from modulekg_widgets.engine.axes.terms.call import Call, Dims
 
 _count = itertools.count()
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 import modulekg_widgets as mk
 from axes.random_models import SIZE, Builder, Channels, builders
-from modulekg_widgets.engine.axes.algebra import PRODUCT, SUM, Term, find, flat
+from modulekg_widgets.engine.axes.terms.algebra import PRODUCT, SUM, Term, find, flat
 
 CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.axes.rests import UNREAD_REST
+from modulekg_widgets.engine.axes.inference.inference import UNREAD_REST
 
 LONGEST, WIDTH = 16, 8
 

@@ -20,7 +20,7 @@ from torch import nn
 import modulekg_widgets as mk
 from benchmarks.figures import Goal, collected
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
-from modulekg_widgets.engine.torch_runtime.look import look
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import look
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 MODULES = 3000

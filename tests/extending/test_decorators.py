@@ -14,7 +14,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.adapters import adapters
-from modulekg_widgets.engine.axes.call import rules
+from modulekg_widgets.engine.axes.terms.call import rules
 from modulekg_widgets.engine.errors import DuplicateNameError
 from modulekg_widgets.engine.knowledge.exchange import exporters
 from modulekg_widgets.engine.monitoring.metric import ConfigError

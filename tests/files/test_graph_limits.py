@@ -9,8 +9,8 @@ import pytest
 
 from modulekg_widgets.engine.errors import ModelFileError
 from modulekg_widgets.engine.files import formats as _formats  # noqa: F401
+from modulekg_widgets.engine.files.formats.onnx.onnx_modules import OnnxModules
 from modulekg_widgets.engine.files.graph_parts import MOST_CLASSES, MOST_MODULES, Allowance, NamedModules
-from modulekg_widgets.engine.files.onnx_modules import OnnxModules
 from modulekg_widgets.engine.files.readers import read
 from modulekg_widgets.engine.files.source import opened
 

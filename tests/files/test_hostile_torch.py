@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import ModelFileError
-from modulekg_widgets.engine.files import torch_zip  # noqa: F401
+from modulekg_widgets.engine.files.formats.pickle import torch_zip  # noqa: F401
 from modulekg_widgets.engine.files.readers import read
 from modulekg_widgets.engine.files.records import FileContents
 from modulekg_widgets.engine.files.source import opened
@@ -121,7 +121,7 @@ def test_the_dangerous_is_named_first(tmp_path: Path) -> None:
 
 AUDIT = """
 import json, sys, time
-import modulekg_widgets.engine.files.torch_zip as torch_zip
+import modulekg_widgets.engine.files.formats.pickle.torch_zip as torch_zip
 from modulekg_widgets.engine.errors import ModelFileError
 from modulekg_widgets.engine.files import readers, source
 paths, seen, times, peaks = sys.argv[1:], [], {}, {}

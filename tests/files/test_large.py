@@ -12,7 +12,8 @@ import torch
 from modulekg_widgets.engine import safetensors_header
 from modulekg_widgets.engine.errors import ModelFileError
 from modulekg_widgets.engine.files import formats as _formats  # noqa: F401
-from modulekg_widgets.engine.files import graph_parts, pickled
+from modulekg_widgets.engine.files import graph_parts
+from modulekg_widgets.engine.files.formats.pickle import pickled
 from modulekg_widgets.engine.files.readers import read
 from modulekg_widgets.engine.files.records import FileContents
 from modulekg_widgets.engine.files.source import opened

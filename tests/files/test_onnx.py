@@ -14,7 +14,7 @@ from torch import nn
 
 from files.nets import NETS, Repeats, changed, check_edges, check_tensors, class_name, outcomes, that_run
 from modulekg_widgets.engine.errors import MissingPackageError
-from modulekg_widgets.engine.files.onnx_file import read_onnx
+from modulekg_widgets.engine.files.formats.onnx.onnx_file import read_onnx
 from modulekg_widgets.engine.files.readers import READERS, read
 from modulekg_widgets.engine.files.records import FileContents, ValueRecord
 from modulekg_widgets.engine.files.source import opened

@@ -14,7 +14,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from files.golden_files import FOLDER
-from modulekg_widgets.engine.files.comparison import FileDiff
+from modulekg_widgets.engine.files.compare.comparison import FileDiff
 from modulekg_widgets.engine.files.model_file import ModelFile
 
 onnx = pytest.importorskip("onnx")
@@ -117,7 +117,7 @@ def test_tied_weights_draw_nothing(tmp_path: Path) -> None:
 
 
 def test_weights_that_several_modules_share_draw_nothing() -> None:
-    from modulekg_widgets.engine.files.onnx_modules import Standing, with_their_weights
+    from modulekg_widgets.engine.files.formats.onnx.onnx_modules import Standing, with_their_weights
     from modulekg_widgets.engine.files.records import OperatorRecord, TensorRecord
 
     weight = TensorRecord("shared.weight", (4, 4), "float32", 64)

@@ -14,9 +14,9 @@ import pytest
 
 from files.nets import check_edges
 from modulekg_widgets.engine.errors import ModelFileError
-from modulekg_widgets.engine.files.onnx_file import read_onnx
-from modulekg_widgets.engine.files.onnx_tensors import DTYPES
-from modulekg_widgets.engine.files.onnx_wire import SMALL
+from modulekg_widgets.engine.files.formats.onnx.onnx_file import read_onnx
+from modulekg_widgets.engine.files.formats.onnx.onnx_tensors import DTYPES
+from modulekg_widgets.engine.files.formats.onnx.onnx_wire import SMALL
 from modulekg_widgets.engine.files.readers import READERS, read
 from modulekg_widgets.engine.files.records import FileContents
 from modulekg_widgets.engine.files.source import opened

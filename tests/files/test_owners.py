@@ -14,7 +14,7 @@ from torch import nn
 from torchvision.models import resnet18
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.files.comparison import FileDiff
+from modulekg_widgets.engine.files.compare.comparison import FileDiff
 from modulekg_widgets.engine.files.model_file import ModelFile
 from modulekg_widgets.engine.files.owners import owners, without_counters
 from modulekg_widgets.engine.files.records import (

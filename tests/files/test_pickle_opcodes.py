@@ -15,8 +15,16 @@ from typing import Any
 
 import pytest
 
-from modulekg_widgets.engine.files.pickle_opcodes import OPCODES, Pickles
-from modulekg_widgets.engine.files.pickle_tape import LONGEST_TEXT, Global, Key, LimitError, Long, Made, Persistent
+from modulekg_widgets.engine.files.formats.pickle.pickle_machine import (
+    LONGEST_TEXT,
+    Global,
+    Key,
+    LimitError,
+    Long,
+    Made,
+    Persistent,
+)
+from modulekg_widgets.engine.files.formats.pickle.pickle_opcodes import OPCODES, Pickles
 
 PLAIN = {
     "numbers": [0, 1, -1, 255, 256, 65_535, 65_536, -(2**31), 2**31, 2**63, -(2**200), 1.5, -0.0, 1e300],

@@ -21,8 +21,8 @@ from torch._export.serde.serialize import _SERIALIZE_TO_TORCH_DTYPE, serialize
 from files.nets import NETS, Inner, changed, check_edges, check_tensors, class_name, outcomes, that_run
 from modulekg_widgets.engine.errors import ModelFileError
 from modulekg_widgets.engine.files.archive import Archive
-from modulekg_widgets.engine.files.pt2 import is_pt2, read_pt2
-from modulekg_widgets.engine.files.pt2_schema import DTYPES, LAYOUTS, MEMORY_FORMATS, size_text
+from modulekg_widgets.engine.files.formats.pt2.pt2 import is_pt2, read_pt2
+from modulekg_widgets.engine.files.formats.pt2.pt2_graph import DTYPES, LAYOUTS, MEMORY_FORMATS, size_text
 from modulekg_widgets.engine.files.records import FileContents, ValueRecord
 from modulekg_widgets.engine.files.source import opened
 

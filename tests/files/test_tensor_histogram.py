@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from modulekg_widgets.engine.errors import ModelFileError, UnknownNameError
-from modulekg_widgets.engine.views import tensor_histogram as module
-from modulekg_widgets.engine.views.tensor_histogram import BINS, histogram_line, tensor_histogram
+from modulekg_widgets.engine.views import file_payload as module
+from modulekg_widgets.engine.views.file_payload import BINS, histogram_line, tensor_histogram
 
 
 def histogram(tmp_path: Path, tensor: torch.Tensor) -> dict:

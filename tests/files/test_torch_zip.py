@@ -20,11 +20,11 @@ from torch import nn
 import modulekg_widgets as mk
 from files.nets import Lists
 from modulekg_widgets.engine.errors import ModelFileError
-from modulekg_widgets.engine.files import torch_zip
+from modulekg_widgets.engine.files.formats.pickle import torch_zip
+from modulekg_widgets.engine.files.formats.pickle.torch_names import SAFE, SCRIPT_TYPES
 from modulekg_widgets.engine.files.readers import read
 from modulekg_widgets.engine.files.records import FileContents, TensorRecord
 from modulekg_widgets.engine.files.source import opened
-from modulekg_widgets.engine.files.torch_names import SAFE, SCRIPT_TYPES
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 LEGACY = {"_use_new_zipfile_serialization": False}

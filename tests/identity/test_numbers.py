@@ -11,9 +11,9 @@ import pytest
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.identity import packing, values
-from modulekg_widgets.engine.identity.encoding import Encoder
-from modulekg_widgets.engine.identity.packing import MANY, ROWS, run_of_numbers, sized
+from modulekg_widgets.engine.identity.encoding import packing, values
+from modulekg_widgets.engine.identity.encoding.packing import MANY, ROWS, run_of_numbers, sized
+from modulekg_widgets.engine.identity.encoding.values import Encoder
 
 EDGES = [sign * (2**bits + step) for bits in range(63) for step in (-1, 0, 1) for sign in (-1, 1)]
 OTHER_NAN = struct.unpack(">d", b"\xff\xf8\0\0\0\0\0\1")[0]

@@ -13,9 +13,8 @@ from torch import nn
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
 from identity.samples import nasty_module, zoo_model
-from modulekg_widgets.engine.identity.fingerprint import Identities
-from modulekg_widgets.engine.identity.merkle import regular_digest
-from modulekg_widgets.engine.identity.own_structure import MANY
+from modulekg_widgets.engine.identity.encoding.own_structure import MANY
+from modulekg_widgets.engine.identity.fingerprint import Identities, regular_digest
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
@@ -134,7 +133,7 @@ def test_many_at_a_time_have_the_digests_of_one_by_one(monkeypatch: pytest.Monke
     models = [*map(zoo_model, torchvision_builders()), *map(nasty_module, sorted(NASTY)), *ODD.values(), *SAME.values()]
     models = [model for model in models if _has_identity(model)]
     many = [Identities(walk(model)).digests for model in models]
-    monkeypatch.setattr("modulekg_widgets.engine.identity.own_structure._Layout.columns", lambda *_: None)
+    monkeypatch.setattr("modulekg_widgets.engine.identity.encoding.own_structure._Layout.columns", lambda *_: None)
     assert [Identities(walk(model)).digests for model in models] == many
 
 

@@ -12,12 +12,12 @@ from torch import nn
 import modulekg_widgets as mk
 from knowledge.zoo_contents import zoo_record
 from modulekg_widgets.engine.errors import PredictionError
-from modulekg_widgets.engine.knowledge.prediction.design import Sample
+from modulekg_widgets.engine.knowledge.facts.records import model_record
+from modulekg_widgets.engine.knowledge.prediction.data.datasets import modality
+from modulekg_widgets.engine.knowledge.prediction.data.design import Sample
+from modulekg_widgets.engine.knowledge.prediction.data.features import features_of
+from modulekg_widgets.engine.knowledge.prediction.data.observations import image_size_of, words_of
 from modulekg_widgets.engine.knowledge.prediction.domain import Domain
-from modulekg_widgets.engine.knowledge.prediction.features import features_of
-from modulekg_widgets.engine.knowledge.prediction.modality import modality
-from modulekg_widgets.engine.knowledge.prediction.observations import image_size_of, words_of
-from modulekg_widgets.engine.knowledge.records import model_record
 
 WIDTHS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
 

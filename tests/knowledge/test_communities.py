@@ -10,7 +10,7 @@ from knowledge.graphs import key, made_up, zoo_contents
 from modulekg_widgets.engine.errors import MissingPackageError, UnknownNameError
 from modulekg_widgets.engine.knowledge.analysis.communities import METHODS, communities, community_of
 from modulekg_widgets.engine.knowledge.analysis.containment import containment
-from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
 # two groups of four that hold each other, one edge between them, and one structure alone

@@ -8,9 +8,8 @@ import pytest
 from torch import nn
 
 from knowledge.graphs import contents_of, key, made_up, zoo_contents
-from modulekg_widgets.engine.knowledge.analysis.communities import communities, community_of
-from modulekg_widgets.engine.knowledge.analysis.community_names import LONGEST, community_names
-from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.analysis.communities import LONGEST, communities, community_names, community_of
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
 
 FAMILY = ("efficientnet_b0", "efficientnet_b1", "efficientnet_b2", "efficientnet_b3", "resnet18", "resnet50")
 

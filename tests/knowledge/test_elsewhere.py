@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from knowledge.zoo_contents import contents_of, zoo_record
-from modulekg_widgets.engine.knowledge.contents import DataSetNode, JobNode
-from modulekg_widgets.engine.knowledge.prediction.datasets import likeness
-from modulekg_widgets.engine.knowledge.prediction.modality import task_of
+from modulekg_widgets.engine.knowledge.facts.contents import DataSetNode, JobNode
+from modulekg_widgets.engine.knowledge.prediction.data.datasets import likeness, task_of
+from modulekg_widgets.engine.knowledge.prediction.data.published import IMAGENET, published, published_records
 from modulekg_widgets.engine.knowledge.prediction.predictor import Prediction, fitted_predictor
-from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET, published, published_records
 
 NEW = DataSetNode("new", {"task": "image classification", "classes": 10, "image_size": 32})
 

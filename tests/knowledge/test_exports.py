@@ -21,13 +21,13 @@ from identity.samples import zoo_model
 from knowledge.exchanged import WRITTEN, everything, exactly
 from knowledge.graphs import zoo_contents
 from modulekg_widgets.engine.errors import GraphFileError, UnknownNameError, UnwritableFileError
-from modulekg_widgets.engine.knowledge.contents import Contents, UserNode
 from modulekg_widgets.engine.knowledge.exchange import export_contents, exporters, read_contents
 from modulekg_widgets.engine.knowledge.exchange.csv_table import COLUMNS, cell
 from modulekg_widgets.engine.knowledge.exchange.flat import xml_unescaped
 from modulekg_widgets.engine.knowledge.exchange.jsonld import RELATIONS
 from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, STORED, to_networkx
-from modulekg_widgets.engine.knowledge.property_values import from_json
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, UserNode
+from modulekg_widgets.engine.knowledge.facts.property_values import from_json
 
 JS = Path(__file__).resolve().parents[2] / "js"
 

@@ -10,16 +10,16 @@ import pytest
 
 from knowledge.zoo_contents import contents_of, zoo_record
 from modulekg_widgets.engine.errors import PredictionError
-from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode
-from modulekg_widgets.engine.knowledge.prediction.design import Sample
-from modulekg_widgets.engine.knowledge.prediction.features import features_of
-from modulekg_widgets.engine.knowledge.prediction.mixture import Told
-from modulekg_widgets.engine.knowledge.prediction.observations import Site
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord
+from modulekg_widgets.engine.knowledge.prediction.data.design import Sample
+from modulekg_widgets.engine.knowledge.prediction.data.features import features_of
+from modulekg_widgets.engine.knowledge.prediction.data.observations import Site
+from modulekg_widgets.engine.knowledge.prediction.data.published import IMAGENET, published, published_records
+from modulekg_widgets.engine.knowledge.prediction.data.scales import POINTS
 from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor, fitted_predictor
-from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET, published, published_records
-from modulekg_widgets.engine.knowledge.prediction.scales import POINTS
-from modulekg_widgets.engine.knowledge.prediction.surface import Surface
-from modulekg_widgets.engine.knowledge.records import ModelRecord
+from modulekg_widgets.engine.knowledge.prediction.predictors.mixture import Told
+from modulekg_widgets.engine.knowledge.prediction.predictors.target_regressor import Surface
 
 MINE = "mine"
 

@@ -14,7 +14,7 @@ import modulekg_widgets as mk
 from identity.samples import zoo_model
 from knowledge.zoo_contents import SMALL, contents_of, small_contents, small_predictor
 from modulekg_widgets.engine.errors import PredictionError
-from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord, model_record
 from modulekg_widgets.engine.knowledge.suggestion.candidates import ForwardPass, Ranking, call_with, run_of
 from modulekg_widgets.engine.knowledge.suggestion.generation import Generated, generate
 from modulekg_widgets.engine.knowledge.suggestion.mutations import (

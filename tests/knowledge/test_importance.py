@@ -10,11 +10,16 @@ from torch import nn
 
 from knowledge.graphs import FEW, class_name, contents_of, key, made_up, zoo_contents
 from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError
-from modulekg_widgets.engine.knowledge.analysis.centrality import BY_IGRAPH, WITHOUT_IGRAPH
-from modulekg_widgets.engine.knowledge.analysis.comparison import difference, overlap
+from modulekg_widgets.engine.knowledge.analysis.centrality import (
+    BY_IGRAPH,
+    MEASURES,
+    WITHOUT_IGRAPH,
+    importance,
+    importance_of,
+)
 from modulekg_widgets.engine.knowledge.analysis.containment import Containment, containment
-from modulekg_widgets.engine.knowledge.analysis.importance import MEASURES, importance, importance_of
-from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.analysis.similarity import difference, overlap
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
 
 Slots = dict[str, list[str | None]]
 

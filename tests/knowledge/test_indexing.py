@@ -16,8 +16,8 @@ from torch import nn
 import modulekg_widgets as mk
 from cli.sample_models import broken, make_small, needs_numbers
 from identity.samples import zoo_model
-from modulekg_widgets.engine.knowledge.light_pass import with_cost
-from modulekg_widgets.engine.knowledge.records import model_record
+from modulekg_widgets.engine.knowledge.facts.records import model_record
+from modulekg_widgets.engine.knowledge.facts.traced import with_cost
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 
 SMALL = ["squeezenet1_0", "squeezenet1_1", "alexnet", "mobilenet_v2"]

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.knowledge.jobs import fraction, histories, steps_to_converge
+from modulekg_widgets.engine.knowledge.facts.jobs import fraction, histories, steps_to_converge
 
 DAY = 86_400.0
 

@@ -6,13 +6,12 @@ import torch
 from torch import nn
 
 from knowledge.zoo_contents import contents_of, small_contents, small_predictor, traced, zoo_record
-from modulekg_widgets.engine.knowledge.contents import DataSetNode
-from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
-from modulekg_widgets.engine.knowledge.suggestion.candidates import ForwardPass, call_with
+from modulekg_widgets.engine.knowledge.facts.contents import DataSetNode
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord, model_record
+from modulekg_widgets.engine.knowledge.suggestion.build_check import Ready
+from modulekg_widgets.engine.knowledge.suggestion.candidates import ForwardPass, Requirements, call_with
 from modulekg_widgets.engine.knowledge.suggestion.costs import KnownCosts
 from modulekg_widgets.engine.knowledge.suggestion.known_models import suggest
-from modulekg_widgets.engine.knowledge.suggestion.requirements import Requirements
-from modulekg_widgets.engine.knowledge.suggestion.trying import Ready
 
 SMALL = DataSetNode("small", {"task": "image classification", "image_size": 32})
 ESTIMATE = 4.9e7  # of the models below on images of 32 pixels

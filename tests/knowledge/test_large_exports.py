@@ -20,16 +20,21 @@ import modulekg_widgets as mk
 from knowledge.exchanged import HOSTILE, everything
 from knowledge.graphs import contents_of, key, made_up, zoo_contents
 from modulekg_widgets.engine.errors import PropertyError, UnwritableFileError
-from modulekg_widgets.engine.knowledge.contents import Contents, JobNode, UserNode
 from modulekg_widgets.engine.knowledge.exchange import export_contents, export_graph, exporters
-from modulekg_widgets.engine.knowledge.exchange.collecting import collector_paused
-from modulekg_widgets.engine.knowledge.exchange.counting import edge_count, node_count
 from modulekg_widgets.engine.knowledge.exchange.flat import MOST_VALUES, header, xml_escaped
-from modulekg_widgets.engine.knowledge.exchange.property_graph import copied, property_graph, to_networkx
-from modulekg_widgets.engine.knowledge.exchange.quick_json import object_text, value_text
-from modulekg_widgets.engine.knowledge.exchange.xml_writing import gexf, graphml
-from modulekg_widgets.engine.knowledge.property_values import as_json, encode
-from modulekg_widgets.engine.knowledge.records import model_record
+from modulekg_widgets.engine.knowledge.exchange.graph_xml import gexf, graphml
+from modulekg_widgets.engine.knowledge.exchange.json_text import object_text, value_text
+from modulekg_widgets.engine.knowledge.exchange.property_graph import (
+    collector_paused,
+    copied,
+    edge_count,
+    node_count,
+    property_graph,
+    to_networkx,
+)
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, JobNode, UserNode
+from modulekg_widgets.engine.knowledge.facts.property_values import as_json, encode
+from modulekg_widgets.engine.knowledge.facts.records import model_record
 
 ALL = "all"
 

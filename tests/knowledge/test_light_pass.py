@@ -12,13 +12,12 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from modulekg_widgets.engine.knowledge.facts.records import model_record
+from modulekg_widgets.engine.knowledge.facts.traced import traced_record, with_cost
 from modulekg_widgets.engine.knowledge.indexing import built_record
-from modulekg_widgets.engine.knowledge.light_pass import with_cost
-from modulekg_widgets.engine.knowledge.prediction.design import Design, Sample
-from modulekg_widgets.engine.knowledge.prediction.features import features_of
-from modulekg_widgets.engine.knowledge.prediction.published import published
-from modulekg_widgets.engine.knowledge.records import model_record
-from modulekg_widgets.engine.knowledge.traced import traced_record
+from modulekg_widgets.engine.knowledge.prediction.data.design import Design, Sample
+from modulekg_widgets.engine.knowledge.prediction.data.features import features_of
+from modulekg_widgets.engine.knowledge.prediction.data.published import published
 
 BATCH = ((torch.empty(2, 4, device="meta"),), {})
 

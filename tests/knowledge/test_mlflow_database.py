@@ -17,9 +17,9 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import GraphFileError
-from modulekg_widgets.engine.knowledge.exchange import mlflow_database
-from modulekg_widgets.engine.knowledge.exchange.mlflow_runs import mlflow_jobs
-from modulekg_widgets.engine.knowledge.jobs import MOST_POINTS
+from modulekg_widgets.engine.knowledge.facts.jobs import MOST_POINTS
+from modulekg_widgets.engine.knowledge.imports import mlflow
+from modulekg_widgets.engine.knowledge.imports.mlflow import mlflow_jobs
 from modulekg_widgets.engine.knowledge.store import sqlite_file
 
 # of MLflow 3.17's own schema the tables that are read, an index and a trigger of another table
@@ -268,11 +268,11 @@ def test_what_is_huge_or_slow_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(GraphFileError, match="larger than 4096 MB"):
         mlflow_jobs(sparse)
     with monkeypatch.context() as patch:
-        patch.setattr(mlflow_database, "LARGEST_FILE", 3000)
+        patch.setattr(mlflow, "LARGEST_FILE", 3000)
         with pytest.raises(GraphFileError, match="the runs take more than"):
             mlflow_jobs(path)
     with monkeypatch.context() as patch:
-        patch.setattr(mlflow_database, "SECONDS_TO_READ", -1.0)
+        patch.setattr(mlflow, "SECONDS_TO_READ", -1.0)
         patch.setattr(sqlite_file, "_STEPS", 1)
         with pytest.raises(GraphFileError, match="longer than a sound file"):
             mlflow_jobs(path)

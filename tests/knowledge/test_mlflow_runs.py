@@ -15,9 +15,9 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import GraphFileError, MissingPackageError
-from modulekg_widgets.engine.knowledge.contents import DataSetNode, UserNode
-from modulekg_widgets.engine.knowledge.exchange.mlflow_runs import mlflow_jobs
-from modulekg_widgets.engine.knowledge.jobs import MOST_POINTS
+from modulekg_widgets.engine.knowledge.facts.contents import DataSetNode, UserNode
+from modulekg_widgets.engine.knowledge.facts.jobs import MOST_POINTS
+from modulekg_widgets.engine.knowledge.imports.mlflow import mlflow_jobs
 
 
 @pytest.fixture(scope="module")

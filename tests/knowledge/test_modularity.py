@@ -8,16 +8,16 @@ from knowledge.graphs import made_up, zoo_contents
 from knowledge.test_communities import TWO, ring_of
 from knowledge.test_importance import GRAPHS
 from modulekg_widgets.engine.knowledge.analysis.containment import Containment, containment
-from modulekg_widgets.engine.knowledge.analysis.louvain import louvain
 from modulekg_widgets.engine.knowledge.analysis.modularity import (
     Parts,
     links_of,
+    louvain,
     merged,
     modularity,
     numbered,
     with_leaves,
 )
-from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
 
 SLOTS = {**GRAPHS, "two groups": TWO}
 CONTENTS = {name: made_up(slots) for name, slots in SLOTS.items() if any(slots.values())} | {"ring": ring_of(97)}

@@ -14,7 +14,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from knowledge.exchanged import everything, exactly
-from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.knowledge.store import reading
 
 COUNTS = ("occurrences", "feeds", "calls")

@@ -13,14 +13,13 @@ from matplotlib.text import Text
 
 from knowledge.graphs import made_up, zoo_contents
 from modulekg_widgets.engine.errors import UnknownNameError
+from modulekg_widgets.engine.knowledge.analysis.centrality import importance
 from modulekg_widgets.engine.knowledge.analysis.communities import communities
-from modulekg_widgets.engine.knowledge.analysis.comparison import difference, overlap
-from modulekg_widgets.engine.knowledge.analysis.figures import LONGEST
-from modulekg_widgets.engine.knowledge.analysis.importance import importance
-from modulekg_widgets.engine.knowledge.analysis.plots import MOST, PLOTS
+from modulekg_widgets.engine.knowledge.analysis.module_types import families, is_a
+from modulekg_widgets.engine.knowledge.analysis.plots import LONGEST, MOST, PLOTS
 from modulekg_widgets.engine.knowledge.analysis.rank_frequency import rank_frequency
-from modulekg_widgets.engine.knowledge.analysis.relations import families, is_a
-from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.analysis.similarity import difference, overlap
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
 
 PNG = b"\x89PNG\r\n\x1a\n"
 HOSTILE = [

@@ -17,25 +17,32 @@ import modulekg_widgets as mk
 from identity.samples import zoo_model
 from knowledge.zoo_contents import contents_of, job, small_contents, small_predictor, traced, zoo_record
 from modulekg_widgets.engine.errors import PredictionError
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.prediction.evaluation import (
-    COLUMNS,
-    PREDICTORS,
-    evaluate_prediction,
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.records import model_record
+from modulekg_widgets.engine.knowledge.prediction.data.features import (
+    Features,
+    KnownLabels,
+    family_of,
+    features_of,
+    label,
 )
-from modulekg_widgets.engine.knowledge.prediction.features import Features, KnownLabels, family_of, features_of, label
-from modulekg_widgets.engine.knowledge.prediction.gnn import GraphNetworks
-from modulekg_widgets.engine.knowledge.prediction.observations import Site
-from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor, fitted_predictor, predict
-from modulekg_widgets.engine.knowledge.prediction.process import MEAN, Process
-from modulekg_widgets.engine.knowledge.prediction.published import (
+from modulekg_widgets.engine.knowledge.prediction.data.observations import Site
+from modulekg_widgets.engine.knowledge.prediction.data.published import (
     IMAGENET,
     published,
     published_by_torchvision,
     published_records,
 )
-from modulekg_widgets.engine.knowledge.prediction.regressions import KERNELS, left_out
-from modulekg_widgets.engine.knowledge.records import model_record
+from modulekg_widgets.engine.knowledge.prediction.evaluation import (
+    COLUMNS,
+    KERNELS,
+    PREDICTORS,
+    evaluate_prediction,
+    left_out,
+)
+from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor, fitted_predictor, predict
+from modulekg_widgets.engine.knowledge.prediction.predictors.gnn import GraphNetworks
+from modulekg_widgets.engine.knowledge.prediction.predictors.process import MEAN, Process
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_weights
 
 FEW = ("alexnet", "squeezenet1_0", "squeezenet1_1", "resnet18", "resnet34", "mobilenet_v3_small", "mnasnet0_5")
@@ -79,11 +86,11 @@ def test_no_question_about_the_graph_imports_what_takes_seconds() -> None:
     """Neither torchvision nor scipy.stats; a process of its own, as others of these tests import both."""
     code = """
 import sys
-from modulekg_widgets.engine.knowledge.prediction.design import Sample
-from modulekg_widgets.engine.knowledge.prediction.features import features_of
-from modulekg_widgets.engine.knowledge.prediction.published import published
-from modulekg_widgets.engine.knowledge.prediction.surface import Surface
-from modulekg_widgets.engine.knowledge.records import model_record
+from modulekg_widgets.engine.knowledge.prediction.data.design import Sample
+from modulekg_widgets.engine.knowledge.prediction.data.features import features_of
+from modulekg_widgets.engine.knowledge.prediction.data.published import published
+from modulekg_widgets.engine.knowledge.prediction.predictors.target_regressor import Surface
+from modulekg_widgets.engine.knowledge.facts.records import model_record
 from torch import nn
 samples = [Sample(features_of(model_record(nn.Linear(width, 3), str(width)))) for width in range(1, 90)]
 Surface("here", samples, [float(width) for width in range(1, 90)], None, False).told(samples)

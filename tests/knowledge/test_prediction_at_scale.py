@@ -11,16 +11,16 @@ import pytest
 from torch import nn
 
 from knowledge.zoo_contents import small_contents
-from modulekg_widgets.engine.knowledge.prediction import design
-from modulekg_widgets.engine.knowledge.prediction.boosting import folds_of
-from modulekg_widgets.engine.knowledge.prediction.design import Sample
-from modulekg_widgets.engine.knowledge.prediction.features import features_of
-from modulekg_widgets.engine.knowledge.prediction.mixture import NORMAL, deviations, mixed
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord, model_record
+from modulekg_widgets.engine.knowledge.prediction.data import design
+from modulekg_widgets.engine.knowledge.prediction.data.design import Sample
+from modulekg_widgets.engine.knowledge.prediction.data.features import features_of
+from modulekg_widgets.engine.knowledge.prediction.data.scales import LOG_ODDS, POINTS, Scale
 from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor, fitted_predictor
-from modulekg_widgets.engine.knowledge.prediction.process import Process
-from modulekg_widgets.engine.knowledge.prediction.scales import LOG_ODDS, POINTS, Scale
-from modulekg_widgets.engine.knowledge.prediction.surface import COSTS, STRUCTURE, Surface
-from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
+from modulekg_widgets.engine.knowledge.prediction.predictors.boosting import folds_of
+from modulekg_widgets.engine.knowledge.prediction.predictors.mixture import NORMAL, deviations, mixed
+from modulekg_widgets.engine.knowledge.prediction.predictors.process import Process
+from modulekg_widgets.engine.knowledge.prediction.predictors.target_regressor import COSTS, STRUCTURE, Surface
 from modulekg_widgets.engine.knowledge.suggestion.known_models import suggest
 
 TRAININGS = (frozenset(), frozenset({"in1k"}), frozenset({"in22k", "augmented"}))

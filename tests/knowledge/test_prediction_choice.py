@@ -11,19 +11,18 @@ import pytest
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.prediction.boosting import BOOSTING_TITLE, folds_of
-from modulekg_widgets.engine.knowledge.prediction.choice import PredictorChoice
-from modulekg_widgets.engine.knowledge.prediction.design import Sample
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.records import model_record
+from modulekg_widgets.engine.knowledge.prediction.data.design import Sample
+from modulekg_widgets.engine.knowledge.prediction.data.features import features_of
+from modulekg_widgets.engine.knowledge.prediction.data.observations import Site
+from modulekg_widgets.engine.knowledge.prediction.data.published import IMAGENET, published_records
 from modulekg_widgets.engine.knowledge.prediction.evaluation import evaluate_prediction
-from modulekg_widgets.engine.knowledge.prediction.features import features_of
-from modulekg_widgets.engine.knowledge.prediction.gnn import GraphNetworks
-from modulekg_widgets.engine.knowledge.prediction.observations import Site
 from modulekg_widgets.engine.knowledge.prediction.predictor import fitted_predictor
-from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET, published_records
-from modulekg_widgets.engine.knowledge.prediction.surface import Surface
-from modulekg_widgets.engine.knowledge.prediction.trees import BoostedTrees
-from modulekg_widgets.engine.knowledge.records import model_record
+from modulekg_widgets.engine.knowledge.prediction.predictors.boosting import BOOSTING_TITLE, BoostedTrees, folds_of
+from modulekg_widgets.engine.knowledge.prediction.predictors.gnn import GraphNetworks
+from modulekg_widgets.engine.knowledge.prediction.predictors.model_selection import PredictorChoice
+from modulekg_widgets.engine.knowledge.prediction.predictors.target_regressor import Surface
 
 FAMILIES, MEMBERS = 60, 10
 

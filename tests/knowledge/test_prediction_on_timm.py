@@ -11,12 +11,12 @@ import pytest
 from scipy.stats import spearmanr
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.knowledge.prediction.design import Sample
-from modulekg_widgets.engine.knowledge.prediction.mixture import Told
-from modulekg_widgets.engine.knowledge.prediction.observations import Site
+from modulekg_widgets.engine.knowledge.prediction.data.design import Sample
+from modulekg_widgets.engine.knowledge.prediction.data.observations import Site
+from modulekg_widgets.engine.knowledge.prediction.data.published import IMAGENET
 from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor, fitted_predictor
-from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET
-from modulekg_widgets.engine.knowledge.prediction.surface import Surface
+from modulekg_widgets.engine.knowledge.prediction.predictors.mixture import Told
+from modulekg_widgets.engine.knowledge.prediction.predictors.target_regressor import Surface
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
 CPU = "i9-10940X"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from knowledge.exchanged import exactly
 from modulekg_widgets.engine.errors import PropertyError
-from modulekg_widgets.engine.knowledge.property_values import (
+from modulekg_widgets.engine.knowledge.facts.property_values import (
     MOST_DEPTH,
     decode,
     decode_history,

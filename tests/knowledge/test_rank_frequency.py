@@ -12,10 +12,9 @@ from torch import nn
 
 from knowledge.graphs import contents_of, made_up, zoo_contents
 from modulekg_widgets.engine.errors import MissingPackageError, UnknownNameError
-from modulekg_widgets.engine.knowledge.analysis.power_law import LAW, fitted
+from modulekg_widgets.engine.knowledge.analysis.power_law import LAW, fitted, truncated_sum
 from modulekg_widgets.engine.knowledge.analysis.rank_frequency import RankFrequency, rank_frequency
-from modulekg_widgets.engine.knowledge.analysis.truncated_sum import truncated_sum
-from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
 LAWS = ["log-normal", "exponential", "stretched exponential", "truncated power law"]

@@ -15,8 +15,8 @@ import modulekg_widgets as mk
 from browser.large_zoo import large_zoo
 from knowledge.zoo_contents import zoo_record
 from modulekg_widgets.engine.errors import UnknownNameError
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.prediction.features import features_of, log_counts, record_in
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.prediction.data.features import features_of, log_counts, record_in
 
 __all__ = ["large_zoo"]  # the fixture
 

@@ -17,10 +17,10 @@ import modulekg_widgets as mk
 from identity.samples import zoo_model
 from knowledge.zoo_contents import DATASETS, contents_of, small_contents, small_predictor
 from modulekg_widgets.engine.errors import PredictionError
-from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode
-from modulekg_widgets.engine.knowledge.prediction.datasets import is_imagenet, likeness
-from modulekg_widgets.engine.knowledge.prediction.published import published
-from modulekg_widgets.engine.knowledge.records import model_record
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode
+from modulekg_widgets.engine.knowledge.facts.records import model_record
+from modulekg_widgets.engine.knowledge.prediction.data.datasets import is_imagenet, likeness
+from modulekg_widgets.engine.knowledge.prediction.data.published import published
 from modulekg_widgets.engine.knowledge.suggestion import known_models
 from modulekg_widgets.engine.knowledge.suggestion.candidates import Candidate, Ranking, in_units
 from modulekg_widgets.engine.knowledge.suggestion.known_models import KnownModels, Requirements, suggest

@@ -12,10 +12,9 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import PredictionError
-from modulekg_widgets.engine.knowledge.contents import DataSetNode
-from modulekg_widgets.engine.knowledge.prediction.modality import modality_of
-from modulekg_widgets.engine.knowledge.suggestion.candidates import call_with
-from modulekg_widgets.engine.knowledge.suggestion.heads import with_classes
+from modulekg_widgets.engine.knowledge.facts.contents import DataSetNode
+from modulekg_widgets.engine.knowledge.prediction.data.datasets import modality_of
+from modulekg_widgets.engine.knowledge.suggestion.candidates import call_with, with_classes
 
 IMAGE = call_with([(2, 3, 32, 32)])
 

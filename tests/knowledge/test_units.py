@@ -12,11 +12,11 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import ModuleKGError, PropertyError, UnknownNameError
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.prediction.observations import Site, observations
-from modulekg_widgets.engine.knowledge.results import Result, comparable, results_of
-from modulekg_widgets.engine.knowledge.units import compared, fault_of_share, is_cost, is_share, target_named
-from modulekg_widgets.engine.views.knowledge_results import result_columns
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.results import Result, comparable, results_of
+from modulekg_widgets.engine.knowledge.facts.units import compared, fault_of_share, is_cost, is_share, target_named
+from modulekg_widgets.engine.knowledge.prediction.data.observations import Site, observations
+from modulekg_widgets.engine.views.knowledge_payload import result_columns
 
 NAMES = [f"net{width}" for width in range(2, 8)]
 HUGE = (10**400, 10**5000)  # Python writes no more than 4300 digits

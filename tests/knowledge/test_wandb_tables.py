@@ -13,10 +13,10 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import GraphFileError, ModuleKGError, PropertyError
-from modulekg_widgets.engine.knowledge.contents import JobNode
-from modulekg_widgets.engine.knowledge.exchange import wandb_tables
-from modulekg_widgets.engine.knowledge.jobs import MOST_POINTS
-from modulekg_widgets.engine.knowledge.results import Result, results_of
+from modulekg_widgets.engine.knowledge.facts.contents import JobNode
+from modulekg_widgets.engine.knowledge.facts.jobs import MOST_POINTS
+from modulekg_widgets.engine.knowledge.facts.results import Result, results_of
+from modulekg_widgets.engine.knowledge.imports import wandb_tables
 
 # as the page exports it: its own columns, the configuration and the summary by letters, everything quoted
 COLUMNS = [

@@ -14,10 +14,10 @@ import modulekg_widgets as mk
 from axes.checks import seeded
 from modulekg_widgets.engine.pruning.importance.votes import gains
 from modulekg_widgets.engine.pruning.nni.conflicts import conflicts, fix_conflicts
-from modulekg_widgets.engine.pruning.plan.attempt import Attempt
+from modulekg_widgets.engine.pruning.plan.corrections.candidate import Attempt
+from modulekg_widgets.engine.pruning.plan.dry_run.reference import agrees, disagreement
 from modulekg_widgets.engine.pruning.plan.planner import Planner
-from modulekg_widgets.engine.pruning.plan.reference import agrees, disagreement
-from modulekg_widgets.engine.pruning.plan.request import Request
+from modulekg_widgets.engine.pruning.plan.selection.request import Request
 from operators.own_operators import OWN, Own, Through, defined, dense, parameter, rows
 
 _operators: dict[str, Any] = {}

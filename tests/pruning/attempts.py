@@ -6,8 +6,8 @@ import numpy as np
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.axes.axis import Axis
-from modulekg_widgets.engine.pruning.plan.attempt import Attempt
-from modulekg_widgets.engine.pruning.plan.selection import Selection
+from modulekg_widgets.engine.pruning.plan.corrections.candidate import Attempt
+from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
 
 
 def attempt_of(axis: Axis, plan: mk.PruningPlan) -> Attempt:

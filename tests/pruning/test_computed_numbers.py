@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.plan.outcome import Outcome
-from modulekg_widgets.engine.pruning.plan.reference import disagreement
-from modulekg_widgets.engine.pruning.plan.repair import Repair
+from modulekg_widgets.engine.pruning.plan.corrections.compile_edits import Outcome
+from modulekg_widgets.engine.pruning.plan.corrections.repair import Repair
+from modulekg_widgets.engine.pruning.plan.dry_run.reference import disagreement
 from pruning.attempts import attempt_of
 
 Tensor = torch.Tensor

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.plan import repair
+from modulekg_widgets.engine.pruning.plan.corrections import repair
 from pruning.attempts import attempt_of
 
 
@@ -101,7 +101,7 @@ def test_what_helped_once_helps_the_likes_of_it(runs: Callable[..., tuple[int, m
 
 
 def test_a_call_that_raises_is_listened_to_in_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    from modulekg_widgets.engine.pruning.plan import dry_run as dryrun
+    from modulekg_widgets.engine.pruning.plan.dry_run import dry_run as dryrun
 
     passes = []
     rehearsed = dryrun._rehearsed

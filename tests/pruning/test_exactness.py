@@ -16,11 +16,11 @@ import modulekg_widgets as mk
 from axes import transformers_models
 from axes.random_models import SIZE, Builder, builders
 from axes.zoo import family, float_models, zoo_case
-from modulekg_widgets.engine.axes.precision import rescaled
-from modulekg_widgets.engine.pruning.plan.attempt import Attempt
+from modulekg_widgets.engine.axes.proof.dtype_mode import rescaled
+from modulekg_widgets.engine.pruning.plan.corrections.candidate import Attempt
+from modulekg_widgets.engine.pruning.plan.dry_run.reference import disagreement
 from modulekg_widgets.engine.pruning.plan.planner import Planner
-from modulekg_widgets.engine.pruning.plan.reference import disagreement
-from modulekg_widgets.engine.pruning.plan.request import Request
+from modulekg_widgets.engine.pruning.plan.selection.request import Request
 from pruning.battery import differs, state_of
 from sampling import sampled
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.axes.inference import sizes_meet
+from modulekg_widgets.engine.axes.inference.inference import sizes_meet
 from pruning.battery import differs, state_of
 
 

@@ -13,10 +13,10 @@ import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.profiling import timing
 from modulekg_widgets.engine.profiling.timing import Comparison
+from modulekg_widgets.engine.pruning import latency
 from modulekg_widgets.engine.pruning.cut.edits import Edits
-from modulekg_widgets.engine.pruning.latency import size_times, stopwatch
-from modulekg_widgets.engine.pruning.plan import latency_target
-from modulekg_widgets.engine.pruning.plan.latency_search import LatencySearch, Proposal
+from modulekg_widgets.engine.pruning.plan.targets import latency as latency_target
+from modulekg_widgets.engine.pruning.plan.targets.latency import LatencySearch, Proposal
 from pruning.target_samples import Net, left, three_layers
 from tracing.samples import unchanged
 
@@ -126,7 +126,7 @@ def given_times(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         device["edits"].append(after)
         return comparison(device["slower"] * (0.2 + 0.8 * kept / whole))
 
-    monkeypatch.setattr(stopwatch, "compared", compared)
+    monkeypatch.setattr(latency, "compared", compared)
     monkeypatch.setattr(timing, "MOST", 2)
     return device
 
@@ -159,7 +159,7 @@ def test_the_text_of_a_measured_plan_makes_the_same_cuts_again(given_times: dict
 
 
 def test_milliseconds_as_a_number(given_times: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopwatch.Stopwatch, "whole", lambda _: 10.0)
+    monkeypatch.setattr(latency.Stopwatch, "whole", lambda _: 10.0)
     plan = mk.plan(three_layers(), target={"latency": 7.0})
     assert plan.latency is not None
     assert plan.latency[1] == pytest.approx(7.0, rel=0.1)
@@ -186,7 +186,7 @@ def test_a_time_is_a_budget_beside_others(given_times: dict[str, Any], target: d
 
 
 def test_a_time_above_that_of_the_model_is_kept(given_times: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopwatch.Stopwatch, "whole", lambda _: 10.0)
+    monkeypatch.setattr(latency.Stopwatch, "whole", lambda _: 10.0)
     plan = mk.plan(three_layers(), target={"latency": 11.0, "params": 0.5})
     assert plan.axes == mk.plan(three_layers(), target={"params": 0.5}).axes
     assert plan.latency is not None
@@ -226,29 +226,29 @@ def test_what_was_measured_is_not_measured_again(given_times: dict[str, Any]) ->
 
 def test_a_layer_of_a_size_is_measured_once_in_whichever_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "MOST", 2)
-    monkeypatch.setattr(size_times, "_measured", {})
+    monkeypatch.setattr(latency, "_measured", {})
     rows = torch.randn(4096, 3, 4, 4)  # each layer takes far longer than listening to it does
     one, other = (mk.trace(Net().eval(), rows) for _ in range(2))
     runs: list[str] = []
-    measure = stopwatch.Stopwatch._exclusive
-    monkeypatch.setattr(stopwatch.Stopwatch, "_exclusive", lambda watch: runs.append("run") or measure(watch))
-    first = stopwatch.Stopwatch(one).times(one)
-    again = stopwatch.Stopwatch(other).times(other)
+    measure = latency.Stopwatch._exclusive
+    monkeypatch.setattr(latency.Stopwatch, "_exclusive", lambda watch: runs.append("run") or measure(watch))
+    first = latency.Stopwatch(one).times(one)
+    again = latency.Stopwatch(other).times(other)
     assert (again, len(runs)) == (first, 1)
     assert all(taken > 0 for taken in first.values())
     wider = mk.trace(one.model, torch.cat([one.call[0][0]] * 2))
-    assert stopwatch.Stopwatch(wider).times(wider).keys() == first.keys()
+    assert latency.Stopwatch(wider).times(wider).keys() == first.keys()
     assert len(runs) == 2
-    stopwatch.Stopwatch(mk.trace(one.model.double(), one.call[0][0].double())).times(wider)
+    latency.Stopwatch(mk.trace(one.model.double(), one.call[0][0].double())).times(wider)
     assert len(runs) == 3  # in float64 it takes longer
 
 
 def test_layers_of_one_size_take_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(size_times, "_measured", {})
+    monkeypatch.setattr(latency, "_measured", {})
     model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 4)).eval()
     graph = mk.trace(model, torch.randn(2, 8))
-    watch = stopwatch.Stopwatch(graph)
-    monkeypatch.setattr(stopwatch.Stopwatch, "_exclusive", lambda _: {"0": 1e-3, "1": 3e-3, "2": 0.5e-3, "": 1.0})
+    watch = latency.Stopwatch(graph)
+    monkeypatch.setattr(latency.Stopwatch, "_exclusive", lambda _: {"0": 1e-3, "1": 3e-3, "2": 0.5e-3, "": 1.0})
     assert list(watch.times(graph).values()) == pytest.approx([2e3, 2e3, 0.5e3])
 
 
@@ -300,7 +300,7 @@ def test_what_cannot_be_measured() -> None:
 
 def test_a_really_measured_plan_leaves_the_model_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "MOST", 2)
-    monkeypatch.setattr(latency_target, "STEPS", (1,))
+    monkeypatch.setattr(latency, "STEPS", (1,))
     model = nn.Sequential(nn.Linear(16, 64), nn.BatchNorm1d(64), nn.Dropout(), nn.Linear(64, 4))
     graph = mk.trace(model, torch.randn(8, 16))
     monkeypatch.setattr(latency_target.LatencyTarget, "is_too_slow", lambda *_: False)  # so small a model need not gain

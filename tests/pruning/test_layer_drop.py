@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.axes.precision import In
-from modulekg_widgets.engine.pruning.plan.modes import widest
+from modulekg_widgets.engine.axes.proof.dtype_mode import In
+from modulekg_widgets.engine.pruning.plan.corrections.repair import Attempt
+from modulekg_widgets.engine.pruning.plan.dry_run.reference import disagreement
 from modulekg_widgets.engine.pruning.plan.planner import Planner
-from modulekg_widgets.engine.pruning.plan.reference import disagreement
-from modulekg_widgets.engine.pruning.plan.repair import Attempt
-from modulekg_widgets.engine.pruning.plan.request import Request
+from modulekg_widgets.engine.pruning.plan.selection.fullest_trace import widest
+from modulekg_widgets.engine.pruning.plan.selection.request import Request
 from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws
 
 HEAD, HEADS, LAYERS, DROPPED = 8, 4, 4, 0.4

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.pruning.importance.votes import weights_along
-from modulekg_widgets.engine.pruning.plan.one_number import of_one_number
-from modulekg_widgets.engine.pruning.plan.paces import local_paces
+from modulekg_widgets.engine.pruning.plan.selection.shared_size import of_one_number
+from modulekg_widgets.engine.pruning.plan.targets.ranking import local_paces
 from sampling import sampled
 
 WIDTH, HIDDEN, DEPTH = 64, 128, 4

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.axes.algebra import Term
-from modulekg_widgets.engine.pruning.plan.spending import TOWARDS_SAVINGS, worths
+from modulekg_widgets.engine.axes.terms.algebra import Term
+from modulekg_widgets.engine.pruning.plan.targets.ranking import TOWARDS_SAVINGS, worths
 
 draws = np.random.default_rng(0)
 

@@ -12,9 +12,9 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes import transformers_models
-from modulekg_widgets.engine.pruning.plan import size_formula, size_terms
-from modulekg_widgets.engine.pruning.plan.selection import Selection
-from modulekg_widgets.engine.pruning.plan.size_constraints import SizeConstraint, solved
+from modulekg_widgets.engine.pruning.plan.corrections.size_constraints import SizeConstraint, solved
+from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
+from modulekg_widgets.engine.pruning.plan.sizes import size_formula, size_terms
 from pruning.target_samples import Net, left, three_layers
 from sampling import sampled
 

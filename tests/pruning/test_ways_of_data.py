@@ -177,7 +177,7 @@ class Wrong(nn.Module):
 
 def test_an_axis_with_which_the_values_differ_stays_and_the_others_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison is told that cuts of one axis are wrong, as where a coincidence of sizes hides an error."""
-    from modulekg_widgets.engine.pruning.plan import repair
+    from modulekg_widgets.engine.pruning.plan.corrections import repair
 
     torch.manual_seed(0)
     model, x = Wrong(), torch.randn(3, 4)
@@ -197,7 +197,7 @@ def test_an_axis_with_which_the_values_differ_stays_and_the_others_go(monkeypatc
 
 
 def test_a_model_that_chance_moves_is_not_said_to_be_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    from modulekg_widgets.engine.pruning.plan import reference
+    from modulekg_widgets.engine.pruning.plan.dry_run import reference
 
     monkeypatch.setattr(reference, "_disagreement", lambda *_: 0.1)
     graph = mk.trace(Wrong(), torch.randn(3, 4))
@@ -314,7 +314,7 @@ class Masked(Halves):
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("kind", [Halves, Thirds, Masked])
 def test_a_cut_equals_the_mask_behind_what_the_data_decide(kind: type[nn.Module], seed: int) -> None:
-    from modulekg_widgets.engine.pruning.plan.reference import agrees
+    from modulekg_widgets.engine.pruning.plan.dry_run.reference import agrees
 
     torch.manual_seed(seed)
     model, x = kind().eval(), torch.randn(4, 6)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.rewriting.function_modules.functions import checked_function, function_name
+from modulekg_widgets.engine.rewriting.function_modules.function_module import checked_function, function_name
 
 x = torch.ones(2, 2)
 

@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.playback.player import Playback
-from modulekg_widgets.engine.pruning.plan import repair
-from modulekg_widgets.engine.pruning.plan.dry_run import rehearse
+from modulekg_widgets.engine.pruning.plan.corrections import repair
+from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import rehearse
 from modulekg_widgets.engine.rewriting.function_modules.recording import record
 from sampling import sampled
 from torch_runtime.training import net_and_input, training_beside

@@ -13,10 +13,10 @@ from torch import nn
 from torch.testing._internal.two_tensor import TwoTensor
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
+from modulekg_widgets.engine.identity.folding import hyperparameters
 from modulekg_widgets.engine.playback.player import Playback
-from modulekg_widgets.engine.torch_runtime.look import Stage, look
-from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Stage, look
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import LOOSE
 from tracing.samples import Calls, unchanged
 
 

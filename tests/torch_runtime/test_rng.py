@@ -17,10 +17,9 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.torch_runtime.drawn_items import drawn_apart
-from modulekg_widgets.engine.torch_runtime.look import look
-from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws, process_states
-from modulekg_widgets.engine.torch_runtime.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import look
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws, drawn_apart, process_states
 from tracing.samples import Calls, unchanged
 
 X = torch.full((3, 4), 0.5)

@@ -21,7 +21,7 @@ from torch import nn
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
 from identity.samples import nasty_module
-from modulekg_widgets.engine.torch_runtime.shadow import ALL, LOOSE, SHARED, Shadow
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, LOOSE, SHARED, Shadow
 from tracing.samples import Calls, unchanged
 
 
@@ -253,7 +253,7 @@ def test_that_is_so_too_where_the_model_itself_has_to_run(monkeypatch: pytest.Mo
     def fails(module: Any) -> Any:
         raise RuntimeError(f"{type(module).__name__} cannot be copied")
 
-    monkeypatch.setattr("modulekg_widgets.engine.torch_runtime.shadow.copy.deepcopy", fails)
+    monkeypatch.setattr("modulekg_widgets.engine.torch_runtime.isolation.shadow.copy.deepcopy", fails)
     model = nn.Sequential(Cleans(), torch.jit.script(nn.Linear(4, 4)))
     (note,) = mk.trace(model, torch.randn(2, 4)).notes
     assert "RecursiveScriptModule cannot be copied" in note

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.torch_runtime.look import look
-from modulekg_widgets.engine.torch_runtime.shadow import Shadow
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import look
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import Shadow
 from tracing.samples import Calls, unchanged
 
 

@@ -10,8 +10,8 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import ModelInUseError
-from modulekg_widgets.engine.torch_runtime.look import Stage, look
-from modulekg_widgets.engine.torch_runtime.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Stage, look
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
 from torch_runtime.halting import Gate, Halted
 from tracing.samples import unchanged
 

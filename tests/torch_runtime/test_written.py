@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from modulekg_widgets.engine.torch_runtime.written import written_by
+from modulekg_widgets.engine.torch_runtime.isolation.attribute_writes import written_by
 
 
 def fill(module: Any) -> None:

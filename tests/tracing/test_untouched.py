@@ -15,7 +15,7 @@ from torch import nn
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
 from identity.samples import nasty_module
-from modulekg_widgets.engine.torch_runtime.restore import bytes_kept, untouched
+from modulekg_widgets.engine.torch_runtime.isolation.state_guard import bytes_kept, untouched
 from tracing.samples import Calls, surroundings, unchanged
 
 MODES = [None, True, False]

@@ -17,11 +17,16 @@ from browser.hostile import PAYLOADS
 from browser.legibility_models import build
 from modulekg_widgets.engine.views.payload import class_of
 from modulekg_widgets.engine.views.pictures.boxes import WIDTH
-from modulekg_widgets.engine.views.pictures.flow_column import FlowColumn, flow_column
+from modulekg_widgets.engine.views.pictures.flow_column import (
+    MOST_LANES,
+    MOST_TRACKS,
+    FlowColumn,
+    flow_column,
+    tracks_of,
+)
 from modulekg_widgets.engine.views.pictures.flow_parts import FlowParts
 from modulekg_widgets.engine.views.pictures.hierarchy import svg
 from modulekg_widgets.engine.views.pictures.raster import file_png
-from modulekg_widgets.engine.views.pictures.tracks import MOST_LANES, MOST_TRACKS, tracks_of
 
 IMAGE = torch.zeros(1, 3, 64, 64)
 MODELS = [

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from modulekg_widgets.engine.monitoring.readings import Row
 from modulekg_widgets.engine.monitoring.run import Alert
-from modulekg_widgets.engine.views import metric_reader, metric_update
-from modulekg_widgets.engine.views.metric_reader import Updates
-from modulekg_widgets.engine.views.metric_update import most_telling
+from modulekg_widgets.engine.views import metric_payload
+from modulekg_widgets.engine.views.metric_payload import Updates, most_telling
 from widgets.metric_samples import Page, histogram, live_run, put
 
 INF, NAN = math.inf, math.nan
@@ -168,7 +167,7 @@ def test_a_long_wait_is_thinned_to_what_tells_most() -> None:
     for step, value in enumerate(values):
         put(run, step, {("", "loss"): value})
     line = page_of(Updates([run])).line("", "loss")
-    assert len(line) <= metric_update.MOST_POINTS
+    assert len(line) <= metric_payload.MOST_POINTS
     assert {(31_234, 5.0), (7, -5.0), (49_999, values[-1])} <= set(line)
     assert line == [(step, values[int(step)]) for step, _ in line]
     assert [step for step, _ in line] == sorted({step for step, _ in line})
@@ -180,20 +179,20 @@ def test_what_takes_many_messages_is_thinned_as_one(monkeypatch: pytest.MonkeyPa
     for step in range(20_000):
         put(run, step, {("", "loss"): float(step % 1000)})
     clock = iter(range(10**9))
-    monkeypatch.setattr(metric_reader.time, "thread_time", lambda: float(next(clock)))
+    monkeypatch.setattr(metric_payload.time, "thread_time", lambda: float(next(clock)))
     updates, page = Updates([run]), Page()
     while (update := updates.next(seconds=500)) is not None:
         page.receive(*update)
     assert 30 <= len(page.messages) <= 50
     line = page.line("", "loss")
-    assert 1000 <= len(line) <= metric_update.MOST_POINTS + 4 * len(page.messages)
+    assert 1000 <= len(line) <= metric_payload.MOST_POINTS + 4 * len(page.messages)
     assert {step for step, value in line if value == 999.0} == set(range(999, 20_000, 1000))
     assert line[-1] == (19_999, 999.0)
 
 
 @given(
     st.lists(st.floats(width=32) | st.sampled_from([NAN, INF, -INF]), min_size=1, max_size=300),
-    st.integers(metric_update.LEAST_POINTS, 60),
+    st.integers(metric_payload.LEAST_POINTS, 60),
 )
 def test_thinning_keeps_the_extremes_the_last_point_and_that_there_was_a_nan(values: list[float], limit: int) -> None:
     numbers = np.array(values)
@@ -228,7 +227,7 @@ def test_a_message_has_a_largest_size() -> None:
     for step in range(500):
         put(run, step, dict.fromkeys(names, float(step)))
     _, buffers = Updates([run]).next() or ({}, [b""])
-    assert len(buffers[0]) <= 16 * metric_update.MOST_IN_MESSAGE
+    assert len(buffers[0]) <= 16 * metric_payload.MOST_IN_MESSAGE
 
 
 def test_many_histograms_between_two_messages_are_thinned_to_the_last() -> None:
@@ -237,7 +236,7 @@ def test_many_histograms_between_two_messages_are_thinned_to_the_last() -> None:
         put(run, step, {("a", "H"): histogram([step, 1])})
     page = page_of(Updates([run]))
     steps = [step for _, step, _ in page.histograms]
-    assert len(steps) <= metric_update.MOST_HISTOGRAMS
+    assert len(steps) <= metric_payload.MOST_HISTOGRAMS
     assert steps[-1] == 999
     assert steps == sorted(set(steps))
     assert all(numbers[4] == step for _, step, numbers in page.histograms)

@@ -9,7 +9,7 @@ from torchvision.models import list_models
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
-from modulekg_widgets.engine.views.opening import AT_FIRST, first_opening, rows_of
+from modulekg_widgets.engine.views.initial_expansion import AT_FIRST, first_opening, rows_of
 from modulekg_widgets.engine.views.payload import model_payload
 from widgets.golden_models import payloads
 

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.by_hand import HandPruning
 from modulekg_widgets.engine.pruning.plan.draft import Draft
+from modulekg_widgets.engine.pruning.session import HandPruning
 from modulekg_widgets.engine.pruning.user_data import UserData
 from modulekg_widgets.engine.views.mask_payload import mask_payload, offers_payload, trial_payload
 

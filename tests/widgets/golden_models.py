@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.files.comparison import FileDiff
-from modulekg_widgets.engine.files.sides import side_of
+from modulekg_widgets.engine.files.compare.comparable import side_of
+from modulekg_widgets.engine.files.compare.comparison import FileDiff
 from modulekg_widgets.engine.identity.diff import HierarchyDiff
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.views.dataflow_payload import add_trace

@@ -8,10 +8,9 @@ from typing import Any
 from torch import nn
 
 from modulekg_widgets.engine.knowledge.analysis.superfamilies import superfamilies
-from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode, UserNode
-from modulekg_widgets.engine.knowledge.records import model_record
-from modulekg_widgets.engine.views.knowledge_findings import RankFit, findings_of
-from modulekg_widgets.engine.views.knowledge_payload import knowledge_payload
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode, UserNode
+from modulekg_widgets.engine.knowledge.facts.records import model_record
+from modulekg_widgets.engine.views.knowledge_payload import RankFit, findings_of, knowledge_payload
 from widgets.golden_models import Block, Holder
 
 

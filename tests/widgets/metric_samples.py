@@ -17,7 +17,7 @@ from ipywidgets.widgets.widget import _instances
 
 from modulekg_widgets.engine.monitoring.readings import Slot, flat
 from modulekg_widgets.engine.monitoring.run import Run
-from modulekg_widgets.engine.views.metric_reader import Updates
+from modulekg_widgets.engine.views.metric_payload import Updates
 from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
 from modulekg_widgets.widgets.metric_panel.stream import MetricStream
 

@@ -18,11 +18,11 @@ from torch import nn
 
 import modulekg_widgets as mk
 from browser.hostile import PAYLOADS
+from modulekg_widgets.engine.views.pictures.boxes import LARGEST, WIDEST
 from modulekg_widgets.engine.views.pictures.raster import LARGEST as LARGEST_PNG
 from modulekg_widgets.engine.views.pictures.raster import WORDS
-from modulekg_widgets.engine.views.pictures.rows import LARGEST, WIDEST
 from modulekg_widgets.widgets.shared import base as _base
-from modulekg_widgets.widgets.shared import box_picture
+from modulekg_widgets.widgets.shared import output_pictures
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 PICTURES = {"image/svg+xml", "image/png"}
@@ -221,7 +221,7 @@ def test_an_output_keeps_no_widget(formatter: DisplayFormatter) -> None:
     displayed(formatter, shown)
     shown.close()
     del shown
-    assert box_picture.picture_of(output) is None
+    assert output_pictures.picture_of(output) is None
 
 
 def test_boxes_are_looked_at_once_for_many_widgets(formatter: DisplayFormatter) -> None:

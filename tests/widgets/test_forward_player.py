@@ -15,10 +15,9 @@ from ipywidgets.widgets.widget import _instances
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.playback import first_pictures
 from modulekg_widgets.engine.playback import player as playback
-from modulekg_widgets.widgets.forward_player import forward_player
-from modulekg_widgets.widgets.forward_player.forward_player import ForwardPlayer
+from modulekg_widgets.widgets import forward_player
+from modulekg_widgets.widgets.forward_player import ForwardPlayer
 from modulekg_widgets.widgets.shared import base
 from tracing.samples import unchanged
 from widgets.forward_samples import FOLDER, HOSTILE, INPUT, golden_passes, residual, stops
@@ -257,14 +256,14 @@ def test_pictures_that_come_with_the_steps_have_a_budget(monkeypatch: pytest.Mon
     player = mk.ForwardPlayer(model, x, step=7)
     each = {step: one for one in player.pictures["each"] for step in one["steps"]}
     assert sorted(each) == list(range(21))
-    assert first_pictures.BUDGET // 2 < len(player.pictures["pixels"]) <= first_pictures.BUDGET
+    assert playback.BUDGET // 2 < len(player.pictures["pixels"]) <= playback.BUDGET
     fine = [step for step, one in each.items() if one["whole"]]
     assert fine[:1] == [7]  # the one that is shown
     assert all(each[step]["maps"]["width"] == 40 for step in fine)
     coarse = [one["maps"] for step, one in each.items() if step not in fine]
     assert {(maps["width"], maps["total"], tuple(maps["sizes"])) for maps in coarse} == {(24, 64, (40, 40))}
     assert {len(maps["ranges"]) for maps in coarse} == {32}
-    monkeypatch.setattr(first_pictures, "BUDGET", 10_000)
+    monkeypatch.setattr(playback, "BUDGET", 10_000)
     few = mk.ForwardPlayer(model, x, step=7).pictures
     assert [one["steps"] for one in few["each"]] == [[7], [0, 20], [1], [2]]
     assert (len(few["pixels"]), len(few["each"][0]["maps"]["ranges"])) == (4 * 4 * 24 * 24, 4)

@@ -18,16 +18,15 @@ from traitlets import TraitError
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import TooLargeError, UnknownAttributeError, UnknownNameError, UnknownPathError
-from modulekg_widgets.engine.knowledge.analysis.importance import importance
+from modulekg_widgets.engine.knowledge.analysis.centrality import importance
 from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarModels
 from modulekg_widgets.engine.knowledge.analysis.superfamilies import superfamilies
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.prediction.features import record_in
-from modulekg_widgets.engine.views.knowledge_findings import Findings, findings_of
-from modulekg_widgets.engine.views.knowledge_payload import RUNNING, knowledge_payload
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.prediction.data.features import record_in
+from modulekg_widgets.engine.views.knowledge_payload import RUNNING, Findings, findings_of, knowledge_payload
 from modulekg_widgets.engine.views.payload import text
-from modulekg_widgets.widgets.knowledge_explorer import knowledge_explorer
-from modulekg_widgets.widgets.knowledge_explorer.knowledge_explorer import VIEWS
+from modulekg_widgets.widgets import knowledge_explorer
+from modulekg_widgets.widgets.knowledge_explorer import VIEWS
 from modulekg_widgets.widgets.shared.base import WidgetValueError
 from modulekg_widgets.widgets.shared.pair_links import links_of
 from widgets.golden_models import Block

@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import CutError, UnknownPathError
-from modulekg_widgets.engine.pruning.by_hand import HandPruning
 from modulekg_widgets.engine.pruning.plan.draft import Draft
+from modulekg_widgets.engine.pruning.session import HandPruning
 from modulekg_widgets.engine.views.pictures.masks import svg
 from widgets.golden_masks import Layered
 from widgets.mask_page import Page

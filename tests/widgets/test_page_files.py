@@ -14,8 +14,8 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import PlanFileError
-from modulekg_widgets.engine.pruning.plan import plan_folder
-from modulekg_widgets.engine.pruning.plan.plan_folder import PlanFolder
+from modulekg_widgets.engine.pruning.plan.saved import plan_file
+from modulekg_widgets.engine.pruning.plan.saved.plan_file import PlanFolder
 from modulekg_widgets.engine.safe_files import NewFile
 from widgets.mask_page import Page
 
@@ -177,8 +177,8 @@ def linked(inside: Path) -> dict[str, Path]:
 def test_no_link_is_followed(
     page: Page, inside: Path, plan: mk.PruningPlan, handles: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert plan_folder.HAS_HANDLES  # this system opens files by the handle of their folder, others go another way
-    monkeypatch.setattr(plan_folder, "HAS_HANDLES", handles)
+    assert plan_file.HAS_HANDLES  # this system opens files by the handle of their folder, others go another way
+    monkeypatch.setattr(plan_file, "HAS_HANDLES", handles)
     links = linked(inside)
     for name in links:
         for action in ("save", "load"):

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from modulekg_widgets.engine.adapters import AttributesOf, adapters
 from modulekg_widgets.engine.adapters import __name__ as adapters_module
-from modulekg_widgets.engine.axes.algebra import Term, atoms, find
-from modulekg_widgets.engine.axes.chosen_indices import EXPERTS
-from modulekg_widgets.engine.axes.expression import leading, remaining
+from modulekg_widgets.engine.axes.terms.algebra import Term, atoms, find
+from modulekg_widgets.engine.axes.terms.expression import leading, remaining
+from modulekg_widgets.engine.axes.terms.index_semantics import EXPERTS
 from modulekg_widgets.engine.errors import (
     CutError,
     ModuleKGError,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.axes.algebra import ATOM, SUM, Algebra, Term, atoms, find, flat, is_index
 from modulekg_widgets.engine.axes.attributes import changed_attributes
-from modulekg_widgets.engine.axes.call import Call, Dims
-from modulekg_widgets.engine.axes.expression import kept
-from modulekg_widgets.engine.axes.inference import find_rule
+from modulekg_widgets.engine.axes.inference.inference import find_rule
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, SUM, Algebra, Term, atoms, find, flat, is_index
+from modulekg_widgets.engine.axes.terms.call import Call, Dims
+from modulekg_widgets.engine.axes.terms.expression import kept
 from modulekg_widgets.engine.errors import CutError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.operators.recorded import nodes_in
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from modulekg_widgets.engine.axes.attention import find_attention
 from modulekg_widgets.engine.axes.cut_analysis import Cut, Indices, cut_analysis, operator_analysis
-from modulekg_widgets.engine.axes.dependencies.channels import channel_dependency, input_channel_dependency
+from modulekg_widgets.engine.axes.dependencies.channels import (
+    channel_dependency,
+    input_channel_dependency,
+    reshape_dependency,
+)
 from modulekg_widgets.engine.axes.dependencies.groups import group_dependency
-from modulekg_widgets.engine.axes.dependencies.reshapes import reshape_dependency
 from modulekg_widgets.engine.axes.dependencies.views import (
     AttentionDependency,
     ChannelDependency,
@@ -20,18 +22,18 @@ from modulekg_widgets.engine.axes.dependencies.views import (
     InputChannelDependency,
     ReshapeDependency,
 )
-from modulekg_widgets.engine.axes.layers import Layers
-from modulekg_widgets.engine.axes.module_lists import axes_of
-from modulekg_widgets.engine.axes.provable import ProvableAxes
+from modulekg_widgets.engine.axes.inference.attention import find_attention
+from modulekg_widgets.engine.axes.inference.layers import Layers
+from modulekg_widgets.engine.axes.proof.module_lists import axes_of
+from modulekg_widgets.engine.axes.proof.proved import ProvableAxes
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.operators.recorded import Unknown
 from modulekg_widgets.engine.profiling.profile import profile
 from modulekg_widgets.engine.residuals.table import block_table
 from modulekg_widgets.engine.torch_runtime.parallel import inside
-from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode, wanted_outputs
 from modulekg_widgets.engine.tracing.execution import fill_values
-from modulekg_widgets.engine.tracing.outputs import wanted_outputs
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
 if TYPE_CHECKING:

@@ -11,15 +11,14 @@ import numpy as np
 import torch
 
 from modulekg_widgets.engine.errors import ModelFileError, ModuleKGError, shown
-from modulekg_widgets.engine.files.distributed import STREAM
-from modulekg_widgets.engine.files.gguf import BIG_ENDIAN
-from modulekg_widgets.engine.files.mapping import mapped_part
-from modulekg_widgets.engine.files.onnx_tensors import PROTOBUF
+from modulekg_widgets.engine.files.formats.gguf import BIG_ENDIAN
+from modulekg_widgets.engine.files.formats.onnx.onnx_tensors import PROTOBUF
+from modulekg_widgets.engine.files.formats.pickle.distributed import STREAM
+from modulekg_widgets.engine.files.formats.pickle.torch_zip import read_torch
+from modulekg_widgets.engine.files.mapping import mapped_part, torch_dtype
 from modulekg_widgets.engine.files.readers import ALSO_MALFORMED, MALFORMED
 from modulekg_widgets.engine.files.records import EncodedPart, TensorRecord
 from modulekg_widgets.engine.files.source import FilePart, FileSource
-from modulekg_widgets.engine.files.torch_dtypes import torch_dtype
-from modulekg_widgets.engine.files.torch_zip import read_torch
 
 LARGEST_MESSAGE = 32 << 20  # bytes of one of protobuf, which takes eight times as many in memory
 # lists of numbers in ONNX's TensorProto, by torch's word; all others stand in int32_data, floats as their bits

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch import nn
@@ -16,14 +17,12 @@ from modulekg_widgets.engine.errors import ModelFileError, UnknownNameError, nea
 from modulekg_widgets.engine.files import formats as _formats  # noqa: F401  they register themselves
 from modulekg_widgets.engine.files.config import with_config
 from modulekg_widgets.engine.files.decoding import decoded_tensor
-from modulekg_widgets.engine.files.distributed import METADATA, SHARD
-from modulekg_widgets.engine.files.graph import to_networkx
-from modulekg_widgets.engine.files.mapping import mapped_tensor, opened_again
+from modulekg_widgets.engine.files.formats.pickle.distributed import METADATA, SHARD
+from modulekg_widgets.engine.files.mapping import mapped_tensor, opened_again, torch_dtype
 from modulekg_widgets.engine.files.readers import extension_of, read
-from modulekg_widgets.engine.files.records import FileContents, TensorRecord
+from modulekg_widgets.engine.files.records import FileContents, OperatorGraph, TensorRecord, ValueRecord
 from modulekg_widgets.engine.files.skeleton import skeleton
 from modulekg_widgets.engine.files.source import FileSource, opened
-from modulekg_widgets.engine.files.torch_dtypes import torch_dtype
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
 from modulekg_widgets.engine.identity.skeleton_source import SkeletonSource
 from modulekg_widgets.engine.safe_files import PATHLIKE
@@ -31,6 +30,67 @@ from modulekg_widgets.engine.safe_files import PATHLIKE
 if TYPE_CHECKING:
     import networkx as nx
     import pandas as pd
+
+
+# --------------------
+# The graph of a file's operators as networkx has graphs: an edge for each value that one gives to another.
+
+
+INPUT, OUTPUT = "input", "output"
+
+
+def to_networkx(graph: OperatorGraph, tensors: frozenset[str]) -> nx.MultiDiGraph:
+    """Nodes by name with `op`, `module`, `attributes`, `tensors`, `source`; edges with `value`, `shape`, `dtype`.
+
+    Inputs and outputs of the model are nodes, too, of the operators "input" and "output".
+    """
+    import networkx as nx
+
+    found: Any = nx.MultiDiGraph()
+    made_by: dict[str, str] = {}
+    taken = {operator.name for operator in graph.operators}
+
+    again: Counter[str] = Counter()
+
+    def port(name: str, op: str) -> str:
+        node = name
+        while node in taken:
+            again[name] += 1
+            node = f"{name} ({op} {again[name]})"
+        taken.add(node)
+        found.add_node(node, op=op, module="", attributes={}, tensors=(), source="")
+        return node
+
+    for name in graph.inputs:
+        made_by[name] = port(name, INPUT)
+    for each in graph.operators:
+        found.add_node(
+            each.name,
+            op=each.op,
+            module=each.module,
+            attributes=dict(each.attributes),
+            tensors=tuple(name for name in each.inputs if name in tensors),
+            source=each.source,
+        )
+        made_by.update(dict.fromkeys(each.outputs, each.name))
+    for each in graph.operators:
+        for name in each.inputs:
+            if name in made_by:
+                _connect(found, graph, made_by[name], each.name, name)
+    for name in graph.outputs:
+        node = port(name, OUTPUT)
+        if name in made_by:
+            _connect(found, graph, made_by[name], node, name)
+    return found
+
+
+def _connect(found: Any, graph: OperatorGraph, giver: str, taker: str, value: str) -> None:
+    known = graph.values.get(value, ValueRecord())
+    found.add_edge(giver, taker, value=value, shape=known.shape, dtype=known.dtype)
+
+
+# ----------------------------------------
+
 
 COLUMNS = ("name", "shape", "dtype", "bytes")
 # what a folder is opened by, in this order

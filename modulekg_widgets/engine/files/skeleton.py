@@ -15,10 +15,9 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import ModelFileError
-from modulekg_widgets.engine.files.kinds import is_buffer, kind_of
-from modulekg_widgets.engine.files.owners import Owned, owners
+from modulekg_widgets.engine.files.mapping import torch_dtype
+from modulekg_widgets.engine.files.owners import Owned, is_buffer, kind_of, owners
 from modulekg_widgets.engine.files.records import FileContents, ModulePart, TensorRecord
-from modulekg_widgets.engine.files.torch_dtypes import torch_dtype
 from modulekg_widgets.engine.identity.skeleton_source import BYTES_WHERE_IT_LIES, Untold
 from modulekg_widgets.engine.torch_runtime.private import (
     BUFFERS,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, overload
 from torch import nn
 
 from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
-from modulekg_widgets.engine.identity.figures import Figures
 from modulekg_widgets.engine.identity.fingerprint import Fingerprint
 from modulekg_widgets.engine.identity.folding import Folded, fold
 from modulekg_widgets.engine.identity.levels import LEVELLINGS
 from modulekg_widgets.engine.identity.skeleton_source import ModelLike
+from modulekg_widgets.engine.identity.statistics import Figures
 from modulekg_widgets.engine.identity.walk import class_name
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import xxhash
 from torch import nn
 
 from modulekg_widgets.engine.errors import FingerprintError, UninitializedModuleError, shown
-from modulekg_widgets.engine.identity.packing import sized, text
+from modulekg_widgets.engine.identity.encoding.packing import sized, text
 from modulekg_widgets.engine.identity.tensors import (
     dtype_of,
     is_uninitialised,

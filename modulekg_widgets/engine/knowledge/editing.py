@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from modulekg_widgets.engine.errors import StoreError
 from modulekg_widgets.engine.identity.skeleton_source import ModelLike
-from modulekg_widgets.engine.knowledge import jobs
-from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode, UserNode
-from modulekg_widgets.engine.knowledge.records import ModelRecord
+from modulekg_widgets.engine.knowledge.facts import jobs
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode, UserNode
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord
+from modulekg_widgets.engine.knowledge.facts.traced import described
+from modulekg_widgets.engine.knowledge.facts.usage import unknown
+from modulekg_widgets.engine.knowledge.repository import StoredGraph
 from modulekg_widgets.engine.knowledge.store import reading
-from modulekg_widgets.engine.knowledge.store.patching import patched
+from modulekg_widgets.engine.knowledge.store.rows import patched
 from modulekg_widgets.engine.knowledge.store.writing import Writer
-from modulekg_widgets.engine.knowledge.stored import StoredGraph
-from modulekg_widgets.engine.knowledge.traced import described
-from modulekg_widgets.engine.knowledge.usage import unknown
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

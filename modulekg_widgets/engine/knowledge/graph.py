@@ -1,26 +1,75 @@
 """The knowledge graph of modules: identical modules of many models are one node, with all their uses.
 
-What it holds lies in a store, in memory or in a database: stored.py reads it, editing.py writes it and taking_over.py
+What it holds lies in a store, in memory or in a database: repository.py reads it, editing.py writes it and importers.py
 brings in what others measured. The questions that it answers stand in questions/.
 """
 
 from __future__ import annotations
 
 import html
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
-from modulekg_widgets.engine.errors import StoreError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import DuplicateNameError, StoreError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.identity.levels import checked_levelling
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.merging import without_conflicts
+from modulekg_widgets.engine.knowledge.exchange import read_contents
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.property_values import encode
+from modulekg_widgets.engine.knowledge.facts.records import ModelNode, checked_scheme
+from modulekg_widgets.engine.knowledge.importers import ResultsGraph
 from modulekg_widgets.engine.knowledge.questions.analysis import AnalysisQuestions
 from modulekg_widgets.engine.knowledge.questions.equivalence import EquivalenceQuestions
 from modulekg_widgets.engine.knowledge.questions.exchange import ExchangeQuestions
 from modulekg_widgets.engine.knowledge.questions.prediction import PredictionQuestions
 from modulekg_widgets.engine.knowledge.questions.usage import UsageQuestions
-from modulekg_widgets.engine.knowledge.records import checked_scheme
 from modulekg_widgets.engine.knowledge.store.database import Location, existing
-from modulekg_widgets.engine.knowledge.taking_over import ResultsGraph
+
+# -------------------- Two graphs made one: what both know by the same name and what only one does
+
+
+NAMED = {"model": "models", "data set": "datasets", "user": "users", "job": "jobs"}
+
+
+def without_conflicts(ours: Contents, theirs: Contents, on_conflict: str) -> Contents:
+    """What of `theirs` is to be added to `ours`; raises `DuplicateNameError` where both differ and that is an error."""
+    found = {kind: _conflicts(getattr(ours, place), getattr(theirs, place)) for kind, place in NAMED.items()}
+    if on_conflict == "error" and any(found.values()):
+        kind, names = next((kind, names) for kind, names in found.items() if names)
+        more = f" and {sum(map(len, found.values())) - 1} more" if sum(map(len, found.values())) > 1 else ""
+        raise DuplicateNameError(
+            f"both graphs have a {kind} {shown(names[0])!r}{more} and it is not the same: "
+            'pass on_conflict="keep" or "replace"; nothing was added'
+        )
+    fresh = {
+        place: _without(getattr(theirs, place), getattr(ours, place), found[kind] if on_conflict == "replace" else [])
+        for kind, place in NAMED.items()
+    }
+    lost = set(found["model"]) if on_conflict == "keep" else set()  # a run of theirs is none of our model of that name
+    fresh["jobs"] = {k: replace(job, model=None) if job.model in lost else job for k, job in fresh["jobs"].items()}
+    used = {key for model in fresh["models"].values() for key, _ in model.occurrences}
+    alone = theirs.modules.keys() - {key for model in theirs.models.values() for key, _ in model.occurrences}
+    modules = {key: node for key, node in theirs.modules.items() if key in used or key in alone}
+    return replace(theirs, modules=modules, **fresh)
+
+
+def _conflicts(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    return [name for name, node in theirs.items() if name in ours and not _same(ours[name], node)]
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equality under which NaN is NaN: a run that diverged is still the same run."""
+    return one == other or (not isinstance(one, ModelNode) and encode(asdict(one)) == encode(asdict(other)))
+
+
+def _without(theirs: Mapping[str, Any], ours: Mapping[str, Any], but: list[str]) -> dict[str, Any]:
+    """What only `theirs` has, and those that replace ours."""
+    return {name: node for name, node in theirs.items() if name not in ours or name in but}
+
+
+# ----------------------------------------
+
 
 CONFLICTS = ("error", "keep", "replace")
 
@@ -136,3 +185,44 @@ class KnowledgeGraph(
         cells = "".join(f"<td>{figure:,}</td>" for figure in figures.values())
         where = html.escape(str(self._store).encode("utf-8", "backslashreplace").decode())
         return f"<table><caption>Knowledge graph in {where}</caption><tr>{heads}</tr><tr>{cells}</tr></table>"
+
+
+# -------------------- Graphs from files
+
+
+def load_graph(path: str | os.PathLike[str], store: Location | None = None) -> KnowledgeGraph:
+    """The graph that `export` wrote as `.graphml`, `.cyjs` or `.jsonld`, in memory or added to what is in `store`.
+
+    Parameters
+    ----------
+    path
+        The file, whose ending names its format.
+    store
+        As that of `KnowledgeGraph`; by default the graph is in memory.
+
+    Returns
+    -------
+    KnowledgeGraph
+        With everything of the file.
+
+    Raises
+    ------
+    GraphFileError
+        For a file that is not such a graph; nothing is written then.
+    DuplicateNameError
+        Where the store knows a model, data set, user or job of the same name with other contents.
+
+    Examples
+    --------
+    >>> import tempfile, torch, modulekg_widgets as mk
+    >>> kg = mk.KnowledgeGraph()
+    >>> digest = kg.add_model(torch.nn.Linear(2, 3), name="linear")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = kg.export(f"{folder}/zoo.graphml")
+    ...     mk.load_graph(path).models
+    ['linear']
+    """
+    contents = read_contents(path)
+    graph = KnowledgeGraph(store, scheme=contents.scheme)
+    graph.merge(contents)
+    return graph

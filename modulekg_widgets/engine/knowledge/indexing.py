@@ -18,9 +18,9 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from modulekg_widgets.engine.errors import IndexingError, ModuleKGError, UnknownNameError, shown
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord, model_record
+from modulekg_widgets.engine.knowledge.facts.traced import with_cost
 from modulekg_widgets.engine.knowledge.graph import KnowledgeGraph
-from modulekg_widgets.engine.knowledge.light_pass import with_cost
-from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
 from modulekg_widgets.engine.knowledge.store.database import Location
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 from modulekg_widgets.engine.torch_runtime.rng import process_rng_kept

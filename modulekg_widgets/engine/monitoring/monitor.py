@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import class_name
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.monitoring.alerts import (
@@ -23,26 +24,81 @@ from modulekg_widgets.engine.monitoring.alerts import (
 )
 from modulekg_widgets.engine.monitoring.config import Config, measurements, opaque_paths, root_of
 from modulekg_widgets.engine.monitoring.hessian import hessian
-from modulekg_widgets.engine.monitoring.hooks.active_metrics import ActiveMetrics
 from modulekg_widgets.engine.monitoring.hooks.gradients import Unscaled
+from modulekg_widgets.engine.monitoring.hooks.missing_values import WeightGradients, WithoutData
 from modulekg_widgets.engine.monitoring.hooks.module_hooks import ModuleHooks
-from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
+from modulekg_widgets.engine.monitoring.hooks.module_metric import ActiveMetrics, ModuleMetric
 from modulekg_widgets.engine.monitoring.hooks.observation import TRACK, Observation
 from modulekg_widgets.engine.monitoring.hooks.value_writer import ValueWriter, numbering
-from modulekg_widgets.engine.monitoring.hooks.weight_gradients import WeightGradients
-from modulekg_widgets.engine.monitoring.hooks.without_data import WithoutData
 from modulekg_widgets.engine.monitoring.merge.distributed import Ranks, is_distributed
 from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Row, Slot
 from modulekg_widgets.engine.monitoring.ring import PackedRow, Ring
 from modulekg_widgets.engine.monitoring.run import Alert, Run
 from modulekg_widgets.engine.monitoring.schedule import events_of
 from modulekg_widgets.engine.monitoring.sinks.sink_set import SinkSet
-from modulekg_widgets.engine.monitoring.user_values import LoggedSteps, MonitorError, checked_step, logged_number
 from modulekg_widgets.engine.torch_runtime.private import PARAMETERS
 from modulekg_widgets.engine.torch_runtime.state import module_state
 
 if TYPE_CHECKING:
     from torch import nn
+
+
+# --------------------
+# What a user hands to a monitor: steps, and numbers of their own, which find the step that they belong to.
+
+
+class MonitorError(ModuleKGError, ValueError):
+    """A call of a monitor that does not fit: a step that is no count, a number that is none."""
+
+
+class LoggedSteps:
+    """Which step logged numbers belong to: users log before `track`, or after it."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, int] = {}  # the step at which each name was logged last
+        self._follow_track: bool | None = None
+
+    @property
+    def names(self) -> set[str]:
+        """What has been logged."""
+        return set(self._last)
+
+    def step_of(self, values: Mapping[str, Any], upcoming: int, tracked: int | None) -> int:
+        """The step of `values`: `upcoming` to a loop that logs first, else the one that was `tracked` last.
+
+        A name that comes again without a `track` between counts on by itself.
+        """
+        if self._follow_track is None:
+            self._follow_track = tracked is not None
+        at = tracked if self._follow_track and tracked is not None else upcoming
+        again = [self._last[name] + 1 for name in values if self._last.get(name, -1) >= at]
+        return max([at, *again])
+
+    def note(self, name: str, step: int) -> None:
+        self._last[name] = step
+
+
+def checked_step(step: Any) -> int:
+    """`step` as a number; raises `MonitorError` for what is no count."""
+    try:
+        count = operator.index(step)
+    except TypeError:
+        raise MonitorError(f"a step is a count: a {type(step).__name__} was passed") from None
+    if isinstance(step, bool) or not 0 <= count < 1 << 63:
+        raise MonitorError(f"a step is a count from 0 on, below 2**63: {shown(str(step))} was passed")
+    return count
+
+
+def logged_number(name: str, value: Any) -> float:
+    """A logged value as a number, a tensor of one element read; raises `MonitorError` for what is none."""
+    try:
+        return float(value.detach() if isinstance(value, torch.Tensor) else value)
+    except (TypeError, ValueError, RuntimeError):
+        kind = type(value).__name__
+        raise MonitorError(f"{shown(name)!r} is logged as a number: a {kind} was passed") from None
+
+
+# ----------------------------------------
 
 
 class Monitor(Run):

@@ -29,12 +29,12 @@ from modulekg_widgets.engine.playback.summaries import (
     statistics,
     top,
 )
+from modulekg_widgets.engine.torch_runtime.decompose import PlainAttention
 from modulekg_widgets.engine.torch_runtime.hooks import hearing_calls
-from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Stage
 from modulekg_widgets.engine.torch_runtime.private import DisableTorchFunctionSubclass, version_of
 from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.torch_runtime.structure import tensors
-from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
 
 MOST_STEPS = 10_000
 SKETCH = 24  # pixels of the longer side of a channel in a sketch

@@ -10,8 +10,8 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import ModelFolderError, ModuleKGError, shown
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
-from modulekg_widgets.engine.pruning.plan.plan_file import plan_of
-from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.plan.saved.plan_file import plan_of
+from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.saving.load import load
 from modulekg_widgets.engine.pruning.saving.save import SavedModel, save
 

@@ -11,8 +11,8 @@ from torch import nn
 from modulekg_widgets.engine.errors import CutError, nearest, shown
 from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.residuals.stand_ins import StandIn
-from modulekg_widgets.engine.torch_runtime.numbered import numbering
 from modulekg_widgets.engine.torch_runtime.private import MODULES
+from modulekg_widgets.engine.torch_runtime.state import numbering
 
 
 @dataclass(frozen=True, slots=True)

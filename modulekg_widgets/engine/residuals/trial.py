@@ -15,8 +15,7 @@ from modulekg_widgets.engine.adapters import past_parts
 from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock, alike, candidates, layers
-from modulekg_widgets.engine.residuals.followers import Attributes, followers
-from modulekg_widgets.engine.residuals.heirs import taken_over
+from modulekg_widgets.engine.residuals.layer_counters import Attributes, followers
 from modulekg_widgets.engine.residuals.removal import (
     NOTHING_REMOVED,
     ModuleRemoval,
@@ -25,18 +24,18 @@ from modulekg_widgets.engine.residuals.removal import (
     remove,
     without_inner,
 )
-from modulekg_widgets.engine.residuals.rest import is_the_rest
+from modulekg_widgets.engine.residuals.shared_modules import taken_over
 from modulekg_widgets.engine.residuals.stand_ins import ARGUMENT, LIST, OUTPUT, TUPLE, Argument, Result, StandIn
-from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.residuals.trace_equivalence import is_the_rest
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Stage, look
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, SHARED
 from modulekg_widgets.engine.torch_runtime.parallel import inside
 from modulekg_widgets.engine.torch_runtime.private import FakeTensorMode
-from modulekg_widgets.engine.torch_runtime.shadow import ALL, SHARED
 from modulekg_widgets.engine.torch_runtime.state import module_state, set_mode
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
-from modulekg_widgets.engine.tracing.changed_call import changed_call
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, ModuleCall
 from modulekg_widgets.engine.tracing.flops import count_flops
-from modulekg_widgets.engine.tracing.trace import FAKE, META, REAL, call_model, quietly, trace_dataflow
+from modulekg_widgets.engine.tracing.trace import FAKE, META, REAL, call_model, changed_call, quietly, trace_dataflow
 
 log = logging.getLogger("modulekg_widgets")
 Graph = TypeVar("Graph", bound=Dataflow)

@@ -18,8 +18,7 @@ from modulekg_widgets.engine.rewriting.function_modules.function_module import (
     test_of,
 )
 from modulekg_widgets.engine.rewriting.function_modules.listening import listener_of
-from modulekg_widgets.engine.rewriting.function_modules.recording import record, record_graph
-from modulekg_widgets.engine.rewriting.function_modules.sites import Sites, holder_name
+from modulekg_widgets.engine.rewriting.function_modules.recording import Sites, holder_name, record, record_graph
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 

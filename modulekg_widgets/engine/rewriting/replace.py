@@ -18,7 +18,7 @@ from modulekg_widgets.engine.rewriting.function_modules.fitting import (
     result_shapes,
     written_only,
 )
-from modulekg_widgets.engine.rewriting.function_modules.sites import when_active
+from modulekg_widgets.engine.rewriting.function_modules.recording import when_active
 from modulekg_widgets.engine.rewriting.select import plain_name
 from modulekg_widgets.engine.rewriting.undo import ModuleSlot, Rewrite, write_slots
 from modulekg_widgets.engine.torch_runtime.private import MODULES

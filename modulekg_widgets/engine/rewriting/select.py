@@ -12,7 +12,7 @@ from modulekg_widgets.engine.errors import NotAModuleError, RewritingError, Unkn
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.function_modules.function_module import test_of
-from modulekg_widgets.engine.rewriting.function_modules.sites import when_active
+from modulekg_widgets.engine.rewriting.function_modules.recording import when_active
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, PARAMETERS
 from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, registry, unwrapped
 

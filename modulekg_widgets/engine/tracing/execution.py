@@ -12,13 +12,12 @@ from modulekg_widgets.engine.errors import ModuleKGError, TraceError, shown
 from modulekg_widgets.engine.operators.recorded import shape_of
 from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
-from modulekg_widgets.engine.torch_runtime.inputs import input_tensors
 from modulekg_widgets.engine.torch_runtime.private import has_storage, schema_of
 from modulekg_widgets.engine.torch_runtime.state import module_state, registered_tensors
-from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves
+from modulekg_widgets.engine.torch_runtime.structure import input_tensors, leaves, tensors, with_leaves
 from modulekg_widgets.engine.tracing.call_arguments import plain_inside
 from modulekg_widgets.engine.tracing.dataflow import CONSTANT, INPUT, Dataflow, DataNode, OperatorNode, split_name
-from modulekg_widgets.engine.tracing.held import ATTRIBUTE, plain_tensor
+from modulekg_widgets.engine.tracing.unregistered_tensors import ATTRIBUTE, plain_tensor
 
 Tensor = torch.Tensor
 LARGEST_CONSTANT = 1 << 22  # elements

@@ -19,9 +19,14 @@ from modulekg_widgets.engine.operators.recorded import Unknown
 from modulekg_widgets.engine.operators.signature import Signature, on_meta, signature_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.torch_runtime.caches import kept_result
-from modulekg_widgets.engine.torch_runtime.higher_order import OperatorMode
+from modulekg_widgets.engine.torch_runtime.decompose import (
+    RECURRENT_OVERLOADS,
+    OperatorMode,
+    WholeLayers,
+    shapes_of_layer,
+)
 from modulekg_widgets.engine.torch_runtime.hooks import Given, hearing_calls
-from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Stage
 from modulekg_widgets.engine.torch_runtime.private import (
     BUFFERS,
     PARAMETERS,
@@ -34,8 +39,13 @@ from modulekg_widgets.engine.torch_runtime.private import (
     schema_of,
 )
 from modulekg_widgets.engine.torch_runtime.structure import is_plain, tensors, with_tensors
-from modulekg_widgets.engine.torch_runtime.unfused import RECURRENT_OVERLOADS, WholeLayers, shapes_of_layer
-from modulekg_widgets.engine.tracing.call_arguments import ArgumentRecorder, flat_tensors, plain_inside, replaced
+from modulekg_widgets.engine.tracing.call_arguments import (
+    ArgumentRecorder,
+    flat_tensors,
+    plain_inside,
+    remembered,
+    replaced,
+)
 from modulekg_widgets.engine.tracing.dataflow import (
     CONSTANT,
     RESULT,
@@ -46,10 +56,9 @@ from modulekg_widgets.engine.tracing.dataflow import (
     Storage,
 )
 from modulekg_widgets.engine.tracing.execution import constant_value
-from modulekg_widgets.engine.tracing.held import ATTRIBUTE, BUFFER, PARAMETER, HeldTensor, Tables
-from modulekg_widgets.engine.tracing.layouts import remembered
-from modulekg_widgets.engine.tracing.leftovers import Leftovers
+from modulekg_widgets.engine.tracing.leaked_tensors import Leftovers
 from modulekg_widgets.engine.tracing.source import CallingLines, Source, draws, gives_memory_away, goes_past_operators
+from modulekg_widgets.engine.tracing.unregistered_tensors import ATTRIBUTE, BUFFER, PARAMETER, HeldTensor, Tables
 
 Tensor = torch.Tensor
 # what takes data out of tensors, or lets Python change them, without an operator

@@ -14,26 +14,25 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, UninitializedModuleError, shown
 from modulekg_widgets.engine.identity.walk import Walk, walk
+from modulekg_widgets.engine.torch_runtime.decompose import Unfused
 from modulekg_widgets.engine.torch_runtime.hooks import Given
-from modulekg_widgets.engine.torch_runtime.inputs import call_arguments, input_tensors, list_hint
-from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Stage, look
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, LOOSE, SHARED
 from modulekg_widgets.engine.torch_runtime.parallel import inside, is_replicated, sharding_of
 from modulekg_widgets.engine.torch_runtime.private import FAKE_TENSOR_LOGGER, FakeTensorMode, disable_current_modes
-from modulekg_widgets.engine.torch_runtime.shadow import ALL, SHARED
 from modulekg_widgets.engine.torch_runtime.state import registered_tensors, set_mode, unwrapped
-from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
-from modulekg_widgets.engine.torch_runtime.unfused import Unfused
-from modulekg_widgets.engine.tracing.dataflow import (
-    INPUT,
-    Dataflow,
-    ModuleNode,
-    Modules,
-    OperatorNode,
+from modulekg_widgets.engine.torch_runtime.structure import (
+    call_arguments,
+    input_tensors,
+    list_hint,
+    tensors,
+    with_tensors,
 )
-from modulekg_widgets.engine.tracing.held import Tables, held_tensors
-from modulekg_widgets.engine.tracing.leftovers import Leftovers
+from modulekg_widgets.engine.tracing.dataflow import INPUT, Dataflow, ModuleNode, Modules, OperatorNode
+from modulekg_widgets.engine.tracing.leaked_tensors import Leftovers
 from modulekg_widgets.engine.tracing.recorder import Recorder, UnwatchedError, recording
 from modulekg_widgets.engine.tracing.source import CallingLines, Source
+from modulekg_widgets.engine.tracing.unregistered_tensors import Tables, held_tensors
 
 log = logging.getLogger("modulekg_widgets")
 META, FAKE, REAL = "meta", "fake", "real"
@@ -328,3 +327,21 @@ def _place(traceback: TracebackType | None, index_of: Mapping[int, int]) -> tupl
             source = Source(frame.f_code.co_filename, traceback.tb_lineno)
         traceback = traceback.tb_next
     return path, source
+
+
+# -------------------- The traced call once more, on modules that stand for the model's and were changed
+
+
+def changed_call(graph: Dataflow, change: Callable[[Walk, Stage], None]) -> Any:
+    """What the traced call gives once `change` was made; the model stays as it is, and raises what its code raises."""
+    walked = walk(graph.model)
+    args, kwargs = with_tensors(graph.call, lambda tensor: tensor.detach().clone())
+
+    def forward(stage: Stage) -> Any:
+        copied = walked.with_modules(stage.modules)
+        set_mode(copied.states, graph.training)
+        change(copied, stage)
+        with torch.set_grad_enabled(graph.gradients):
+            return call_model(stage.model, args, kwargs)
+
+    return look(walked.modules, (), forward, LOOSE, 0 if graph.seed is None else graph.seed)

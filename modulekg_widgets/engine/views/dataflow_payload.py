@@ -2,22 +2,74 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from modulekg_widgets.engine.axes.terms.algebra import Term, atoms
+from modulekg_widgets.engine.axes.terms.expression import written
 from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, nearest
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
 from modulekg_widgets.engine.residuals.blocks import candidates
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode, split_name
-from modulekg_widgets.engine.views.axes_payload import AxisTables
-from modulekg_widgets.engine.views.call_tree import CallTree
-from modulekg_widgets.engine.views.flow_edges import module_edges
-from modulekg_widgets.engine.views.flow_tables import FlowTables, is_state
+from modulekg_widgets.engine.views.flow_tables import CallTree, FlowTables, is_state, module_edges
 from modulekg_widgets.engine.views.payload import Distinct, number, text
 
 if TYPE_CHECKING:
+    from modulekg_widgets.engine.axes.axis import Axes
     from modulekg_widgets.engine.axes.graph import DataflowGraph
+
+
+# -------------------- The axes as the browser gets them: names, sizes, why they are frozen, and where they run
+
+
+_AXIS = re.compile(r"\{(\d+)=\d+")
+
+
+class AxisTables:
+    """The axes by number, which is their place in `Axes`."""
+
+    def __init__(self, axes: Axes) -> None:
+        self.axes = axes
+
+    def along(self, node: DataNode) -> list[int]:
+        """The numbers of the axes that run through a value."""
+        terms = self._terms(node)
+        found = (self.axes.rank(atom) for term in terms for atom in atoms(term) if atom in self.axes.places)
+        return list(dict.fromkeys(found))
+
+    def payload(self, tensors: Iterable[DataNode]) -> dict[str, Any]:
+        """`dims` has, of each tensor and dimension, a place in `written`; there an axis is its number in braces."""
+        reasons: dict[str, int] = {}
+        expressions: dict[str, int] = {}
+        every = list(self.axes)
+        return {
+            "name": [text(axis.name) for axis in every],
+            "label": [text(self.axes.label(axis.term)) for axis in every],
+            "size": [axis.size for axis in every],
+            "role": [axis.role for axis in every],
+            "frozen": [-1 if axis.frozen is None else reasons.setdefault(axis.frozen, len(reasons)) for axis in every],
+            "reasons": [text(reason) for reason in reasons],
+            "dims": [
+                [expressions.setdefault(self._written(term), len(expressions)) for term in self._terms(node)]
+                for node in tensors
+            ],
+            "written": list(expressions),
+        }
+
+    def _terms(self, node: DataNode) -> list[Term]:
+        return self.axes.inference.dims(node)
+
+    def _written(self, term: Term) -> str:
+        def marked(atom: Term) -> str:
+            return f"{{{self.axes.rank(atom)}" if atom in self.axes.places else "axis"
+
+        return _AXIS.sub(r"{\1}", written(term, marked))
+
+
+# ----------------------------------------
+
 
 COLUMN_INFO = {
     "flops": {"label": "FLOPs", "aggregate": "sum"},

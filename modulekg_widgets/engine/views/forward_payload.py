@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from modulekg_widgets.engine.playback.feature_maps import Maps
-from modulekg_widgets.engine.playback.first_pictures import first_pictures
-from modulekg_widgets.engine.playback.player import Playback
+from modulekg_widgets.engine.playback.player import Playback, first_pictures
 from modulekg_widgets.engine.playback.summaries import Statistics, TensorLayout, Top
 from modulekg_widgets.engine.views.payload import Distinct, number, text
 from modulekg_widgets.engine.views.schema import FORWARD, FORWARD_PICTURES

@@ -2,17 +2,209 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
+from modulekg_widgets.engine.errors import MissingPackageError
 from modulekg_widgets.engine.identity.levels import LEVELS
+from modulekg_widgets.engine.knowledge.analysis.centrality import importance
+from modulekg_widgets.engine.knowledge.analysis.communities import communities
+from modulekg_widgets.engine.knowledge.analysis.module_types import is_a
+from modulekg_widgets.engine.knowledge.analysis.rank_frequency import RankFrequency, rank_frequency
+from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarModels
 from modulekg_widgets.engine.knowledge.analysis.superfamilies import Superfamilies
-from modulekg_widgets.engine.knowledge.contents import Contents, JobNode
-from modulekg_widgets.engine.knowledge.records import StructureNode
-from modulekg_widgets.engine.views.knowledge_findings import Findings, RankFit, TypeLevel
-from modulekg_widgets.engine.views.knowledge_results import result_columns, training_text
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, JobNode
+from modulekg_widgets.engine.knowledge.facts.records import StructureNode
+from modulekg_widgets.engine.knowledge.facts.results import RESULTS, comparable, results_of
+from modulekg_widgets.engine.knowledge.facts.units import is_cost, repr_of
+from modulekg_widgets.engine.knowledge.prediction.data.observations import DEVICE, IMAGE_SIZE
 from modulekg_widgets.engine.views.payload import Distinct, number, text
 from modulekg_widgets.engine.views.schema import KNOWLEDGE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# -------------------- What models reached, for the explorer: a column of values for each target, data set and device
+
+
+_LONGEST = 120  # characters of what is said of a training
+
+
+def result_columns(contents: Contents) -> list[dict[str, Any]]:
+    """One entry per target, unit, data set and device, those of most models first.
+
+    Fractions are percents there, and latencies ms. The values of one are parallel lists: place of the model, value,
+    image size or None, and place of the job.
+    """
+    places = {name: place for place, name in enumerate(contents.models)}
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for job_place, job in enumerate(contents.jobs.values()):
+        if job.model not in places:
+            continue
+        for target, result in results_of(job).items():
+            own = comparable(target, result)
+            if own is None:
+                continue
+            key = (target, own.unit, job.dataset, _device(job))
+            column = found.setdefault(key, _column(*key))
+            column["model"].append(places[job.model])
+            column["value"].append(number(float(f"{own.value:.6g}")))
+            column["size"].append(_image_size(job))
+            column["job"].append(job_place)
+    return sorted(found.values(), key=lambda column: -len(set(column["model"])))
+
+
+def training_text(job: JobNode) -> str:
+    """How a job trained, in a line: its plain properties but for what it reached and where it was measured."""
+    parts = [_said(name, value) for name, value in job.properties.items() if name not in (RESULTS, DEVICE)]
+    line = ", ".join(part for part in parts if part)
+    return text(line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…")
+
+
+def _said(name: str, value: Any) -> str:
+    if name == "tag" and isinstance(value, str):
+        return value
+    if isinstance(value, str):
+        return f"{name} {value}"
+    return f"{name} {repr_of(value)}" if isinstance(value, int | float) and not isinstance(value, bool) else ""
+
+
+def _column(target: str, unit: str | None, dataset: str | None, device: str | None) -> dict[str, Any]:
+    named: Mapping[str, str | None] = {"unit": unit, "dataset": dataset, "device": device}
+    return {
+        "target": text(target),
+        **{name: None if value is None else text(value) for name, value in named.items()},
+        "cost": is_cost(target),
+        **{name: [] for name in ("model", "value", "size", "job")},
+    }
+
+
+def _device(job: JobNode) -> str | None:
+    device = job.properties.get(DEVICE)
+    return device if isinstance(device, str) else None
+
+
+def _image_size(job: JobNode) -> float | int | None:
+    size = job.properties.get(IMAGE_SIZE)
+    return size if isinstance(size, int | float) and not isinstance(size, bool) and 0 < size < 1e9 else None
+
+
+# --------------------
+# What the engine finds out about the contents of a knowledge graph, by fingerprint, for the explorer's payload.
+
+
+MEASURES = ("pagerank", "in_degree", "closeness")
+LAWS = ("power law", "log-normal")  # drawn over the ranks
+NEAREST = 8  # models beside one
+TYPE_LEVELS = (1, 2)  # of types
+
+
+@dataclass(frozen=True)
+class TypeLevel:
+    """The isA types of one level, by fingerprint; `differs` names what sets a structure apart from its type."""
+
+    level: int
+    type_of: dict[str, str]
+    differs: dict[str, str]
+
+
+@dataclass(frozen=True)
+class RankFit:
+    """How well a power law fits the number of uses; without `powerlaw` only the reason why it is not known."""
+
+    verdict: str
+    alpha: float | None = None
+    xmin: float | None = None
+    comparisons: list[tuple[str, float, float]] = field(default_factory=list)  # law, likelihood ratio, p
+    lines: dict[str, list[tuple[float, float]]] = field(default_factory=dict)  # law -> (count, expected rank)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything that the explorer shows of structures and the contents do not say."""
+
+    communities: dict[str, int]
+    community_names: list[str]  # by number
+    modularity: float
+    importance: dict[str, dict[str, float]]
+    types: list[TypeLevel]
+    nearest: dict[str, list[tuple[str, float]]]  # model -> those most like it, and how much
+    fit: RankFit
+
+
+_known: dict[int, tuple[weakref.ref[Contents], Findings]] = {}
+
+
+def findings_of(contents: Contents, go_on: Callable[[], None] = lambda: None) -> Findings:
+    """All analyses that the explorer shows; of the same contents they are made once, as long as these live.
+
+    `go_on` is called before each step, and ends all by raising.
+    """
+    known = _known.get(id(contents))
+    if known is not None and known[0]() is contents:
+        return known[1]
+    found = _analysed(contents, go_on)
+    key = id(contents)
+    _known[key] = weakref.ref(contents, lambda _: _known.pop(key, None)), found
+    return found
+
+
+def _analysed(contents: Contents, go_on: Callable[[], None]) -> Findings:
+    keys = {name: key for key, name in contents.names.items()}
+    steps: dict[str, Callable[[], Any]] = {
+        "parts": lambda: communities(contents),
+        **{name: lambda name=name: _by_key(importance(contents, name), name, keys) for name in MEASURES},
+        **{f"level {level}": lambda level=level: _type_level(contents, level, keys) for level in TYPE_LEVELS},
+        "nearest": lambda: SimilarModels(contents).nearest(NEAREST),
+        "fit": lambda: _rank_fit(rank_frequency(contents)),
+    }
+    found: dict[str, Any] = {}
+    for step, make in steps.items():
+        go_on()
+        found[step] = make()
+    parts = found["parts"]
+    return Findings(
+        communities={keys[name]: int(part) for name, part in zip(parts["name"], parts["community"], strict=True)},
+        community_names=parts.attrs["names"],
+        modularity=float(parts.attrs["modularity"]),
+        importance={measure: found[measure] for measure in MEASURES},
+        types=[found[f"level {level}"] for level in TYPE_LEVELS],
+        nearest=found["nearest"],
+        fit=found["fit"],
+    )
+
+
+def _by_key(table: pd.DataFrame, measure: str, keys: Mapping[str, str]) -> dict[str, float]:
+    return {keys[name]: value for name, value in zip(table["name"], table[measure].tolist(), strict=True)}
+
+
+def _type_level(contents: Contents, level: int, keys: Mapping[str, str]) -> TypeLevel:
+    edges = is_a(contents, level)
+    nodes = [keys[name] for name in edges["node"]]
+    differs = {key: ", ".join(map(str, values)) for key, values in zip(nodes, edges["differs"], strict=True)}
+    return TypeLevel(level, dict(zip(nodes, edges["type"], strict=True)), differs)
+
+
+def _rank_fit(ranks: RankFrequency) -> RankFit:
+    try:
+        found = ranks.fit
+    except MissingPackageError as error:
+        return RankFit(str(error))
+    laws = found.comparisons
+    rows = zip(laws["alternative"], laws["R"].tolist(), laws["p"].tolist(), strict=True)
+    lines = {
+        law: list(zip(found.counts.tolist(), found.expected[law].tolist(), strict=True))
+        for law in LAWS
+        if law in found.expected
+    }
+    return RankFit(ranks.verdict, found.alpha, found.xmin, [(str(law), ratio, p) for law, ratio, p in rows], lines)
+
+
+# ----------------------------------------
+
 
 _DIGITS = 5  # of figures that are only looked at
 _ABSENT = -1  # in columns of positions: there is none

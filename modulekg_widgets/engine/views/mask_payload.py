@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from modulekg_widgets.engine.axes.names import short_name
+from modulekg_widgets.engine.axes.inference.names import short_name
 from modulekg_widgets.engine.residuals.blocks import flops_of, parameters_of
 from modulekg_widgets.engine.views.payload import number, text
 from modulekg_widgets.engine.views.schema import MASKS
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.axis import Axis
-    from modulekg_widgets.engine.pruning.by_hand import HandPruning
     from modulekg_widgets.engine.pruning.plan.draft import Draft, Report
-    from modulekg_widgets.engine.pruning.plan.size_terms import TensorSize
+    from modulekg_widgets.engine.pruning.plan.sizes.size_terms import TensorSize
+    from modulekg_widgets.engine.pruning.session import HandPruning
 
 
 def mask_payload(pruning: HandPruning) -> dict[str, Any]:

@@ -21,7 +21,7 @@ SLOW = 0.02  # seconds; a model that takes longer to count is counted again only
 # what is listed, by the module that defines it: a class that nobody has loaded has no instances
 KINDS = {
     "model": ("torch.nn", "Module"),
-    "plan": ("modulekg_widgets.engine.pruning.plan.pruning_plan", "PruningPlan"),
+    "plan": ("modulekg_widgets.engine.pruning.plan.saved.pruning_plan", "PruningPlan"),
     "monitor": ("modulekg_widgets.engine.monitoring.monitor", "Monitor"),
     "recording": ("modulekg_widgets.engine.monitoring.sinks.recording", "Recording"),
     "graph": ("modulekg_widgets.engine.axes.graph", "DataflowGraph"),

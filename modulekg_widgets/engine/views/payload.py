@@ -10,9 +10,8 @@ from typing import Any
 from modulekg_widgets.engine.identity.classes import class_names, source_of
 from modulekg_widgets.engine.identity.diff import HierarchyDiff
 from modulekg_widgets.engine.identity.fingerprint import display_name
-from modulekg_widgets.engine.identity.folding import FAMILY, SiblingRun, runs, skeletons
+from modulekg_widgets.engine.identity.folding import FAMILY, SiblingRun, hyperparameters, runs, skeletons
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
-from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
 from modulekg_widgets.engine.identity.tensors import OwnTensor, is_uninitialised, own_tensors, shape_of
 from modulekg_widgets.engine.identity.walk import class_name, nominal_class
 from modulekg_widgets.engine.views.schema import MODEL

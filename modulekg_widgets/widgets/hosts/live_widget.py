@@ -7,19 +7,171 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.resources import files
-from typing import Any
+from typing import Any, Protocol
 
 from anywidget import AnyWidget
+from comm import DummyComm
 from ipywidgets import DOMWidget, Widget
 from ipywidgets.widgets.widget import _remove_buffers
-from ipywidgets.widgets.widget_link import Link
+from ipywidgets.widgets.widget_link import DirectionalLink, Link
 from traitlets import Int, List, TraitError, Unicode
 
-from modulekg_widgets.engine.errors import ModuleKGError
-from modulekg_widgets.widgets.hosts.family import Family, family_of, links_between, named_in, open_links
-from modulekg_widgets.widgets.hosts.live_comm import Buffers, Data, LiveComm, live_comm
+from modulekg_widgets.engine.errors import ModuleKGError, shown
+from modulekg_widgets.widgets.pages.pages import CONTAINERS, HELPERS
+from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError
+
+# --------------------
+# What stands in a widget's `comm` while adapters show it: its messages reach their pages, and theirs reach it.
+
+
+Data = dict[str, Any]
+Buffers = Iterable[Any] | None
+
+
+class Listener(Protocol):
+    """What shows a widget: an adapter."""
+
+    def sent(self, widget: Widget, data: Data, buffers: Buffers, asking: Data) -> None:
+        """Take a message of the widget; `asking` is what its page has sent, if this answers it."""
+
+    def gone(self, widget: Widget) -> None:
+        """Take that the widget has been closed."""
+
+
+class LiveComm:
+    """A comm with several ends: the one that the host has opened, where it shows such widgets, and all listeners."""
+
+    target_name = "jupyter.widget"
+    kernel = "live"  # not None: somebody hears
+
+    def __init__(self, widget: Widget, before: Any, keep: bool) -> None:
+        self.comm_id: str = before.comm_id
+        self.listeners: list[Listener] = []
+        self._widget, self._before, self._keep = widget, before, keep
+        self._heard: Callable[[Data], None] | None = None
+        self._asking: Data = {}
+        if not keep:  # what no page can show need not be kept there
+            before.close()
+
+    def send(self, data: Data | None = None, metadata: Data | None = None, buffers: Buffers = None) -> None:
+        """Send a message of the widget to every end."""
+        if self._keep:
+            self._before.send(data=data, metadata=metadata, buffers=buffers)
+        for listener in list(self.listeners):
+            listener.sent(self._widget, data or {}, buffers, self._asking)
+
+    def receive(self, data: Data, buffers: list[Any], asking: Data) -> None:
+        """Give a page's message to the widget."""
+        if self._heard is not None:
+            self._asking = asking
+            try:
+                self._heard({"content": {"data": data}, "buffers": buffers})
+            finally:
+                self._asking = {}
+
+    def on_msg(self, callback: Callable[[Data], None] | None) -> None:
+        """Have what comes from pages heard."""
+        self._heard = callback
+
+    def on_close(self, callback: Callable[[Data], None] | None) -> None:
+        """Pages do not close widgets."""
+
+    def close(self, *_: Any, **__: Any) -> None:
+        """Tell every end that the widget is closed."""
+        if self._keep:
+            self._before.close()
+        listeners, self.listeners = self.listeners, []
+        for listener in listeners:
+            listener.gone(self._widget)
+
+    def part(self, listener: Listener) -> None:
+        """Let a listener go; without any the widget has again what it had before."""
+        if listener in self.listeners:
+            self.listeners.remove(listener)
+        if not self.listeners and self._widget.comm is self:
+            self._widget.comm = self._before if self._keep else DummyComm(comm_id=self.comm_id)
+            if not self._keep:
+                _forget(self.comm_id)
+
+
+def live_comm(widget: Widget, keep: bool) -> LiveComm:
+    """The widget's comm, which is one of these from now on; `keep`: the host can show it, too."""
+    if not isinstance(widget.comm, LiveComm):
+        widget.comm = LiveComm(widget, widget.comm, keep)
+    return widget.comm
+
+
+def _forget(id: str) -> None:
+    """Leave a widget to those who hold it: where no page can name it, it need not be found by its id."""
+    from ipywidgets.widgets.widget import _instances
+
+    _instances.pop(id, None)
+
+
+# -------------------- A widget with all that its page needs: the widgets that it names, and the links between them
+
+
+Family = dict[str, Widget]
+REFERENCE = "IPY_MODEL_"
+
+
+def family_of(widget: Any) -> Family:
+    """By id: `widget` and all that it stands on, in the order in which they are found."""
+    family: Family = {}
+    waiting = [widget]
+    while waiting:
+        one = waiting.pop()
+        if one.model_id not in family:
+            family[one.model_id] = one
+            waiting += named_in(one.get_state())
+    for one in family.values():
+        if problem := problem_of(one, f" in a {type(widget).__name__}"):
+            raise WidgetValueError(problem)
+    return family | {link.model_id: link for link in links_between(family)}
+
+
+def problem_of(widget: Any, where: str) -> str:
+    """Why the page of an adapter cannot show a widget; empty where it can."""
+    kind = shown(type(widget).__name__)
+    if not isinstance(widget, ModuleKGWidget) and type(widget) not in (*CONTAINERS, *(HELPERS if where else ())):
+        known = ", ".join(one.__name__ for one in CONTAINERS)
+        return f"marimo shows widgets of this package, and {known} of them: {kind} was passed{where}"
+    return f"this {kind} has been closed{where}: make it anew" if widget.comm is None else ""
+
+
+def named_in(state: Mapping[str, Any]) -> Iterator[Widget]:
+    """The open widgets that the traits of a state name, alone or in a list."""
+    every = _open_widgets()
+    for value in state.values():
+        for item in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(item, str) and item.startswith(REFERENCE):
+                widget = every.get(item.removeprefix(REFERENCE))
+                if widget is not None:
+                    yield widget
+
+
+def links_between(family: Mapping[str, Widget]) -> Iterator[Widget]:
+    """The open links that have both ends in the family."""
+    for link in open_links():
+        if all(end.comm is not None and end.model_id in family for end, _ in (link.source, link.target)):
+            yield link
+
+
+def open_links() -> Iterable[Any]:
+    """All links of ipywidgets that pages follow."""
+    return [one for one in _open_widgets().values() if type(one) in (Link, DirectionalLink) and one.comm is not None]
+
+
+def _open_widgets() -> dict[str, Widget]:
+    from ipywidgets.widgets.widget import _instances
+
+    return dict(_instances)
+
+
+# ----------------------------------------
+
 
 NOT_BUILT = "marimo's part of the package has not been built: install the package from a wheel, or with Node present"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ipywidgets import DOMWidget
 
 from modulekg_widgets.engine.errors import MissingPackageError
-from modulekg_widgets.widgets.hosts.family import problem_of
+from modulekg_widgets.widgets.hosts.live_widget import problem_of
 from modulekg_widgets.widgets.shared.base import WidgetValueError
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from traitlets import Bool, Bytes, Dict, Unicode, observe, validate
 
 from modulekg_widgets.engine.errors import CutError
-from modulekg_widgets.engine.pruning.by_hand import SENSITIVITY, HandPruning
 from modulekg_widgets.engine.pruning.importance.activations import Activation
 from modulekg_widgets.engine.pruning.importance.expert_usage import ExpertUsage
 from modulekg_widgets.engine.pruning.importance.loss_criteria import Hessian, Taylor
+from modulekg_widgets.engine.pruning.session import SENSITIVITY, HandPruning
 from modulekg_widgets.engine.pruning.user_data import Evaluation, Progress
 from modulekg_widgets.engine.views.mask_payload import offers_payload, trial_payload
 from modulekg_widgets.engine.views.payload import text

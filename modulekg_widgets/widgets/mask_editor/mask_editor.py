@@ -13,11 +13,10 @@ from traitlets import Bytes, Dict, Int, List, TraitError, Unicode, validate
 
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, ModuleKGError, UnknownNameError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.pruning.by_hand import CUT, HandPruning
 from modulekg_widgets.engine.pruning.plan.draft import Draft
-from modulekg_widgets.engine.pruning.plan.plan_file import load_plan
-from modulekg_widgets.engine.pruning.plan.plan_folder import PlanFolder
-from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.plan.saved.plan_file import PlanFolder, load_plan
+from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.session import CUT, HandPruning
 from modulekg_widgets.engine.pruning.user_data import UserData
 from modulekg_widgets.engine.views.mask_payload import drawn_payload, failed_report, mask_payload, report_payload
 from modulekg_widgets.engine.views.payload import number, text

@@ -10,9 +10,9 @@ from traitlets import Dict, observe
 
 from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.identity.weights import weight_fingerprint
-from modulekg_widgets.engine.pruning.by_hand import MASKED
 from modulekg_widgets.engine.pruning.plan.draft import Draft
-from modulekg_widgets.engine.pruning.sensitivity.masked_loss import Dropped, masked_losses
+from modulekg_widgets.engine.pruning.sensitivity.sensitivity import Dropped, masked_losses
+from modulekg_widgets.engine.pruning.session import MASKED
 from modulekg_widgets.engine.pruning.user_data import Progress
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.widgets.mask_editor.costs import EditorCosts

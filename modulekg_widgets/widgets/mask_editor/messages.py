@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from modulekg_widgets.engine.errors import CutError, ModuleKGError, counted, shown
 from modulekg_widgets.engine.playback.steps import error_text
-from modulekg_widgets.engine.pruning.by_hand import CUT
-from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.session import CUT
 from modulekg_widgets.engine.views.payload import text
-from modulekg_widgets.widgets.pages.answers import Answer, answers
+from modulekg_widgets.widgets.pages.pages import Answer, answers
 from modulekg_widgets.widgets.shared.base import WidgetValueError, in_main_thread, when_idle
 from modulekg_widgets.widgets.shared.slices import INTERRUPTED
 
 if TYPE_CHECKING:
-    from modulekg_widgets.engine.pruning.by_hand import HandPruning
     from modulekg_widgets.engine.pruning.plan.draft import Draft
-    from modulekg_widgets.engine.pruning.plan.plan_folder import PlanFolder
+    from modulekg_widgets.engine.pruning.plan.saved.plan_file import PlanFolder
+    from modulekg_widgets.engine.pruning.session import HandPruning
 
 LONGEST_NAME = 64  # of a page
 

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from modulekg_widgets.engine.monitoring.run import Run
-from modulekg_widgets.engine.views.metric_reader import Updates
-from modulekg_widgets.engine.views.metric_update import Update
-from modulekg_widgets.widgets.pages.answers import Message, updates
+from modulekg_widgets.engine.views.metric_payload import Update, Updates
+from modulekg_widgets.widgets.pages.pages import Message, updates
 
 PERIOD = 0.05  # seconds between two looks at the runs, and between two messages at least
 IDLE_PERIOD = 0.25  # where nothing has come for a while

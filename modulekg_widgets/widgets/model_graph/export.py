@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 from modulekg_widgets.engine.dot import STYLE, Cluster, Edge, Node, digraph, quoted_label
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.safe_files import write_whole
-from modulekg_widgets.engine.views.opening import data_edges, rows_of
+from modulekg_widgets.engine.views.initial_expansion import data_edges, rows_of
 from modulekg_widgets.engine.views.payload import label
 from modulekg_widgets.engine.views.pictures.hierarchy import svg
 from modulekg_widgets.engine.views.pictures.raster import file_png

@@ -11,7 +11,7 @@ from typing import Any
 from ipycytoscape import CytoscapeWidget
 
 from modulekg_widgets.engine.palette import PAGE
-from modulekg_widgets.engine.views.opening import as_drawn, data_edges, rows_of
+from modulekg_widgets.engine.views.initial_expansion import as_drawn, data_edges, rows_of
 from modulekg_widgets.engine.views.payload import label
 
 MOST_NODES = 200

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from traitlets import Bool, Dict, List, Unicode, validate
 
 from modulekg_widgets.engine.errors import UnknownAxisError, UnknownNameError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.files.comparison import FileDiff, diff
+from modulekg_widgets.engine.files.compare.comparison import FileDiff, diff
 from modulekg_widgets.engine.files.model_file import is_file
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
-from modulekg_widgets.engine.views.opening import first_opening
+from modulekg_widgets.engine.views.initial_expansion import first_opening
 from modulekg_widgets.engine.views.payload import model_payload, number, text
 from modulekg_widgets.engine.views.pictures.hierarchy import svg
 from modulekg_widgets.widgets.shared.base import WidgetValueError, check_keywords

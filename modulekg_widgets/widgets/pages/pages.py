@@ -6,10 +6,10 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ipywidgets import Box, DOMWidget, GridBox, HBox, Layout, Tab, VBox, Widget
 from ipywidgets.embed import dependency_state
@@ -19,8 +19,37 @@ from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, show
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.safe_files import write_whole
 from modulekg_widgets.engine.views.pictures.boxes import clean
-from modulekg_widgets.widgets.pages.answers import answers, updates
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError
+
+# --------------------
+# What a saved page has in the kernel's place: the messages that a kernel would send, and its answers, by widget.
+
+
+class Message(NamedTuple):
+    """A message of the kernel: its JSON content and its binary buffers."""
+
+    content: dict[str, Any]
+    buffers: Iterable[bytes]
+
+
+class Answer(NamedTuple):
+    """What comes back for a message that has all of `question`: that message with `content` over it.
+
+    Without buffers of its own those of the message come back.
+    """
+
+    question: dict[str, Any]
+    content: dict[str, Any]
+    buffers: Iterable[bytes] | None = None
+
+
+# each widget's own module registers, by the name of the class; of the answers the first that fits counts
+updates: Registry[Callable[[Any], Iterable[Message]]] = Registry("widget")
+answers: Registry[Callable[[Any], Iterable[Answer]]] = Registry("widget")
+
+
+# ----------------------------------------
+
 
 SCHEMA_VERSION = 1  # of the page's data
 # of ipywidgets itself: containers, and what joins widgets (js/src/standalone/controls.ts)

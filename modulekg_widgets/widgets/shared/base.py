@@ -18,8 +18,7 @@ from modulekg_widgets.engine.errors import (
     shown,
 )
 from modulekg_widgets.engine.views.pictures.raster import saved_pictures
-from modulekg_widgets.widgets.shared.box_picture import add_box_pictures, note_captured
-from modulekg_widgets.widgets.shared.output_pictures import output_pictures
+from modulekg_widgets.widgets.shared.output_pictures import add_box_pictures, note_captured, output_pictures
 
 FRONT_END = "modulekg-widgets"
 

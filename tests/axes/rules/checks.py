@@ -10,8 +10,8 @@ import torch
 
 from axes.rules.harness import Example
 from axes.rules.inferred import Inferred
-from modulekg_widgets.engine.axes.algebra import Term, atoms
-from modulekg_widgets.engine.axes.expression import rearranged
+from modulekg_widgets.engine.axes.terms.algebra import Term, atoms
+from modulekg_widgets.engine.axes.terms.expression import rearranged
 from modulekg_widgets.engine.torch_runtime.structure import tensors
 
 Orders = Mapping[Term, np.ndarray]

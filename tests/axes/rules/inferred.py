@@ -11,9 +11,9 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes.rules.harness import Example
-from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, atoms, find, flat
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.graph import DataflowGraph
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, PRODUCT, Term, atoms, find, flat
 from modulekg_widgets.engine.operators.recorded import nodes_in
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
 from modulekg_widgets.engine.tracing.dataflow import INPUT, RESULT, DataNode, OperatorNode, Storage

@@ -11,8 +11,7 @@ from torch import nn
 import modulekg_widgets as mk
 from modulekg_widgets.engine.monitoring.config import Measurement
 from modulekg_widgets.engine.monitoring.hooks import module_metric
-from modulekg_widgets.engine.monitoring.hooks.active_metrics import ActiveMetrics
-from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
+from modulekg_widgets.engine.monitoring.hooks.module_metric import ActiveMetrics, ModuleMetric
 from modulekg_widgets.engine.monitoring.hooks.value_writer import ValueWriter
 from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.monitoring.schedule import Linear

@@ -13,7 +13,7 @@ from torch import nn
 
 from modulekg_widgets.engine.monitoring.hooks.attention import AttentionWatch
 from modulekg_widgets.engine.monitoring.measures.attention_logits import AttentionLogits
-from modulekg_widgets.engine.monitoring.metrics.attention import attention_entropy, attention_max_logit
+from modulekg_widgets.engine.monitoring.metrics.activations import attention_entropy, attention_max_logit
 
 B, H, L, S, E = 2, 4, 5, 7, 8
 N, W = 3, 12  # batch and width of nn.MultiheadAttention

@@ -18,7 +18,7 @@ import pytest
 
 from modulekg_widgets.engine.errors import RecordingError
 from modulekg_widgets.engine.monitoring.readings import Reading
-from modulekg_widgets.engine.monitoring.sinks import lines
+from modulekg_widgets.engine.monitoring.sinks import line_files
 from modulekg_widgets.engine.monitoring.sinks.recording import load_recording
 from modulekg_widgets.engine.monitoring.sinks.targets import open_sink
 from monitoring.sinks.samples import HISTOGRAM, NAMES, assert_same, every_reading, record, scalars
@@ -110,7 +110,7 @@ def test_each_write_is_in_the_file_at_once(kind: str, tmp_path: Path) -> None:
 def test_a_line_that_could_not_be_read_is_not_written(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "LONGEST_LINE", 200)
+    monkeypatch.setattr(line_files, "LONGEST_LINE", 200)
     sink = open_sink(tmp_path / f"run{kind}")
     sink.write(scalars(2))
     with pytest.raises(RecordingError, match="read back"):

@@ -12,8 +12,8 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import CutError
-from modulekg_widgets.engine.residuals.heirs import taken_over
 from modulekg_widgets.engine.residuals.removal import ModuleRemoval, MovedModule, RemovedModule
+from modulekg_widgets.engine.residuals.shared_modules import taken_over
 from modulekg_widgets.engine.residuals.table import residual_blocks
 from pruning.blocks.every_block import first_output, state_of
 from pruning.saving import own_models

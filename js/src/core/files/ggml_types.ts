@@ -1,5 +1,5 @@
 // The types of tensors in GGUF files: the name of each, how many elements a block of it has, and its bytes.
-// As modulekg_widgets/engine/files/ggml_types.py has them.
+// As modulekg_widgets/engine/files/formats/gguf.py has them.
 
 export interface GgmlType {
   readonly name: string;

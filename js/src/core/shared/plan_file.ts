@@ -1,4 +1,4 @@
-// What plan.save writes, as far as a reader of it is shown: see modulekg_widgets/engine/pruning/plan/plan_file.py.
+// What plan.save writes, as far as a reader of it is shown: see modulekg_widgets/engine/pruning/plan/saved/plan_file.py.
 
 import * as v from "valibot";
 import {

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import gcd, lcm, prod
 
-from modulekg_widgets.engine.axes.algebra import ATOM, SUM, Term, atoms, find, flat
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.dependencies.views import GroupDependency
-from modulekg_widgets.engine.axes.layers import CONVOLUTION, Layer, Layers
+from modulekg_widgets.engine.axes.inference.layers import CONVOLUTION, Layer, Layers
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, SUM, Term, atoms, find, flat
 from modulekg_widgets.engine.operators.traits import GROUPS, size_argument
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.axes.algebra import Term
-from modulekg_widgets.engine.axes.call import Call, Dims, rule
 from modulekg_widgets.engine.axes.rules.elementwise import broadcast
+from modulekg_widgets.engine.axes.terms.algebra import Term
+from modulekg_widgets.engine.axes.terms.call import Call, Dims, rule
 
 
 @rule(

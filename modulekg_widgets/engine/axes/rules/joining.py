@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.axes.algebra import ONE, SUM, Term, find, flat
-from modulekg_widgets.engine.axes.call import Call, Dims, rule
-from modulekg_widgets.engine.axes.chosen_indices import EXPERTS
+from modulekg_widgets.engine.axes.terms.algebra import ONE, SUM, Term, find, flat
+from modulekg_widgets.engine.axes.terms.call import Call, Dims, rule
+from modulekg_widgets.engine.axes.terms.index_semantics import EXPERTS
 from modulekg_widgets.engine.operators.traits import CAT, PAD, SELECT, SLICE, SPLIT, UNBIND
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 

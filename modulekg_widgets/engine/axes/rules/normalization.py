@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.axes.algebra import ONE
-from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.axes.terms.algebra import ONE
+from modulekg_widgets.engine.axes.terms.call import Call, Dims, rule
 from modulekg_widgets.engine.operators.traits import (
     BATCH_NORM,
     GROUP_NORM,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.axes.algebra import Term
-from modulekg_widgets.engine.axes.call import Call, Dims, rule
-from modulekg_widgets.engine.axes.chosen_indices import COUNTS, ENDS
+from modulekg_widgets.engine.axes.terms.algebra import Term
+from modulekg_widgets.engine.axes.terms.call import Call, Dims, rule
+from modulekg_widgets.engine.axes.terms.index_semantics import COUNTS, ENDS
 from modulekg_widgets.engine.operators.traits import CUMULATE, SORT
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
@@ -146,3 +146,21 @@ def asked_by_python(call: Call) -> list[Dims]:
     for node in call.inputs:
         call.freeze_all(call.axes(node), "read by Python code")
     return [call.frozen_all(node.shape, "read by Python code") for node in call.results]
+
+
+# -------------------- Fourier transforms: the dimensions that are transformed are walked in order
+
+
+TEXT = "transformed in order"
+
+
+@rule("aten::_fft_r2c", "aten::_fft_c2r", "aten::_fft_c2c")
+def fft(call: Call) -> Dims:
+    """Transformed dimensions are frozen on both sides; the others are kept."""
+    dims = call.axes(call["self"])
+    walked = {at % len(dims) for at in call["dim"]}
+    call.freeze_all([dims[at] for at in walked], TEXT)
+    return [
+        call.frozen(size, TEXT) if at in walked else term
+        for at, (term, size) in enumerate(zip(dims, call.output.shape, strict=True))
+    ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from modulekg_widgets.engine.axes.algebra import Term
-from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.axes.terms.algebra import Term
+from modulekg_widgets.engine.axes.terms.call import Call, Dims, rule
 from modulekg_widgets.engine.operators.formulas import cells
 from modulekg_widgets.engine.operators.traits import MKLDNN_RNN, RECURRENT_LAYER
 

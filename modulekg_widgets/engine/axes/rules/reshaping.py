@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from modulekg_widgets.engine.axes.algebra import ONE, Term
-from modulekg_widgets.engine.axes.call import Call, Dims, rule
-from modulekg_widgets.engine.axes.chosen_indices import MARKS
-from modulekg_widgets.engine.axes.literal_sizes import literal_sizes
+from modulekg_widgets.engine.axes.terms.algebra import ONE, Term
+from modulekg_widgets.engine.axes.terms.call import Call, Dims, rule
+from modulekg_widgets.engine.axes.terms.index_semantics import MARKS
+from modulekg_widgets.engine.axes.terms.literal_sizes import literal_sizes
 from modulekg_widgets.engine.operators.traits import (
     AS_STRIDED,
     EXPAND,

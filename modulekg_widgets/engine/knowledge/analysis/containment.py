@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.records import StructureNode
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.records import StructureNode
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,18 +7,75 @@ notebook shows; pyplot and its current figure are left alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from io import BytesIO
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from modulekg_widgets.engine.errors import MissingPackageError
+from modulekg_widgets.engine.errors import MissingPackageError, shown
 from modulekg_widgets.engine.palette import PALETTE
 from modulekg_widgets.engine.registry import Registry
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.knowledge.analysis.power_law import PowerLaw
+
+
+# --------------------
+# What every plot of the knowledge graph is drawn with; imports matplotlib, so import it inside functions.
+
+
+LONGEST = 40  # characters of a label
+# names are any text: never a formula or a TeX source
+PLAIN: dict[str, Any] = {"parse_math": False, "usetex": False}
+INK = PALETTE.plots.first
+
+
+class NotebookFigure(Figure):
+    """A figure that a notebook shows by itself, with or without pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        file = BytesIO()
+        self.savefig(file, format="png")
+        return file.getvalue()
+
+
+def figure_of(width: float, height: float) -> NotebookFigure:
+    """An empty figure of a size in inches."""
+    return NotebookFigure(figsize=(width, height), layout="constrained")
+
+
+def label(text: Any) -> str:
+    """A name as one short line of printable characters."""
+    line = shown(str(text), LONGEST)
+    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+
+
+def titled(axes: Axes, title: str, xlabel: str = "", ylabel: str = "") -> None:
+    axes.set_title(title, **PLAIN)
+    axes.set_xlabel(xlabel, **PLAIN)
+    axes.set_ylabel(ylabel, **PLAIN)
+
+
+def bars(axes: Axes, names: Sequence[Any], values: Sequence[float], notes: Sequence[str], colors: Any = INK) -> None:
+    """One horizontal bar for each name, the first on top, with a note at its end."""
+    places = range(len(names))
+    axes.barh(places, values, color=colors)
+    axes.set_yticks(places, labels=[label(name) for name in names], **PLAIN)
+    axes.invert_yaxis()
+    axes.spines[["top", "right"]].set_visible(False)
+    for place, value, note in zip(places, values, notes, strict=True):
+        axes.annotate(note, (value, place), xytext=(3, 0), textcoords="offset points", va="center", size=8, **PLAIN)
+    axes.margins(x=0.15)
+    if not names:
+        axes.text(0.5, 0.5, "nothing to show", ha="center", transform=axes.transAxes)
+
+
+# ----------------------------------------
+
 
 Drawing = Callable[[Any], None]
 
@@ -69,7 +126,6 @@ def plot_is_a(result: pd.DataFrame, ax: Any = None) -> Any:
 @PLOTS.register("families")
 def plot_families(result: pd.DataFrame, ax: Any = None) -> Any:
     """Bars of the largest families with some of their models, given the table of `families`."""
-    from modulekg_widgets.engine.knowledge.analysis.figures import label
 
     notes = [
         f"{label(models[0])} … {label(models[-1])}" if models[1:] else label(models[0]) for models in result["models"]
@@ -93,7 +149,6 @@ def plot_communities(result: pd.DataFrame, ax: Any = None) -> Any:
 @PLOTS.register("difference")
 def plot_difference(result: pd.DataFrame, ax: Any = None) -> Any:
     """Bars of the classes in which two models differ most, given the table of `difference`."""
-    from modulekg_widgets.engine.knowledge.analysis.figures import PLAIN, label, titled
 
     counts = {side: Counter(result.loc[result["where"] == side, "class"]) for side in SIDES}
     classes = sorted(set(result["class"]), key=lambda name: (counts["both"][name] - _all_of(counts, name), name))[:MOST]
@@ -120,7 +175,6 @@ def _all_of(counts: dict[str, Counter[str]], name: str) -> int:
 @PLOTS.register("overlap")
 def plot_overlap(result: pd.DataFrame, ax: Any = None) -> Any:
     """The matrix as colors, given the table of `overlap`."""
-    from modulekg_widgets.engine.knowledge.analysis.figures import PLAIN, label, titled
 
     names = [label(name) for name in result.index]
     shown = range(0, len(names), -(-len(names) // MOST_TICKS) or 1)
@@ -145,7 +199,6 @@ def plot_overlap(result: pd.DataFrame, ax: Any = None) -> Any:
 @PLOTS.register("rank_frequency")
 def plot_rank_frequency(result: Ranked, ax: Any = None) -> Any:
     """Linear and log–log axes with the fit, its alternatives and what can be told of them; on `ax` the log–log ones."""
-    from modulekg_widgets.engine.knowledge.analysis.figures import figure_of
 
     try:
         fit, verdict = result.fit, result.verdict
@@ -191,7 +244,6 @@ def _bars(
     names: Any, values: Any, ax: Any, title: str, unit: str, notes: list[str] | None = None, colors: Any = None
 ) -> Any:
     """Bars of the first names, which the results rank by themselves."""
-    from modulekg_widgets.engine.knowledge.analysis.figures import INK, bars, label, titled
 
     names, values = list(names)[:MOST], list(values)[:MOST]
     texts = [f"{value:,}" if isinstance(value, int) else f"{value:.3g}" for value in values]
@@ -206,7 +258,6 @@ def _bars(
 
 
 def _drawn(draw: Drawing, ax: Any, width: float, height: float) -> Any:
-    from modulekg_widgets.engine.knowledge.analysis.figures import figure_of
 
     if ax is not None:
         draw(ax)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.tables import table
-from modulekg_widgets.engine.knowledge.usage import at_level, checked_level
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.tables import table
+from modulekg_widgets.engine.knowledge.facts.usage import at_level, checked_level
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.knowledge.analysis.power_law import PowerLaw

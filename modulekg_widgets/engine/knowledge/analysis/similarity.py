@@ -16,10 +16,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.knowledge.contents import Contents, uses_in
-from modulekg_widgets.engine.knowledge.prediction.features import features_of, record_in
-from modulekg_widgets.engine.knowledge.records import ModelNode, ModelRecord
-from modulekg_widgets.engine.knowledge.tables import table
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, uses_in
+from modulekg_widgets.engine.knowledge.facts.records import ModelNode, ModelRecord
+from modulekg_widgets.engine.knowledge.facts.tables import labels, table
+from modulekg_widgets.engine.knowledge.facts.usage import at_level, unknown
+from modulekg_widgets.engine.knowledge.prediction.data.features import features_of, record_in
 
 COLUMNS = ["model", "similarity", "shared"]
 CLASSES = 0.5  # the part of the likeness that is of classes
@@ -61,7 +62,7 @@ class SimilarModels:
         order = [at for at in np.argsort(-likeness, kind="stable").tolist() if at != left_out]
         least = likeness[order[min(n, len(order)) - 1]] - SAME if order and n > 0 else np.inf
         uses = uses_in([model])
-        near = [(at, float(likeness[at]), _shared(uses, self._uses[at])) for at in order if likeness[at] >= least]
+        near = [(at, float(likeness[at]), _shared_part(uses, self._uses[at])) for at in order if likeness[at] >= least]
         near.sort(key=lambda each: (-round(each[1] / SAME), -each[2]))
         return near[:n]
 
@@ -122,6 +123,69 @@ def _classes(record: ModelRecord) -> Counter[str]:
     return Counter(dict.fromkeys((record.nodes[key].qualified_class for key, _ in record.model.occurrences), 1))
 
 
-def _shared(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+def _shared_part(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
     """The part of the first model's modules that the other has as well."""
     return sum(min(count, other.get(key, 0)) for key, count in one.items()) / max(sum(one.values()), 1)
+
+
+# -------------------- What models have in common
+
+
+SIDES = ("first", "second", "both")
+
+
+def overlap(contents: Contents, shared: bool = False) -> pd.DataFrame:
+    """For each two models the Jaccard index of their sets of structures: shared ones by all of both, from 0 to 1.
+
+    Rows and columns are the names of the models in the order of adding; `shared=True` gives the number of shared
+    structures instead, as integers.
+    """
+    names = labels(contents.models)
+    common = _shared_counts(contents)
+    if shared:
+        return pd.DataFrame(common, index=names, columns=names)
+    sizes = common.diagonal()
+    union = sizes[:, None] + sizes[None, :] - common
+    return pd.DataFrame(common / np.maximum(union, 1), index=names, columns=names)
+
+
+def difference(contents: Contents, a: str, b: str) -> pd.DataFrame:
+    """The structures of two models with their occurrences, as `name`, `class`, `where`, `first`, `second`.
+
+    `where` is "first" (only in `a`), "second" (only in `b`) or "both"; rows stand in this order, the most used first.
+    Raises `UnknownPathError` for an unknown model.
+    """
+    first, second = _uses(contents, a), _uses(contents, b)
+    rows = [
+        (
+            contents.names[key],
+            contents.modules[key].class_name,
+            SIDES[2 if first[key] and second[key] else int(second[key] > 0)],
+            first[key],
+            second[key],
+        )
+        for key in dict.fromkeys((*first, *second))
+    ]
+    rows.sort(key=lambda row: (SIDES.index(row[2]), -row[3] - row[4], row[0]))
+    return table(rows, ["name", "class", "where", "first", "second"])
+
+
+def _shared_counts(contents: Contents) -> np.ndarray:
+    """(models, models) numbers of structures that both have."""
+    from scipy.sparse import csr_array
+
+    columns: dict[str, int] = {}
+    held = [
+        (row, columns.setdefault(key, len(columns)))
+        for row, model in enumerate(contents.models.values())
+        for key in dict.fromkeys(key for key, _ in model.occurrences)
+    ]
+    rows, cols = np.array(held, dtype=np.int64).reshape(-1, 2).T
+    holds = csr_array((np.ones(len(held), np.int64), (rows, cols)), shape=(len(contents.models), len(columns)))
+    return (holds @ holds.T).toarray()
+
+
+def _uses(contents: Contents, name: str) -> Counter[str]:
+    if not isinstance(name, str) or name not in contents.models:
+        raise unknown("model", name, contents.models)
+    return at_level(contents.models[name], None)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarModels
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.records import ModelNode
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.records import ModelNode
 
 MOST = 40  # superfamilies: as many circles with names as a reader takes in
 LINKS = 2  # from each to those that are most like it

@@ -18,8 +18,8 @@ from modulekg_widgets.engine.knowledge.equivalence.flow_values import FlowValue,
 from modulekg_widgets.engine.knowledge.equivalence.moves import Moves
 from modulekg_widgets.engine.knowledge.equivalence.partings import parting
 from modulekg_widgets.engine.knowledge.equivalence.reading import FlowReader, of_call, of_model
-from modulekg_widgets.engine.knowledge.records import dotted
-from modulekg_widgets.engine.knowledge.tables import table
+from modulekg_widgets.engine.knowledge.facts.records import dotted
+from modulekg_widgets.engine.knowledge.facts.tables import table
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, ModuleNode
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 

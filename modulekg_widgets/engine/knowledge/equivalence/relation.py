@@ -13,7 +13,6 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
-from modulekg_widgets.engine.knowledge.contents import Contents, display_names
 from modulekg_widgets.engine.knowledge.equivalence.comparison import (
     Equivalence,
     called,
@@ -23,9 +22,10 @@ from modulekg_widgets.engine.knowledge.equivalence.comparison import (
     own_function,
 )
 from modulekg_widgets.engine.knowledge.equivalence.moves import Moves
-from modulekg_widgets.engine.knowledge.light_pass import Call
-from modulekg_widgets.engine.knowledge.records import digests_of
-from modulekg_widgets.engine.knowledge.tables import table
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, display_names
+from modulekg_widgets.engine.knowledge.facts.records import digests_of
+from modulekg_widgets.engine.knowledge.facts.tables import table
+from modulekg_widgets.engine.knowledge.facts.traced import Call
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 from modulekg_widgets.engine.torch_runtime.rng import process_rng_kept
 from modulekg_widgets.engine.torch_runtime.structure import with_tensors

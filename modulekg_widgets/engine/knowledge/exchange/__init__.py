@@ -1,9 +1,8 @@
 """The knowledge graph as files: for other tools by the extension of the file, and back without loss.
 
-Read property_graph.py first (the contents as one graph, which every format writes), then xml_writing.py, graphml.py,
-cytoscape.py and jsonld.py (the formats that are read back, over what they share in flat.py, json_text.py and
-quick_json.py) and graph_reading.py (from such a graph to records). csv_table.py and structures.py are only written.
-files.py reads within limits, and mlflow_runs.py takes the runs of MLflow.
+Read property_graph.py first (the contents as one graph, which every format writes), then graph_xml.py, cytoscape.py and
+jsonld.py (the formats that are read back, over flat.py and json_text.py) and graph_reading.py (from such a graph to
+records). csv_table.py and structures.py are only written.
 """
 
 from __future__ import annotations
@@ -17,17 +16,21 @@ from typing import Any, TypeVar, cast
 import networkx as nx
 
 from modulekg_widgets.engine.errors import GraphFileError, ModuleKGError, UnknownNameError, UnwritableFileError, shown
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.exchange.collecting import collector_paused
 from modulekg_widgets.engine.knowledge.exchange.csv_table import csv_table
 from modulekg_widgets.engine.knowledge.exchange.cytoscape import cytoscape, read_cytoscape
 from modulekg_widgets.engine.knowledge.exchange.files import checked_path, read_whole
 from modulekg_widgets.engine.knowledge.exchange.graph_reading import from_networkx
-from modulekg_widgets.engine.knowledge.exchange.graphml import read_graphml
+from modulekg_widgets.engine.knowledge.exchange.graph_xml import gexf, graphml, read_graphml
 from modulekg_widgets.engine.knowledge.exchange.jsonld import jsonld, read_jsonld
-from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, Writable, property_graph, to_networkx
+from modulekg_widgets.engine.knowledge.exchange.property_graph import (
+    GRAPH_TYPES,
+    Writable,
+    collector_paused,
+    property_graph,
+    to_networkx,
+)
 from modulekg_widgets.engine.knowledge.exchange.structures import csacademy, dot
-from modulekg_widgets.engine.knowledge.exchange.xml_writing import gexf, graphml
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.safe_files import write_whole
 

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from modulekg_widgets.engine.knowledge.exchange.json_text import value_text
 from modulekg_widgets.engine.knowledge.exchange.property_graph import Writable
-from modulekg_widgets.engine.knowledge.exchange.quick_json import value_text
-from modulekg_widgets.engine.knowledge.property_values import MOST_ITEMS
+from modulekg_widgets.engine.knowledge.facts.property_values import MOST_ITEMS
 
 NODE_COLUMNS = (
     "type", "name", "class", "qualified_class", "count", "models", "parameters", "bytes", "flops", "accuracy",

@@ -13,11 +13,11 @@ from modulekg_widgets.engine.knowledge.exchange.json_text import (
     json_line,
     list_of,
     object_of,
+    object_text,
     parsed_object,
     read_fields,
 )
 from modulekg_widgets.engine.knowledge.exchange.property_graph import Writable
-from modulekg_widgets.engine.knowledge.exchange.quick_json import object_text
 
 
 def cytoscape(graph: Writable) -> Iterator[str]:

@@ -11,10 +11,10 @@ import networkx as nx
 
 from modulekg_widgets.engine.errors import GraphFileError, PropertyError, shown
 from modulekg_widgets.engine.identity.levels import LEVELS
-from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode, UserNode
 from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, STORED, node_key, property_graph
-from modulekg_widgets.engine.knowledge.jobs import checked_seconds
-from modulekg_widgets.engine.knowledge.records import FINGERPRINTS, SCHEMES, ModelNode, StructureNode
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode, UserNode
+from modulekg_widgets.engine.knowledge.facts.jobs import checked_seconds
+from modulekg_widgets.engine.knowledge.facts.records import FINGERPRINTS, SCHEMES, ModelNode, StructureNode
 
 _LARGEST = 2**63 - 1
 Node = TypeVar("Node")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from modulekg_widgets.engine.errors import GraphFileError, shown
-from modulekg_widgets.engine.knowledge.exchange.flat import MOST_PARTS
-from modulekg_widgets.engine.knowledge.property_values import from_json
+from modulekg_widgets.engine.knowledge.exchange.flat import MOST_PARTS, MOST_VALUES
+from modulekg_widgets.engine.knowledge.facts.property_values import SAFE, as_json, encode, from_json
 from modulekg_widgets.engine.safe_files import parse_json
 
 _write = json.JSONEncoder(ensure_ascii=True, allow_nan=False).encode
@@ -59,3 +60,101 @@ def list_of(value: Any, what: str) -> list[Any]:
     if type(value) is not list:
         raise GraphFileError(f"{what} is a {type(value).__name__}, not a list")
     return value
+
+
+# --------------------
+# What `encode` and `as_json` give, and quicker: most values of a graph are texts and small numbers in lists of lists.
+# Those are told by the types that are among them, all at once, and JSON has them as they are. Every other value, and a
+# text with what may be half a character, is left to `encode` and `as_json`, which look at each value within.
+
+
+_KEPT = frozenset((str, bool, type(None)))
+_NUMBERS = frozenset((int, float))
+_LIST, _LIST_OR_TUPLE = frozenset((list,)), frozenset((list, tuple))
+_LISTED = 100_000  # values in the lists of one; lists that share lists may have more than memory
+_DEPTH = 2  # lists within lists within one value
+_HALF = "\\ud"  # how JSON begins half a character
+_spaced = json.JSONEncoder(ensure_ascii=True, allow_nan=False).encode
+_compact = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
+
+
+def value_text(value: Any, name: str, most: int = MOST_VALUES) -> str:
+    """What `encode` gives; a tuple counts as a list. Raises `PropertyError`."""
+    if not value and type(value) in (list, tuple, dict):
+        return "{}" if type(value) is dict else "[]"
+    text = _compact(_json(value, name, most))
+    if _needs_a_look(text, most):
+        return encode(_as_list(value), name, most)
+    return text
+
+
+def object_text(head: dict[str, Any], data: dict[str, Any], tail: dict[str, Any] | None = None) -> str:
+    """A JSON object: `head` as it is, what is known of a node or edge as `as_json` has it, and `tail` as it is."""
+    text = _spaced({**head, **_fields(data), **(tail or {})})
+    if _needs_a_look(text, MOST_VALUES):
+        fields = {name: _looked_at(value, name, MOST_VALUES) for name, value in data.items() if value is not None}
+        return _spaced({**head, **fields, **(tail or {})})
+    return text
+
+
+def _fields(data: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value if type(value) is str else _json(value, name, MOST_VALUES)
+        for name, value in data.items()
+        if value is not None
+    }
+
+
+def _needs_a_look(text: str, most: int) -> bool:
+    # a shorter one has no more values than are allowed
+    return len(text) > most or _HALF in text
+
+
+def _looked_at(value: Any, name: str, most: int) -> Any:
+    return as_json(_as_list(value), name, most)
+
+
+def _json(value: Any, name: str, most: int) -> Any:
+    kind = type(value)
+    if kind is int and -SAFE <= value <= SAFE:
+        return value
+    if (kind is list or kind is tuple) and _is_plain(value, _DEPTH):
+        return value
+    if kind is dict and _has_plain_names(value):
+        if _is_plain(value.values(), _DEPTH):
+            return value
+        if _is_plain(value.values(), _DEPTH, _LIST_OR_TUPLE):
+            return {key: {"$tuple": item} if type(item) is tuple else item for key, item in value.items()}
+    return _looked_at(value, name, most)
+
+
+def _as_list(value: Any) -> Any:
+    return list(value) if type(value) is tuple else value
+
+
+def _has_plain_names(value: dict[Any, Any]) -> bool:
+    """Whether they are texts, and JSON's reader takes it for no value of another type."""
+    return {str}.issuperset(map(type, value)) and not (len(value) == 1 and next(iter(value)).startswith("$"))
+
+
+def _is_plain(values: Collection[Any], depth: int, nested: frozenset[type] = _LIST) -> bool:
+    """Whether JSON has them as they are; with `nested` tuples among them count as lists."""
+    kinds = set(map(type, values))
+    kinds -= _KEPT
+    if not kinds:
+        return True
+    inside = kinds & nested
+    if inside:
+        lists = [value for value in values if type(value) in inside]
+        few = depth > 0 and sum(map(len, lists)) <= _LISTED
+        if not few or not _is_plain(list(chain.from_iterable(lists)), depth - 1):
+            return False
+        kinds -= inside
+    if dict in kinds:
+        found = [value for value in values if type(value) is dict]
+        few = depth > 0 and sum(map(len, found)) <= _LISTED
+        named = few and all(map(_has_plain_names, found))
+        if not named or not _is_plain(list(chain.from_iterable(map(dict.values, found))), depth - 1):
+            return False
+        kinds -= {dict}
+    return kinds <= _NUMBERS and all(-SAFE <= value <= SAFE for value in values if type(value) in kinds)

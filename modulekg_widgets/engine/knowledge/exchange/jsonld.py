@@ -15,11 +15,11 @@ from modulekg_widgets.engine.knowledge.exchange.json_text import (
     comma_separated,
     json_line,
     list_of,
+    object_text,
     parsed_object,
     read_fields,
 )
 from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, Writable, node_key
-from modulekg_widgets.engine.knowledge.exchange.quick_json import object_text
 
 BASE = "urn:modulekg:"
 RELATIONS = ("contains", "feeds", "calls", "runs", "uses", "trains", "isA", "subclassOf")

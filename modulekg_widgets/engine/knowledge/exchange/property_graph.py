@@ -6,8 +6,10 @@ enough to get its record back (`graph_reading.py`); `name` and `count` of a modu
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,12 +17,33 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import networkx as nx
 
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
-from modulekg_widgets.engine.knowledge.contents import Contents, copied, positions
-from modulekg_widgets.engine.knowledge.exchange.collecting import collector_paused
-from modulekg_widgets.engine.knowledge.records import ModelNode
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, copied, positions
+from modulekg_widgets.engine.knowledge.facts.records import ModelNode
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.knowledge.analysis.module_types import ModuleType
+
+
+# -------------------- Python's collector of garbage, paused where a lot is made that is all kept
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Within, nothing looks for cycles of garbage; afterwards it does as before, whatever is raised.
+
+    Else it goes through all that is kept again and again while that grows: two thirds of the time of a large graph.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+# ----------------------------------------
+
 
 STORED = ("Module", "Model", "DataSet", "User", "Job")
 GRAPH_TYPES = (*STORED, "Operator", "ModuleType")
@@ -207,8 +230,7 @@ class _Builder:
 
     def _add_module_types(self) -> None:
         """The types of both levels with their isA edges, and as types of level 0 the classes with their bases."""
-        from modulekg_widgets.engine.knowledge.analysis.module_types import type_names, types_by_level
-        from modulekg_widgets.engine.knowledge.analysis.relations import subclass_of
+        from modulekg_widgets.engine.knowledge.analysis.module_types import subclass_of, type_names, types_by_level
 
         bases = subclass_of(self.contents)[["class", "base", "distance"]].itertuples(index=False, name=None)
         classes = dict.fromkeys(node.qualified_class for node in self.contents.modules.values())
@@ -230,7 +252,7 @@ class _Builder:
 
     def _add_is_a(self, types: Iterable[ModuleType]) -> None:
         """Edges from modules to types, between which there is no other."""
-        from modulekg_widgets.engine.knowledge.analysis.relations import differences
+        from modulekg_widgets.engine.knowledge.analysis.module_types import differences
 
         for kind, differing in differences(self.contents, types):
             end = node_key("ModuleType", kind.key)
@@ -271,3 +293,42 @@ def _operators(contents: Contents) -> Counter[str]:
         for (_, operator), count in model.calls.items():
             calls[operator] += count
     return calls
+
+
+# -------------------- How many nodes and edges the graph has, counted without making it
+
+
+def node_count(contents: Contents) -> int:
+    """The number of nodes of `to_networkx(contents)`."""
+    groups = {
+        "Module": contents.modules, "Model": contents.models, "DataSet": contents.datasets, "User": contents.users,
+        "Job": contents.jobs, "Operator": {name for model in contents.models.values() for _, name in model.calls},
+    }  # fmt: skip
+    return sum(len(groups[kind]) for kind in chosen_types(contents, None))
+
+
+def edge_count(contents: Contents) -> int:
+    """The number of edges of `to_networkx(contents)`: of pairs of nodes with one relation or several."""
+    pairs = set(_contained(contents))
+    if "Model" not in chosen_types(contents, None):
+        return len(pairs)
+    modules, models = contents.modules, contents.models.values()
+    pairs.update(pair for model in models for pair in model.feeds if pair[0] in modules and pair[1] in modules)
+    calls = {pair for model in models for pair in model.calls if pair[0] in modules}
+    return len(pairs) + len(calls) + sum(model.root in modules for model in models) + _runs(contents)
+
+
+def _contained(contents: Contents) -> Iterator[tuple[str, str]]:
+    modules = contents.modules
+    for key, node in modules.items():
+        for _, child in node.slots:
+            if child in modules:
+                yield key, child
+
+
+def _runs(contents: Contents) -> int:
+    """Edges from the user to a job, and from it to its data set and model."""
+    return sum(
+        (job.user in contents.users) + (job.dataset in contents.datasets) + (job.model in contents.models)
+        for job in contents.jobs.values()
+    )

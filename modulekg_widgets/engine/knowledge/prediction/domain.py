@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from modulekg_widgets.engine.knowledge.prediction.design import Design, Rows, Sample
-from modulekg_widgets.engine.knowledge.prediction.features import Array, Features
-from modulekg_widgets.engine.knowledge.prediction.modality import UNTOLD, agree, is_untold_among, modality
+from modulekg_widgets.engine.knowledge.prediction.data.datasets import UNTOLD, agree, is_untold_among, modality
+from modulekg_widgets.engine.knowledge.prediction.data.design import Design, Rows, Sample
+from modulekg_widgets.engine.knowledge.prediction.data.features import Array, Features
 
 RAREST = 0.005  # of known models are as far from those of other families
 ROUNDING = 1e-9  # of a likeness

@@ -2,37 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import permutations
 from typing import Any
 
 import numpy as np
 
 from modulekg_widgets.engine.errors import PredictionError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode
-from modulekg_widgets.engine.knowledge.prediction.choice import PredictorChoice, Verdict
-from modulekg_widgets.engine.knowledge.prediction.datasets import is_imagenet, known_datasets
-from modulekg_widgets.engine.knowledge.prediction.design import Sample
-from modulekg_widgets.engine.knowledge.prediction.domain import Domain
-from modulekg_widgets.engine.knowledge.prediction.elsewhere import carried_over
-from modulekg_widgets.engine.knowledge.prediction.features import Features, record_in
-from modulekg_widgets.engine.knowledge.prediction.mixture import Told
-from modulekg_widgets.engine.knowledge.prediction.modality import modality
-from modulekg_widgets.engine.knowledge.prediction.observations import (
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord
+from modulekg_widgets.engine.knowledge.facts.results import PERCENT, TOP_1
+from modulekg_widgets.engine.knowledge.facts.units import is_share
+from modulekg_widgets.engine.knowledge.prediction.data.datasets import is_imagenet, known_datasets, modality
+from modulekg_widgets.engine.knowledge.prediction.data.design import Sample
+from modulekg_widgets.engine.knowledge.prediction.data.features import Features, record_in
+from modulekg_widgets.engine.knowledge.prediction.data.observations import (
     KnownFeatures,
     Observed,
+    Places,
     Site,
     image_size_of,
     observations,
     words_of,
 )
-from modulekg_widgets.engine.knowledge.prediction.places import Places
-from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET
-from modulekg_widgets.engine.knowledge.prediction.surface import MANY, Surface
-from modulekg_widgets.engine.knowledge.records import ModelRecord
-from modulekg_widgets.engine.knowledge.results import PERCENT, TOP_1
-from modulekg_widgets.engine.knowledge.units import is_share
+from modulekg_widgets.engine.knowledge.prediction.data.published import IMAGENET
+from modulekg_widgets.engine.knowledge.prediction.data.scales import LOG_ODDS, Array
+from modulekg_widgets.engine.knowledge.prediction.domain import Domain
+from modulekg_widgets.engine.knowledge.prediction.predictors.mixture import LEVEL, NORMAL, Told
+from modulekg_widgets.engine.knowledge.prediction.predictors.model_selection import PredictorChoice, Verdict
+from modulekg_widgets.engine.knowledge.prediction.predictors.target_regressor import MANY, Surface
+
+# --------------------
+# Values on a data set of which none is known: the order of another one, and how far levels of data sets lie apart.
+
+
+FEWEST = 3  # places: two tell one distance, which is no spread
+WHOLE = 100.0  # percent
+
+
+def carried_over(told: Told, known: Iterable[Surface]) -> Told:
+    """Values on another data set, in percent: those told for a known one, as uncertain as known ones lie apart.
+
+    The distances are those of the mean log-odds of the known data sets. With fewer than three of these nothing is
+    known of the level: the interval is nearly all that a percentage can be. Values and ends are as near to 0 and 100
+    as log-odds tell apart.
+    """
+    levels = [float(LOG_ODDS.of(surface.values).mean()) for surface in known]
+    told = Told(*(LOG_ODDS.back(LOG_ODDS.of(each)) for each in (told.values, told.low, told.high)))
+    if len(levels) < FEWEST:
+        edge = np.full(len(told.values), WHOLE * (1 - LEVEL) / 2)
+        return Told(told.values, np.minimum(edge, told.low), np.maximum(WHOLE - edge, told.high))
+    apart = np.sqrt(np.mean([(one - other) ** 2 for one, other in permutations(levels, 2)]))
+    further = NORMAL * float(apart)
+    return Told(told.values, _moved(told, told.low, -further), _moved(told, told.high, further))
+
+
+def _moved(told: Told, end: Array, further: float) -> Array:
+    """An end of an interval with the distance of the level beside its own."""
+    middle, own = LOG_ODDS.of(told.values), LOG_ODDS.of(end)
+    return LOG_ODDS.back(middle + np.sign(further) * np.hypot(own - middle, further))
+
+
+# ----------------------------------------
+
 
 LEAST_OF_SOURCE = 10  # values
 SOURCES = 2

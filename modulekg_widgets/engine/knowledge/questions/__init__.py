@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
 
 
 class Questions(ABC):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from modulekg_widgets.engine.knowledge.analysis.rank_frequency import RankFrequency
     from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarModels
-    from modulekg_widgets.engine.knowledge.contents import Contents
+    from modulekg_widgets.engine.knowledge.facts.contents import Contents
 
 
 class AnalysisQuestions(Questions):
@@ -51,19 +51,19 @@ class AnalysisQuestions(Questions):
         >>> kg.is_a()["differs"].tolist()
         [{}, {'p': 0.5}]
         """
-        from modulekg_widgets.engine.knowledge.analysis.relations import is_a
+        from modulekg_widgets.engine.knowledge.analysis.module_types import is_a
 
         return is_a(self.contents(), level)
 
     def subclass_of(self) -> pd.DataFrame:
         """Every class with the classes above it, as `class`, `base` and `distance` in the order of resolution."""
-        from modulekg_widgets.engine.knowledge.analysis.relations import subclass_of
+        from modulekg_widgets.engine.knowledge.analysis.module_types import subclass_of
 
         return subclass_of(self.contents())
 
     def families(self) -> pd.DataFrame:
         """The models that differ in depth and sizes alone, as `family`, `count`, `models`, `class`."""
-        from modulekg_widgets.engine.knowledge.analysis.relations import families
+        from modulekg_widgets.engine.knowledge.analysis.module_types import families
 
         return families(self.contents())
 
@@ -131,7 +131,7 @@ class AnalysisQuestions(Questions):
         >>> kg.importance("in_degree")["in_degree"].tolist()
         [2, 1, 0]
         """
-        from modulekg_widgets.engine.knowledge.analysis.importance import importance
+        from modulekg_widgets.engine.knowledge.analysis.centrality import importance
 
         return importance(self.contents(), measure, level)
 
@@ -202,7 +202,7 @@ class AnalysisQuestions(Questions):
         >>> kg.overlap().loc["a"].tolist(), kg.overlap(shared=True).loc["a"].tolist()
         ([1.0, 0.2], [3, 1])
         """
-        from modulekg_widgets.engine.knowledge.analysis.comparison import overlap
+        from modulekg_widgets.engine.knowledge.analysis.similarity import overlap
 
         return overlap(self.contents(), shared)
 
@@ -233,7 +233,7 @@ class AnalysisQuestions(Questions):
         >>> kg.difference("a", "b").query("`class` == 'Linear'")[["where", "first", "second"]].values.tolist()
         [['both', 1, 1]]
         """
-        from modulekg_widgets.engine.knowledge.analysis.comparison import difference
+        from modulekg_widgets.engine.knowledge.analysis.similarity import difference
 
         return difference(self.contents(), a, b)
 
@@ -271,9 +271,9 @@ class AnalysisQuestions(Questions):
         [['of 3', 0.33]]
         """
         from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarModels
-        from modulekg_widgets.engine.knowledge.prediction.features import record_in
-        from modulekg_widgets.engine.knowledge.traced import described
-        from modulekg_widgets.engine.knowledge.usage import checked_number
+        from modulekg_widgets.engine.knowledge.facts.traced import described
+        from modulekg_widgets.engine.knowledge.facts.usage import checked_number
+        from modulekg_widgets.engine.knowledge.prediction.data.features import record_in
 
         n, contents = checked_number(n), self.contents()
         known = isinstance(model, str)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.knowledge.questions import Questions
 
 if TYPE_CHECKING:
     import pandas as pd
     from torch import nn
 
-    from modulekg_widgets.engine.knowledge.prediction.observations import KnownFeatures
+    from modulekg_widgets.engine.knowledge.facts.records import ModelRecord
+    from modulekg_widgets.engine.knowledge.prediction.data.observations import KnownFeatures
     from modulekg_widgets.engine.knowledge.prediction.predictor import Prediction, Predictor
-    from modulekg_widgets.engine.knowledge.records import ModelRecord
     from modulekg_widgets.engine.knowledge.suggestion.candidates import Candidate, Ranking
     from modulekg_widgets.engine.knowledge.suggestion.generation import Generated
 
@@ -89,8 +89,8 @@ class PredictionQuestions(Questions):
         >>> mk.KnowledgeGraph().predict("acc@1", model).low > 60  # doctest: +SKIP
         True
         """
-        from modulekg_widgets.engine.knowledge.prediction.features import record_in
-        from modulekg_widgets.engine.knowledge.traced import described
+        from modulekg_widgets.engine.knowledge.facts.traced import described
+        from modulekg_widgets.engine.knowledge.prediction.data.features import record_in
 
         known = isinstance(model, str)
         record = record_in(self.contents(), model) if known else described(model, None, "structure", args, kwargs, True)
@@ -264,10 +264,10 @@ class PredictionQuestions(Questions):
 
     def _predictor(self, target: str) -> Predictor:
         """Fitted once for as long as the graph stays the same."""
-        from modulekg_widgets.engine.knowledge.jobs import checked_name
-        from modulekg_widgets.engine.knowledge.prediction.observations import KnownFeatures
+        from modulekg_widgets.engine.knowledge.facts.jobs import checked_name
+        from modulekg_widgets.engine.knowledge.facts.units import target_named
+        from modulekg_widgets.engine.knowledge.prediction.data.observations import KnownFeatures
         from modulekg_widgets.engine.knowledge.prediction.predictor import fitted_predictor
-        from modulekg_widgets.engine.knowledge.units import target_named
 
         contents, target = self.contents(), target_named(checked_name(target, "target"))
         if self._fitted is None or self._fitted[0] is not contents:

@@ -9,7 +9,7 @@ from modulekg_widgets.engine.knowledge.questions import Questions
 if TYPE_CHECKING:
     import pandas as pd
 
-    from modulekg_widgets.engine.knowledge.jobs import Moment
+    from modulekg_widgets.engine.knowledge.facts.jobs import Moment
 
 
 class UsageQuestions(Questions):
@@ -64,7 +64,7 @@ class UsageQuestions(Questions):
         >>> kg.most_used(1)[["count", "models", "class"]].values.tolist()
         [[2, 1, 'ReLU']]
         """
-        from modulekg_widgets.engine.knowledge.usage import most_used
+        from modulekg_widgets.engine.knowledge.facts.usage import most_used
 
         return most_used(self.contents(), n, level, over=over, since=since, until=until, user=user, dataset=dataset)
 
@@ -98,7 +98,7 @@ class UsageQuestions(Questions):
         PropertyError
             For a time that is none.
         """
-        from modulekg_widgets.engine.knowledge.usage import jobs_table
+        from modulekg_widgets.engine.knowledge.facts.usage import jobs_table
 
         return jobs_table(self.contents(), user, dataset, model, since, until)
 
@@ -134,7 +134,7 @@ class UsageQuestions(Questions):
         >>> kg.module_statistics()[["class", "jobs", "accuracy", "best"]].values.tolist()
         [['ReLU', 2, 0.625, 0.75]]
         """
-        from modulekg_widgets.engine.knowledge.usage import module_statistics
+        from modulekg_widgets.engine.knowledge.facts.usage import module_statistics
 
         return module_statistics(self.contents(), dataset, level)
 
@@ -178,6 +178,6 @@ class UsageQuestions(Questions):
         >>> kg.best_modules(level="op", top=1)[["class", "accuracy", "in_others"]].values.tolist()
         [['GELU', 0.9, 0], ['Linear', 0.9, 1]]
         """
-        from modulekg_widgets.engine.knowledge.usage import best_modules
+        from modulekg_widgets.engine.knowledge.facts.usage import best_modules
 
         return best_modules(self.contents(), n, level, dataset=dataset, top=top)

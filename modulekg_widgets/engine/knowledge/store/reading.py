@@ -10,8 +10,8 @@ from sqlalchemy import Connection, bindparam, func, select
 
 from modulekg_widgets.engine.errors import StoreError, shown
 from modulekg_widgets.engine.identity.levels import LEVELS
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.records import FINGERPRINTS, ModelNode, StructureNode
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.records import FINGERPRINTS, ModelNode, StructureNode
 from modulekg_widgets.engine.knowledge.store.rows import (
     checked,
     count_of,

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Table
 
 from modulekg_widgets.engine.errors import PropertyError, StoreError, shown
-from modulekg_widgets.engine.knowledge.contents import DataSetNode, JobNode, UserNode, positions
-from modulekg_widgets.engine.knowledge.jobs import checked_seconds
-from modulekg_widgets.engine.knowledge.property_values import decode, decode_history, encode, encode_history
-from modulekg_widgets.engine.knowledge.records import FINGERPRINTS, ModelNode, StructureNode
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode, UserNode, positions
+from modulekg_widgets.engine.knowledge.facts.jobs import checked_seconds
+from modulekg_widgets.engine.knowledge.facts.property_values import decode, decode_history, encode, encode_history
+from modulekg_widgets.engine.knowledge.facts.records import FINGERPRINTS, ModelNode, StructureNode
 
 Node = TypeVar("Node")
 Row = tuple[Any, ...]
@@ -277,3 +278,47 @@ def _real(value: Any) -> float:
 
 def _real_or_none(value: Any) -> float | None:
     return None if value is None else _real(value)
+
+
+# --------------------
+# What a store holds after something was added, from what it held before: not everything is read again.
+
+
+def patched(known: Contents, added: Contents) -> Contents | None:
+    """`known` with what was added, as it would be read but for the order of counts; None where more changes than that.
+
+    That is so for models that replace others, with which modules may go, and under the seed's scheme, where modules do.
+    """
+    if not known.models.keys().isdisjoint(added.models) or (known.scheme == "seed" and added.modules):
+        return None
+    fresh = {key: _module(node) for key, node in added.modules.items() if key not in known.modules}
+    jobs = {name: job for name, job in known.jobs.items() if name not in added.jobs}
+    return replace(
+        known,
+        modules={**known.modules, **fresh},
+        models={**known.models, **{name: _model(node) for name, node in added.models.items()}},
+        datasets={**known.datasets, **{name: _dataset(node) for name, node in added.datasets.items()}},
+        users={**known.users, **{name: _user(node) for name, node in added.users.items()}},
+        jobs={**jobs, **{name: _job(node) for name, node in added.jobs.items()}},
+    )
+
+
+def _module(node: StructureNode) -> StructureNode:
+    return module_of(node.fingerprint, escaped(node.class_name), module_properties(node), contains(node))
+
+
+def _model(node: ModelNode) -> ModelNode:
+    counts = (type(each)(each) for each in (node.occurrences, node.feeds, node.calls))
+    return model_of(escaped(node.name), model_properties(node), *counts)
+
+
+def _dataset(node: DataSetNode) -> DataSetNode:
+    return dataset_of(escaped(node.name), encode(node.properties))
+
+
+def _user(node: UserNode) -> UserNode:
+    return user_of(escaped(node.name), encode(node.properties))
+
+
+def _job(job: JobNode) -> JobNode:
+    return job_of(escaped(job.name), job_properties(job), job.user, job.dataset, job.model)

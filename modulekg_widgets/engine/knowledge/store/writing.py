@@ -9,9 +9,9 @@ from typing import TypeVar
 from sqlalchemy import Connection, delete, exists, func, or_, select, update
 
 from modulekg_widgets.engine.errors import StoreError, shown
-from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode, UserNode
-from modulekg_widgets.engine.knowledge.property_values import encode
-from modulekg_widgets.engine.knowledge.records import ModelNode, StructureNode
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode, UserNode
+from modulekg_widgets.engine.knowledge.facts.property_values import encode
+from modulekg_widgets.engine.knowledge.facts.records import ModelNode, StructureNode
 from modulekg_widgets.engine.knowledge.store.rows import (
     Row,
     contains,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, Generic, TypeVar, overload
 
 import pandas as pd
@@ -12,11 +13,73 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import ModuleKGError, PredictionError, shown
-from modulekg_widgets.engine.knowledge.light_pass import Call
-from modulekg_widgets.engine.knowledge.records import ModelRecord, Occurrence
-from modulekg_widgets.engine.knowledge.suggestion.heads import with_classes
+from modulekg_widgets.engine.knowledge.facts.contents import DataSetNode
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord, Occurrence
+from modulekg_widgets.engine.knowledge.facts.traced import Call
+from modulekg_widgets.engine.knowledge.prediction.data.datasets import image_size, is_imagenet, whole_number
+from modulekg_widgets.engine.operators.arguments import OperatorCall
+from modulekg_widgets.engine.torch_runtime.private import modules_of
 from modulekg_widgets.engine.torch_runtime.structure import tensors
+from modulekg_widgets.engine.tracing.dataflow import Dataflow
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
+
+# --------------------
+# Another number of classes for a model whose builder has no word for it: its last layer is exchanged.
+
+
+LAYERS = (nn.Linear, nn.Conv2d, nn.Conv1d)
+RESHAPES = ("view", "_unsafe_view", "reshape", "flatten", "squeeze", "clone", "alias")
+
+
+def with_classes(model: nn.Module, call: Call, classes: int) -> nn.Module:
+    """The model with a last layer for so many classes, with weights as layers have them at first.
+
+    Raises `PredictionError` where the output does not come of one layer of its own.
+    """
+    args, kwargs = call
+    try:
+        path = head_of(trace_dataflow(model, args, dict(kwargs), training=False))
+    except ModuleKGError as error:
+        raise PredictionError(f"its head cannot be found, for it does not run: {shown(str(error), 200)}") from error
+    if path is None:
+        raise PredictionError(
+            f"the output of {shown(type(model).__name__)} comes of no layer of its own that could be exchanged: pass a "
+            "builder that takes num_classes"
+        )
+    parent, _, name = path.rpartition(".")
+    layer = model.get_submodule(path)
+    if getattr(layer, "out_features", getattr(layer, "out_channels", None)) == classes:
+        return model
+    modules_of(model.get_submodule(parent))[name] = _for(layer, classes).train(layer.training)
+    return model
+
+
+def head_of(graph: Dataflow) -> str | None:
+    """The path of the layer that makes the first output, which goes nowhere else and shares no weight."""
+    outputs = graph.counted
+    producer = outputs[0].producer if outputs else None
+    while producer is not None and OperatorCall(producer).name in RESHAPES:  # of a layer on tokens, or around it
+        producer = producer.inputs[0].producer
+    node = graph.modules.get(producer.module) if producer is not None else None
+    if node is None or not isinstance(node.module, LAYERS) or len(node.calls) != 1:
+        return None
+    own = [tensor for tensor in graph.state.values() if any(name.startswith(f"{node.path}.") for name in tensor.names)]
+    return None if not node.path or any(len(tensor.names) > 1 for tensor in own) else node.path
+
+
+def _for(layer: nn.Module, classes: int) -> nn.Module:
+    has_bias, place = layer.bias is not None, {"device": layer.weight.device, "dtype": layer.weight.dtype}
+    if isinstance(layer, nn.Linear):
+        return nn.Linear(layer.in_features, classes, has_bias, **place)  # type: ignore[arg-type]
+    assert isinstance(layer, nn.Conv1d | nn.Conv2d)
+    settings: dict[str, Any] = {
+        name: getattr(layer, name) for name in ("kernel_size", "stride", "padding", "dilation", "padding_mode")
+    }
+    return type(layer)(layer.in_channels, classes, bias=has_bias, **settings, **place)
+
+
+# ----------------------------------------
+
 
 Builder = Callable[..., nn.Module]
 Shape = tuple[int, ...]
@@ -263,3 +326,50 @@ def places_in(record: ModelRecord) -> dict[str, str]:
 
 def occurring(record: ModelRecord, levels: Sequence[str]) -> list[Occurrence]:
     return [occurrence for occurrence in record.model.occurrences if occurrence[1] in levels]
+
+
+# -------------------- What suggested models are for, and the budget that they must keep to
+
+
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """What the suggested models are for, and the budget that they must keep to."""
+
+    dataset: DataSetNode
+    max_params: float | None
+    max_flops: float | None
+    max_latency: float | None = None  # ms
+
+    def __post_init__(self) -> None:
+        for name, limit in self.limits.items():
+            if isinstance(limit, bool) or not isinstance(limit, Real) or not float(limit) > 0:
+                raise PredictionError(f"{name} is {shown(repr(limit))}: give a number above zero")
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Those that are set."""
+        every = {"max_params": self.max_params, "max_flops": self.max_flops, "max_latency": self.max_latency}
+        return {name: limit for name, limit in every.items() if limit is not None}
+
+    def allows(self, parameters: int, flops: float | None) -> bool:
+        """Whether the budget does; an unknown cost is allowed until it is known."""
+        within = self.max_params is None or parameters <= self.max_params
+        return within and (self.max_flops is None or flops is None or flops <= self.max_flops)
+
+    @property
+    def classes(self) -> int | None:
+        return whole_number(self.dataset, "classes")
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """Height and width of its images, where costs are not those of ImageNet-1K."""
+        return None if is_imagenet(self.dataset.name) else image_size(self.dataset)
+
+    @property
+    def title(self) -> str:
+        limits = [
+            f"at most {in_units(limit)} {unit}"
+            for limit, unit in ((self.max_params, "parameters"), (self.max_flops, "FLOPs"))
+            if limit is not None
+        ] + ([] if self.max_latency is None else [f"at most {self.max_latency:g} ms"])
+        return ", ".join([f"for {shown(self.dataset.name)}", *limits])

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import chain
+from typing import NamedTuple
 
-from modulekg_widgets.engine.knowledge.contents import uses_in
-from modulekg_widgets.engine.knowledge.prediction.features import PICTURE_DIMS, children, family_of
+from modulekg_widgets.engine.errors import PredictionError, shown
+from modulekg_widgets.engine.knowledge.facts.contents import uses_in
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord
+from modulekg_widgets.engine.knowledge.prediction.data.features import PICTURE_DIMS, children, family_of
 from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor
-from modulekg_widgets.engine.knowledge.records import ModelRecord
-from modulekg_widgets.engine.knowledge.suggestion.requirements import Requirements
-from modulekg_widgets.engine.knowledge.suggestion.trying import Ready
+from modulekg_widgets.engine.knowledge.suggestion.build_check import Ready
+from modulekg_widgets.engine.knowledge.suggestion.candidates import Requirements
 
 SLACK = 2.0  # costs grow with the area of images but for rounding, and those of attention with its square
 ENOUGH = 2  # models of a family that were run at another size tell how the others do there
@@ -67,3 +71,44 @@ def _of_weights(record: ModelRecord) -> int:
     uses = uses_in([record.model])
     layers = [record.nodes[key] for key in uses if not children(record.nodes[key])]
     return sum(2 * uses[each.fingerprint] * each.parameters for each in layers if "Embedding" not in each.class_name)
+
+
+# -------------------- How long known models are told to take on a device, for a search that must keep to a time
+
+
+MILLISECONDS = {"ms": 1.0, "s": 1e3, "us": 1e-3, "µs": 1e-3, "ns": 1e-6, None: 1.0}
+
+
+class Latency(NamedTuple):
+    """A predicted time with its deviation, in ms."""
+
+    value: float
+    std: float
+
+
+@dataclass
+class Latencies:
+    """The predicted latencies in ms on one device, at the image size and batch at which known ones were measured.
+
+    Raises `UnknownNameError` for a device of which none is known, `PredictionError` where there are several and none is
+    named, or where they are in no unit of time.
+    """
+
+    predictor: Predictor
+    device: str | None
+    _told: dict[str, Latency | None] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self.device = self.predictor.place(None, self.device).device
+        unit = self.predictor.observed.unit
+        if unit not in MILLISECONDS:
+            raise PredictionError(f"the latencies of the graph are in {shown(str(unit))}, which is no unit of time")
+        self._factor = MILLISECONDS[unit]
+
+    def of(self, records: Sequence[ModelRecord]) -> list[Latency | None]:
+        """None for models that are unlike those of which latencies are known."""
+        unknown = [record for record in records if record.model.name not in self._told]
+        for record, found in zip(unknown, self.predictor.predict(unknown, None, self.device), strict=True):
+            told = None if found.value is None else Latency(*(each * self._factor for each in found.numbers))
+            self._told[record.model.name] = told
+        return [self._told[record.model.name] for record in records]

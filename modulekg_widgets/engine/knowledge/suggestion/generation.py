@@ -15,12 +15,12 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from modulekg_widgets.engine.errors import PredictionError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.prediction.features import family_of, with_flops
-from modulekg_widgets.engine.knowledge.prediction.observations import with_known_flops
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord, model_record
+from modulekg_widgets.engine.knowledge.prediction.data.features import family_of, with_flops
+from modulekg_widgets.engine.knowledge.prediction.data.observations import with_known_flops
+from modulekg_widgets.engine.knowledge.prediction.data.published import IMAGENET
 from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor, fitted_predictor
-from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET
-from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
 from modulekg_widgets.engine.knowledge.suggestion.candidates import (
     Builder,
     ForwardPass,

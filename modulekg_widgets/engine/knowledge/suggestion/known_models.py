@@ -10,34 +10,30 @@ from functools import cached_property
 from tqdm.auto import tqdm
 
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
-from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode
-from modulekg_widgets.engine.knowledge.prediction.datasets import is_imagenet, likeness
-from modulekg_widgets.engine.knowledge.prediction.features import (
-    Features,
-    record_in,
-    with_flops,
-)
-from modulekg_widgets.engine.knowledge.prediction.modality import (
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord
+from modulekg_widgets.engine.knowledge.prediction.data.datasets import (
     CLASSIFICATION,
+    is_imagenet,
+    likeness,
     modality,
     task_of,
 )
+from modulekg_widgets.engine.knowledge.prediction.data.features import Features, record_in, with_flops
+from modulekg_widgets.engine.knowledge.prediction.data.published import IMAGENET, published, published_records
 from modulekg_widgets.engine.knowledge.prediction.predictor import Prediction, Predictor, fitted_predictor
-from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET, published, published_records
-from modulekg_widgets.engine.knowledge.records import ModelRecord
+from modulekg_widgets.engine.knowledge.suggestion.build_check import Ready, blocks_of, task_of_model, tried
 from modulekg_widgets.engine.knowledge.suggestion.candidates import (
     Builder,
     Candidate,
     Ranking,
+    Requirements,
     call_with,
     in_units,
     places_in,
     run_of,
 )
-from modulekg_widgets.engine.knowledge.suggestion.costs import KnownCosts
-from modulekg_widgets.engine.knowledge.suggestion.latencies import Latencies
-from modulekg_widgets.engine.knowledge.suggestion.requirements import Requirements
-from modulekg_widgets.engine.knowledge.suggestion.trying import Ready, blocks_of, task_of_model, tried
+from modulekg_widgets.engine.knowledge.suggestion.costs import KnownCosts, Latencies
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
 KINDS = ("model", "block")

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord
 from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor
-from modulekg_widgets.engine.knowledge.records import ModelRecord
 
 SIZES = ("params", "flops")
 Item = TypeVar("Item")

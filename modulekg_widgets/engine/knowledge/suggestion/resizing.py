@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from modulekg_widgets.engine.axes.algebra import SUM, Term, atoms, find
 from modulekg_widgets.engine.axes.attributes import changed_attributes
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.expression import remaining
 from modulekg_widgets.engine.axes.graph import trace
+from modulekg_widgets.engine.axes.terms.algebra import SUM, Term, atoms, find
+from modulekg_widgets.engine.axes.terms.expression import remaining
 from modulekg_widgets.engine.errors import ModuleKGError
-from modulekg_widgets.engine.knowledge.light_pass import Call
+from modulekg_widgets.engine.knowledge.facts.traced import Call
 from modulekg_widgets.engine.torch_runtime.private import RESET_PARAMETERS, buffers_of, parameters_of
 from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.torch_runtime.structure import with_tensors

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from modulekg_widgets.engine.errors import MissingPackageError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.knowledge.light_pass import Call, picture
+from modulekg_widgets.engine.knowledge.facts.traced import Call, picture
 
 
 def timm_builders(names: Iterable[str] | None = None) -> dict[str, Callable[..., nn.Module]]:

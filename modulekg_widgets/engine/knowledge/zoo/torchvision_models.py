@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from modulekg_widgets.engine.knowledge.light_pass import Call, picture
+from modulekg_widgets.engine.knowledge.facts.traced import Call, picture
 
 USUAL = 224  # pixels
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import MissingPackageError, PredictionError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.knowledge.light_pass import Call, picture
+from modulekg_widgets.engine.knowledge.facts.traced import Call, picture
 
 WORDS = 128  # of the text that a model is called with, to count what that costs
 MOST = 4  # layers, and experts, of a model whose type alone is asked for: more of them are the same again

@@ -20,9 +20,9 @@ from modulekg_widgets.engine.monitoring.hooks.observation import (
     Observation,
     ThisStep,
     gradients_of,
+    is_measurable,
     log_failure,
 )
-from modulekg_widgets.engine.monitoring.hooks.tensors import is_measurable
 
 
 class JointMetrics:

@@ -22,10 +22,12 @@ from modulekg_widgets.engine.monitoring.hooks.observation import (
     SOURCES,
     Observation,
     ThisStep,
+    first_tensor,
     gradients_of,
+    is_measurable,
+    is_rehearsal,
     log_failure,
 )
-from modulekg_widgets.engine.monitoring.hooks.tensors import first_tensor, is_measurable, is_rehearsal
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
 from modulekg_widgets.engine.torch_runtime.private import MODULES, keeps_graph, next_node_number
 from modulekg_widgets.engine.torch_runtime.state import module_state

@@ -6,6 +6,10 @@ the model taken meanwhile has no trace of them.
 
 from __future__ import annotations
 
+import contextlib
+import sys
+import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,15 +18,102 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.monitoring.hooks import uncompiled
-from modulekg_widgets.engine.monitoring.hooks.active_metrics import ActiveMetrics
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.monitoring.hooks.module_calls import ModuleCalls
-from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
+from modulekg_widgets.engine.monitoring.hooks.module_metric import ActiveMetrics, ModuleMetric
 from modulekg_widgets.engine.monitoring.hooks.observation import Observation, ThisStep, log_failure
-from modulekg_widgets.engine.monitoring.hooks.places import REMOVED, REPLACED, ModulePlaces
 from modulekg_widgets.engine.torch_runtime.hooks import listening_to_modules
-from modulekg_widgets.engine.torch_runtime.private import backward_pass, is_compiler_loaded
-from modulekg_widgets.engine.torch_runtime.state import module_state
+from modulekg_widgets.engine.torch_runtime.private import MODULES, backward_pass, is_compiler_loaded
+from modulekg_widgets.engine.torch_runtime.state import module_state, registry, unwrapped
+
+# --------------------
+# Where the measured modules stand: whoever stands at a path is measured there, also one that came in the training.
+
+
+REPLACED = "another module stands at its path since this step: it is measured from the next one on"
+REMOVED = "no module stands at its path any more"
+
+
+class ModulePlaces:
+    """The paths of the measured modules, and all above them, with the modules that stand there."""
+
+    def __init__(self, root: nn.Module, metrics: Sequence[ModuleMetric]) -> None:
+        modules = walk(root)
+        by_path = {modules.path(index): index for index in range(len(modules))}
+        by_index: dict[int, list[ModuleMetric]] = {}
+        for metric in metrics:
+            by_index.setdefault(by_path[metric.path], []).append(metric)
+        wanted = {0}
+        for index in by_index:
+            while index not in wanted:
+                wanted.add(index)
+                index = modules.parents[index]
+        order = sorted(wanted)  # what is above comes first
+        places = {index: place for place, index in enumerate(order)}
+        self._held: list[nn.Module | None] = [modules.modules[index] for index in order]
+        self._rest = [
+            (place, places[modules.parents[index]], modules.names[index], by_index.get(index, []))
+            for place, index in enumerate(order)
+            if place
+        ]
+
+    def follow(self) -> list[ModuleMetric]:
+        """The metrics at whose paths other modules stand than before, or none; from now on they are for these."""
+        found: list[ModuleMetric] = []
+        held = self._held
+        for place, above, name, metrics in self._rest:
+            container = held[above]
+            now = None if container is None else registry(module_state(container), MODULES).get(name)
+            if now is held[place]:
+                continue
+            now = unwrapped(now) if isinstance(now, nn.Module) else None
+            if now is held[place]:
+                continue
+            held[place] = now
+            for metric in metrics:
+                metric.follow(now)
+            found += metrics
+        return found
+
+
+# -------------------- Steps that are measured run uncompiled: compiled code runs past hooks, and says nothing
+
+
+# torch warns whoever calls a compiled module while there are hooks for all modules; ours take no notice of wrappers
+WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
+
+
+class _Uncompiled:
+    """Counts who needs it: monitors come and go in any order, and the compiler's stance is one for the process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._count = 0
+        self._stance: Any = None
+        self._filter: Any = None
+
+    def begin(self) -> None:
+        with self._lock:
+            self._count += 1
+            if self._count == 1:
+                self._stance = torch.compiler.set_stance("force_eager")
+                warnings.filterwarnings("ignore", WARNING)
+                self._filter = warnings.filters[0]
+
+    def end(self) -> None:
+        with self._lock:
+            self._count -= 1
+            if self._count == 0 and not sys.is_finalizing():
+                self._stance.__exit__(None, None, None)
+                with contextlib.suppress(ValueError):  # the user has reset all filters
+                    warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
+
+
+_shared = _Uncompiled()
+begin, end = _shared.begin, _shared.end
+
+
+# ----------------------------------------
 
 
 class ModuleHooks:
@@ -146,8 +237,8 @@ class ModuleHooks:
             self._attached.enter_context(listening_to_modules(*_hooks(self._hooked, self._root, weakref.ref(self))))
         if not self._runs_uncompiled and is_compiler_loaded():
             self._runs_uncompiled = True
-            uncompiled.begin()
-            self._attached.callback(uncompiled.end)
+            begin()
+            self._attached.callback(end)
 
     def _detach(self) -> None:
         self.is_attached = self._runs_uncompiled = False

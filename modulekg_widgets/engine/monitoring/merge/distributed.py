@@ -47,7 +47,7 @@ from modulekg_widgets.engine.monitoring import schedule as schedules
 from modulekg_widgets.engine.monitoring.config import Measurement
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
-from modulekg_widgets.engine.monitoring.hooks.tensors import local, weight_of
+from modulekg_widgets.engine.monitoring.hooks.observation import local, weight_of
 from modulekg_widgets.engine.monitoring.hooks.value_writer import ValueWriter
 from modulekg_widgets.engine.monitoring.merge.rules import BESIDE, Merged, RankValues, SharedLayout, beside, is_beside
 from modulekg_widgets.engine.monitoring.metric import MetricKind

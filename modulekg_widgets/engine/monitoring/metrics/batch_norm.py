@@ -9,7 +9,7 @@ from torch import nn
 
 from modulekg_widgets.engine.monitoring.measures import moments
 from modulekg_widgets.engine.monitoring.metric import NoValueError, metric
-from modulekg_widgets.engine.monitoring.metrics.norms import norm
+from modulekg_widgets.engine.monitoring.metrics.statistics import norm
 
 SMALL = 1e-8
 # the output is asked for so that the batch stands in the running statistics, as in those that inference would use now

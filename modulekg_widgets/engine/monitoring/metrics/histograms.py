@@ -9,7 +9,7 @@ import torch
 
 from modulekg_widgets.engine.monitoring.measures import moments
 from modulekg_widgets.engine.monitoring.metric import NoValueError, metric
-from modulekg_widgets.engine.monitoring.metrics.norms import values
+from modulekg_widgets.engine.monitoring.metrics.statistics import values
 
 HistogramParts: TypeAlias = "dict[str, torch.Tensor | int]"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from modulekg_widgets.engine.monitoring.metric import metric
-from modulekg_widgets.engine.monitoring.metrics.norms import norm
+from modulekg_widgets.engine.monitoring.metrics.statistics import norm
 
 
 @metric(

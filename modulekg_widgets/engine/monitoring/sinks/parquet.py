@@ -17,14 +17,15 @@ import numpy as np
 
 from modulekg_widgets.engine.errors import RecordingError, shown
 from modulekg_widgets.engine.monitoring.readings import Reading
-from modulekg_widgets.engine.monitoring.sinks.csv_lines import from_plain, plain
-from modulekg_widgets.engine.monitoring.sinks.files import (
+from modulekg_widgets.engine.monitoring.sinks.line_files import (
     FORMAT,
     VERSION,
     at_file,
     checked_head,
+    from_plain,
     holds_something,
     is_recorded,
+    plain,
 )
 from modulekg_widgets.engine.monitoring.sinks.values import checked, parsed, value_text
 from modulekg_widgets.engine.safe_files import NewFile

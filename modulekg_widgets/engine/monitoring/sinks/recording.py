@@ -12,8 +12,7 @@ from modulekg_widgets.engine.errors import RecordingError
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.readings import Reading, Slot, flat
 from modulekg_widgets.engine.monitoring.run import Run
-from modulekg_widgets.engine.monitoring.sinks.files import at_file
-from modulekg_widgets.engine.monitoring.sinks.lines import LineFormat, head_of, lines, name_in
+from modulekg_widgets.engine.monitoring.sinks.line_files import LineFormat, at_file, head_of, lines, name_in
 from modulekg_widgets.engine.monitoring.sinks.parquet import ParquetSink, name_in_parquet, parquet_readings
 from modulekg_widgets.engine.monitoring.sinks.targets import LINE_FORMATS, PARQUET, path_of
 from modulekg_widgets.engine.safe_files import replacing

@@ -11,11 +11,39 @@ import traceback
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator
+from typing import Protocol, runtime_checkable
 
 from modulekg_widgets.engine.errors import ModuleKGError, shown
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.readings import Reading
-from modulekg_widgets.engine.monitoring.sinks.base import Sink, name_of
+
+# -------------------- What a sink is
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """Takes readings in order, on a thread of its own; what it raises ends this sink and nothing else.
+
+    A sink that holds values back may have `flush()` as well, which lets go of them.
+    """
+
+    def write(self, readings: list[Reading]) -> None:
+        """Take in readings, which come in the order of the run."""
+        ...
+
+    def close(self) -> None:
+        """Called once, after the last reading."""
+        ...
+
+
+def name_of(sink: object) -> str:
+    """What a message calls a sink."""
+    name = getattr(sink, "name", None)
+    return name if isinstance(name, str) and name else type(sink).__name__
+
+
+# ----------------------------------------
+
 
 PAUSE = 0.05  # seconds between two deliveries
 IDLE = 0.5  # seconds after which a thread looks for rows that nobody announced

@@ -9,13 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from modulekg_widgets.engine.errors import RecordingError, UnknownNameError, shown
-from modulekg_widgets.engine.monitoring.sinks.base import Sink
-from modulekg_widgets.engine.monitoring.sinks.csv_lines import CSV
-from modulekg_widgets.engine.monitoring.sinks.jsonl import JSONL
-from modulekg_widgets.engine.monitoring.sinks.lines import LineFormat, LineSink
-from modulekg_widgets.engine.monitoring.sinks.objects import ObjectSink
+from modulekg_widgets.engine.monitoring.sinks.line_files import CSV, JSONL, LineFormat, LineSink
+from modulekg_widgets.engine.monitoring.sinks.loggers import ObjectSink, TensorBoardSink
 from modulekg_widgets.engine.monitoring.sinks.parquet import ParquetSink
-from modulekg_widgets.engine.monitoring.sinks.tensorboard import TensorBoardSink
+from modulekg_widgets.engine.monitoring.sinks.sink_thread import Sink
 
 LINE_FORMATS: dict[str, LineFormat] = {".jsonl": JSONL, ".csv": CSV}
 PARQUET = ".parquet"

@@ -8,8 +8,8 @@ from typing import Any
 from modulekg_widgets.engine.errors import CutError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.pruning.blocks.scoring import block_scores
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock, outermost
-from modulekg_widgets.engine.residuals.heirs import taken_over
 from modulekg_widgets.engine.residuals.removal import without_inner
+from modulekg_widgets.engine.residuals.shared_modules import taken_over
 from modulekg_widgets.engine.residuals.table import residual_blocks, residual_layers
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
 

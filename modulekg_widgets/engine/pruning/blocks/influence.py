@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.terms.algebra import Term
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.importance.calibration import Calibration, check_batches, parameters_with_data
 from modulekg_widgets.engine.pruning.importance.importance import Criterion
@@ -17,7 +17,7 @@ from modulekg_widgets.engine.pruning.importance.scoring import score
 from modulekg_widgets.engine.residuals.additions import origin
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock
 from modulekg_widgets.engine.torch_runtime.hooks import hearing_calls
-from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Stage
 from modulekg_widgets.engine.torch_runtime.structure import tensors
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 

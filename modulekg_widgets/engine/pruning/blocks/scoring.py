@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.pruning.blocks.influence import BlockInfluence
 from modulekg_widgets.engine.pruning.importance.calibration import Calibration, Weighted, parameters_with_data
 from modulekg_widgets.engine.pruning.importance.criteria import L1, L2, Random
 from modulekg_widgets.engine.pruning.importance.loss_criteria import Taylor
@@ -98,3 +102,41 @@ _KNOWN: dict[type, Callable[[Any, Dataflow, Sequence[ResidualBlock]], dict[str, 
     Random: _random,
     Taylor: _first_order,
 }
+
+
+# -------------------- How important the blocks of a model are that is pruned by hand, by what there is to tell it
+
+
+MOST_BATCHES = 4  # that run through the model before anything is shown
+INFLUENCE, WEIGHTS = "block influence", "l2"
+log = logging.getLogger("modulekg_widgets")
+
+
+class BlockScores(NamedTuple):
+    """What the blocks are scored by, and the score of each by its path; no name where nothing can score them."""
+
+    importance: str
+    scores: dict[str, float]
+
+
+def shown_scores(graph: Dataflow, blocks: Sequence[ResidualBlock], batches: Iterable[Any] | None) -> BlockScores:
+    """Block influence on the first batches, else the mean square of their weights; larger for more important."""
+    ways: list[tuple[str, Any]] = [(WEIGHTS, WEIGHTS)]
+    if batches is not None:
+        ways.insert(0, (INFLUENCE, BlockInfluence(_First(batches))))
+    for name, importance in ways if blocks else ():
+        try:
+            return BlockScores(name, block_scores(graph, blocks, importance))
+        except Exception as error:  # noqa: BLE001 - whatever data of the user raise: it is asked for by nobody yet
+            log.debug("no %s of blocks: %s", name, error)
+    return BlockScores("", {})
+
+
+@dataclass(frozen=True)
+class _First:
+    """The first batches of what may have very many."""
+
+    batches: Iterable[Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        return itertools.islice(iter(self.batches), MOST_BATCHES)

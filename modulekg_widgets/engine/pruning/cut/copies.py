@@ -14,11 +14,10 @@ from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, places, settings, slices
 from modulekg_widgets.engine.pruning.cut.parts import Rest
 from modulekg_widgets.engine.pruning.cut.replicas import refuse_resizing, refuse_sharded_values
-from modulekg_widgets.engine.pruning.cut.snapshot import Snapshot, described
-from modulekg_widgets.engine.pruning.cut.transaction import Write, entry
+from modulekg_widgets.engine.pruning.cut.transaction import Snapshot, Write, described, entry
 from modulekg_widgets.engine.torch_runtime.private import MODULES
 from modulekg_widgets.engine.torch_runtime.state import module_state, registry, unwrapped
-from modulekg_widgets.engine.tracing.held import held_tensors
+from modulekg_widgets.engine.tracing.unregistered_tensors import held_tensors
 
 WRAPPED = "module"  # where AveragedModel and the wrappers for several devices keep the model that they wrap
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -25,11 +25,45 @@ from modulekg_widgets.engine.pruning.cut.parts import (
     flattened,
     moved_along,
 )
-from modulekg_widgets.engine.pruning.cut.receipt import FinalReceipt, Receipt
-from modulekg_widgets.engine.pruning.cut.removed import RemovedModules
-from modulekg_widgets.engine.pruning.cut.samples import samples_of
-from modulekg_widgets.engine.pruning.cut.transaction import commit, refuse_in_use
-from modulekg_widgets.engine.tracing.held import held_tensors
+from modulekg_widgets.engine.pruning.cut.receipt import FinalReceipt, Receipt, samples_of
+from modulekg_widgets.engine.pruning.cut.transaction import Write, commit, contents, refuse_in_use
+from modulekg_widgets.engine.residuals.removal import ModuleRemoval, children_after
+from modulekg_widgets.engine.torch_runtime.private import MODULES
+from modulekg_widgets.engine.tracing.unregistered_tensors import held_tensors
+
+# -------------------- Modules that a cut takes out of a model, and what comes in their places
+
+
+class RemovedModules:
+    """The children of modules that lose some of them; the modules that go are kept for the way back."""
+
+    def __init__(self, walked: Walk, removal: ModuleRemoval) -> None:
+        self._changed = children_after(walked, removal)
+        owners = {id(state): module for module, state in zip(walked.modules, walked.states, strict=True)}
+        self._owners = [owners[id(each.state)] for each in self._changed]
+
+    @property
+    def children(self) -> dict[int, dict[str, Any]]:
+        """What the modules had as children, by their identity."""
+        return {id(owner): each.before for owner, each in zip(self._owners, self._changed, strict=True)}
+
+    def cut(self) -> Iterator[Write]:
+        return (contents(each.state[MODULES], each.after) for each in self._changed)
+
+    def undo(self, walked: Walk) -> Iterator[Write]:
+        for each in self._changed:
+            now = each.state[MODULES]
+            if list(now) != list(each.after) or any(now[name] is not module for name, module in each.after.items()):
+                raise CutError(
+                    "modules were put in or taken out since the cut, where it had removed some: undo that first"
+                )
+            yield contents(now, each.before)
+
+    restore = undo
+
+
+# ----------------------------------------
+
 
 Values = Mapping[str, NewValue]  # what tensors hold once they are cut, by name
 

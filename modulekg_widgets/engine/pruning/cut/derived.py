@@ -27,7 +27,7 @@ from modulekg_widgets.engine.torch_runtime.private import (
     matrix_of_spectral,
 )
 from modulekg_widgets.engine.torch_runtime.state import module_state, registered_tensors
-from modulekg_widgets.engine.tracing.held import held_tensors
+from modulekg_widgets.engine.tracing.unregistered_tensors import held_tensors
 
 Tensor = torch.Tensor
 Lookup = Callable[[str], Tensor]  # tensors by name, as they will be

@@ -15,8 +15,8 @@ from torch import nn
 from modulekg_widgets.engine.errors import CutError, nearest, shown
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.residuals.removal import NOTHING_REMOVED, ModuleRemoval
-from modulekg_widgets.engine.torch_runtime.tensor_copies import in_plain_memory
-from modulekg_widgets.engine.tracing.held import ATTRIBUTE, HeldTensor, held_named
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import in_plain_memory
+from modulekg_widgets.engine.tracing.unregistered_tensors import ATTRIBUTE, HeldTensor, held_named
 
 Ints = NDArray[np.int64]
 Whole = int | tuple[int, ...] | list[int]  # what an attribute that holds sizes may be

@@ -10,8 +10,7 @@ import torch
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.pruning.cut.edits import TensorEdit
-from modulekg_widgets.engine.pruning.cut.snapshot import Snapshot
-from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute, contents, entry
+from modulekg_widgets.engine.pruning.cut.transaction import Snapshot, Write, attribute, contents, entry
 from modulekg_widgets.engine.torch_runtime.structure import tensors
 
 Optimizers = torch.optim.Optimizer | Sequence[torch.optim.Optimizer]  # one, or those that share the parameters

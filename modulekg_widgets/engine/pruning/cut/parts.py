@@ -26,12 +26,11 @@ from modulekg_widgets.engine.pruning.cut.edits import (
     slices,
 )
 from modulekg_widgets.engine.pruning.cut.notes import KEY, TEXT, CutNote, configurations
-from modulekg_widgets.engine.pruning.cut.snapshot import Snapshot
 from modulekg_widgets.engine.pruning.cut.tensors import CutTensor
-from modulekg_widgets.engine.pruning.cut.transaction import Write, entry
+from modulekg_widgets.engine.pruning.cut.transaction import Snapshot, Write, entry
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHT_REFS, FLAT_WEIGHTS
 from modulekg_widgets.engine.torch_runtime.state import module_state
-from modulekg_widgets.engine.tracing.held import held_tensors, rebuilt, swaps
+from modulekg_widgets.engine.tracing.unregistered_tensors import held_tensors, rebuilt, swaps
 
 Slots = list[tuple[Any, Any]]  # where an object stands: a dictionary or list, and the key
 

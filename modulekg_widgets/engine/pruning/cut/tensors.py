@@ -13,8 +13,7 @@ import torch
 from modulekg_widgets.engine.axes.cut_analysis import position_flags
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.cut.edits import TensorEdit, check_memory
-from modulekg_widgets.engine.pruning.cut.snapshot import described
-from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute, commit
+from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute, commit, described
 
 NAMELESS = "the tensor"
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import setitem
 from typing import Any, TypeVar
 
+import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import ModelInUseError, shown
+from modulekg_widgets.engine.errors import CutError, ModelInUseError, shown
+from modulekg_widgets.engine.identity.walk import Walk
+from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit, bits, places, settings
+from modulekg_widgets.engine.residuals.removal import remove
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Stage
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import in_plain_memory
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHTS, PARAMETERS
 from modulekg_widgets.engine.torch_runtime.threads import user_of, worker_on
+from modulekg_widgets.engine.tracing.unregistered_tensors import PARAMETER, held_tensors, put_tables
 
 T = TypeVar("T")
 
@@ -88,3 +96,156 @@ def _take_back(writes: Sequence[Write]) -> None:
             whole = True
         except KeyboardInterrupt:
             continue
+
+
+# -------------------- What containers and tensors hold, kept so that it can be written back
+
+
+_ABSENT = object()
+
+
+class References(list[Any]):
+    """Lists of weak references, which are left out where a receipt is copied or pickled: modules make theirs anew."""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return References, ()
+
+
+class Snapshot:
+    """Dictionaries and lists by what they hold, tensors by their bytes."""
+
+    def __init__(self) -> None:
+        self._contents: list[tuple[Any, Any]] = []
+        self._entries: list[tuple[dict[str, Any], str, Any]] = []
+        self._gradients: list[tuple[torch.Tensor, torch.Tensor | None]] = []
+        self._bytes: list[tuple[str, torch.Tensor, torch.Tensor]] = []
+        self._entered: set[int] = set()
+        self._references = References()
+
+    def keep(self, name: str, value: Any, uncopied: Container[int] = ()) -> None:
+        """Keep all that a container holds, at any depth; tensors whose id is in `uncopied` by identity alone."""
+        if id(value) in self._entered or id(value) in uncopied:
+            return
+        if isinstance(value, torch.Tensor):
+            self.keep_bytes(name, value)
+        elif isinstance(value, dict | list):
+            self._entered.add(id(value))
+            self._contents.append((value, value.copy()))
+        inside = value.values() if isinstance(value, dict) else value
+        for part in inside if isinstance(value, dict | list | tuple) else ():
+            self.keep(name, part, uncopied)
+
+    def keep_entry(self, container: dict[str, Any], key: str) -> None:
+        """Keep which object a key holds."""
+        self._entries.append((container, key, container[key]))
+
+    def keep_references(self, container: dict[str, Any], key: str) -> None:
+        """Keep a list of weak references that a key holds, and which these are."""
+        self._references.append((container, key, container[key], container[key].copy()))
+
+    def keep_bytes(self, name: str, tensor: torch.Tensor) -> None:
+        """Keep what is in the memory of a tensor; its gradient, if it has one, is another tensor."""
+        if id(tensor) not in self._entered and not nn.parameter.is_lazy(tensor):
+            self._entered.add(id(tensor))
+            self._bytes.append((name, tensor, memory(tensor).clone()))
+
+    def keep_gradient(self, name: str, tensor: torch.Tensor) -> None:
+        """Keep which gradient a leaf has, and what is in it."""
+        if tensor.is_leaf:
+            self._gradients.append((tensor, tensor.grad))
+            if tensor.grad is not None:
+                self.keep_bytes(name, tensor.grad)
+
+    def writes(self) -> Iterator[Write]:
+        """What makes everything as it was; raises `CutError` for a tensor whose shape, dtype or device is another."""
+        for name, tensor, copy in self._bytes:
+            now = memory(tensor)
+            if (now.shape, now.dtype, now.device) != (copy.shape, copy.dtype, copy.device):
+                raise CutError(
+                    f"{shown(name)} was {described(copy)} and is {described(now)}: undo the cut that changed it, or "
+                    "move the model back, and try again"
+                )
+            if not _same_bytes(now, copy):  # a graph that needs the values would be told of the write
+                yield Write(now.copy_, now.clone(), copy)
+        for container, before in self._contents:
+            yield contents(container, before)
+        for container, key, listed, before in self._references:
+            yield contents(listed, before)
+            yield Write(partial(_put, container, key), container.get(key, _ABSENT), listed)
+        for container, key, before in self._entries:
+            if container.get(key, _ABSENT) is not before:
+                yield Write(partial(_put, container, key), container.get(key, _ABSENT), before)
+        for tensor, before in self._gradients:
+            yield attribute(tensor, "grad", before)
+
+
+def _put(container: dict[str, Any], key: str, value: Any) -> None:
+    if value is _ABSENT:
+        container.pop(key, None)
+    else:
+        setitem(container, key, value)
+
+
+def _same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if not in_plain_memory(a):
+        return False
+    return a.is_meta or torch.equal(*(bits(each.resolve_conj().resolve_neg()) for each in (a, b)))
+
+
+def memory(tensor: torch.Tensor) -> torch.Tensor:
+    """An alias of a tensor to write through: outside autograd, but with the version that tells it of the write."""
+    alias = tensor.detach()
+    if alias.layout is torch.strided:
+        for at in range(alias.dim()):
+            if alias.stride(at) == 0 and alias.shape[at] > 1:  # expanded: all of them share one element
+                alias = alias.narrow(at, 0, 1)
+    return alias
+
+
+def described(tensor: torch.Tensor) -> str:
+    """Shape, dtype and device in a message."""
+    return f"{list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')} on {tensor.device}"
+
+
+# -------------------- Edits on the modules of a look, which stand for the model's: it runs as it would be cut
+
+
+Tensor = torch.Tensor
+Slice = Callable[[TensorEdit, Tensor], Tensor]
+
+
+def put_in_place(
+    walk: Walk, stage: Stage, edits: Edits, slice_of: Slice, others: Mapping[str, Tensor] | None = None
+) -> None:
+    """Give the modules what `slice_of` makes of the tensors that are edited, `others` by name, and the attributes."""
+    new: dict[int, Tensor] = {}
+    found = places(walk, edits)
+    for place in found:
+        new[id(place.tensor)] = stage.hold(place.tensor, _like(place.tensor, slice_of(place.edit, place.tensor)))
+    for held in list(held_tensors(walk, walk.places())) if new or others else ():
+        if id(held.tensor) not in new and others is not None and held.name in others:  # what goes may have no others
+            new[id(held.tensor)] = stage.hold(held.tensor, _like(held.tensor, others[held.name]))
+        if id(held.tensor) in new:
+            held.state[PARAMETERS if held.kind == PARAMETER else BUFFERS][held.attribute] = new[id(held.tensor)]
+    put_tables(walk, {**(others or {}), **{each.name: new[id(each.tensor)] for place in found for each in place.plain}})
+    if any(FLAT_WEIGHTS in state for state in walk.states):
+        _replace_in_lists(walk, new)
+    for setting in settings(walk, edits):
+        setting.state[setting.name] = setting.after
+    remove(walk, edits.removal)
+
+
+def _like(tensor: Tensor, value: Tensor) -> Tensor:
+    """A value as a parameter, where the tensor is one; one of inference mode could take no gradients."""
+    if not isinstance(tensor, nn.Parameter):
+        return value
+    with torch.inference_mode(False):
+        return nn.Parameter(value.clone() if value.is_inference() else value, tensor.requires_grad)
+
+
+def _replace_in_lists(walk: Walk, new: Mapping[int, Tensor]) -> None:
+    """Recurrent layers list their own parameters once more."""
+    for state in walk.states:
+        for name, value in state.items():
+            if isinstance(value, list) and any(id(part) in new for part in value):
+                state[name] = [new.get(id(part), part) for part in value]

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.layers import Layers
+from modulekg_widgets.engine.axes.inference.layers import Layers
+from modulekg_widgets.engine.axes.terms.algebra import Term
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.importance.calibration import Calibration, check_batches
@@ -22,11 +22,10 @@ from modulekg_widgets.engine.pruning.importance.importance import Criterion, imp
 from modulekg_widgets.engine.pruning.importance.index_sums import Element, IndexSums, Vector, marginals, relative
 from modulekg_widgets.engine.pruning.importance.votes import reading_places
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
-from modulekg_widgets.engine.torch_runtime.higher_order import OperatorMode
-from modulekg_widgets.engine.torch_runtime.look import Stage
-from modulekg_widgets.engine.torch_runtime.unfused import Unfused, WholeLayers
+from modulekg_widgets.engine.torch_runtime.decompose import OperatorMode, Unfused, WholeLayers
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Stage
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
-from modulekg_widgets.engine.tracing.held import held_named
+from modulekg_widgets.engine.tracing.unregistered_tensors import held_named
 
 Tensor = torch.Tensor
 Names = frozenset[str]  # of the parameters and buffers that a tensor is made of, and nothing else

@@ -16,12 +16,12 @@ from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.errors import CutError, ModuleKGError, shown
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.importance.gates import Gates
-from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.decompose import MathAttention, PlainAttention
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Stage, look
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
 from modulekg_widgets.engine.torch_runtime.rng import seeded
-from modulekg_widgets.engine.torch_runtime.shadow import ALL
 from modulekg_widgets.engine.torch_runtime.state import module_state, registered_tensors, set_mode
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
-from modulekg_widgets.engine.torch_runtime.unfused import MathAttention, PlainAttention
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 
 Tensor = torch.Tensor

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from modulekg_widgets.engine.axes.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.layers import Layers
+from modulekg_widgets.engine.axes.inference.layers import Layers
+from modulekg_widgets.engine.axes.terms.algebra import Term, atoms, find
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.importance.calibration import weights_with_data
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, importance

@@ -10,17 +10,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.axes.algebra import Term, atoms, find
-from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.expression import positions
-from modulekg_widgets.engine.axes.list_elements import ListElements
+from modulekg_widgets.engine.axes.axis import Axes, ListElements
+from modulekg_widgets.engine.axes.terms.algebra import Term, atoms, find
+from modulekg_widgets.engine.axes.terms.expression import positions
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.importance.calibration import Calibration, check_batches
 from modulekg_widgets.engine.pruning.importance.criteria import L2, Scores
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, importance
 from modulekg_widgets.engine.pruning.importance.index_sums import Vector
 from modulekg_widgets.engine.torch_runtime.hooks import hearing_calls
-from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Stage
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
 from modulekg_widgets.engine.tracing.dataflow import ModuleNode
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from modulekg_widgets.engine.axes.algebra import Term, find
 from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.terms.algebra import Term, find
 from modulekg_widgets.engine.pruning.importance.index_sums import IndexSums, Vector, positions_of
 from modulekg_widgets.engine.pruning.importance.votes import Place, reading_places
 from modulekg_widgets.engine.tracing.dataflow import DataNode

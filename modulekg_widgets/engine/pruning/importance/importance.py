@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 
-from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes, Axis
+from modulekg_widgets.engine.axes.terms.algebra import Term
 from modulekg_widgets.engine.errors import UnknownNameError, shown
 from modulekg_widgets.engine.pruning.importance.index_sums import rows_of
 from modulekg_widgets.engine.registry import Registry

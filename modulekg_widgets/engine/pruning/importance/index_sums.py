@@ -8,9 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.axes.algebra import ATOM, SUM, Term, find, flat
-from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.list_elements import ListElements
+from modulekg_widgets.engine.axes.axis import Axes, ListElements
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, SUM, Term, find, flat
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Tensor = torch.Tensor

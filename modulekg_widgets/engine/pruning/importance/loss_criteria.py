@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.terms.algebra import Term
 from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.pruning.importance.calibration import (
     ONE_BATCH,

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.axes.algebra import ATOM, Term, find
 from modulekg_widgets.engine.axes.axis import Axes, Axis
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, Term, find
 from modulekg_widgets.engine.errors import CutError, ModuleKGError, shown
 from modulekg_widgets.engine.pruning.importance.calibration import weights_with_data
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, Group, criteria

@@ -10,10 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from modulekg_widgets.engine.axes.algebra import Term, atoms, find
-from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.layers import Layer, Layers
-from modulekg_widgets.engine.axes.list_elements import ListElements
+from modulekg_widgets.engine.axes.axis import Axes, ListElements
+from modulekg_widgets.engine.axes.inference.layers import Layer, Layers
+from modulekg_widgets.engine.axes.terms.algebra import Term, atoms, find
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.operators import traits as kinds
 from modulekg_widgets.engine.tracing.dataflow import INPUT, DataNode, OperatorNode

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from modulekg_widgets.engine.axes.algebra import ATOM, Term, atoms, find, flat
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.expression import occurrences, written
 from modulekg_widgets.engine.axes.graph import DataflowGraph
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, Term, atoms, find, flat
+from modulekg_widgets.engine.axes.terms.expression import occurrences, written
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.pruning.nni.mask_agreement import Ask, MaskAgreement
 from modulekg_widgets.engine.pruning.nni.mask_files import GivenMasks, MaskDict, read_masks

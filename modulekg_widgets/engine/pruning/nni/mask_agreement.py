@@ -10,11 +10,11 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.cut_analysis import Keeps
-from modulekg_widgets.engine.axes.expression import kept
-from modulekg_widgets.engine.axes.layers import Layer, Layers
-from modulekg_widgets.engine.axes.liveness import live_operators
+from modulekg_widgets.engine.axes.inference.layers import Layer, Layers
+from modulekg_widgets.engine.axes.inference.liveness import live_operators
+from modulekg_widgets.engine.axes.terms.algebra import Term, atoms
+from modulekg_widgets.engine.axes.terms.expression import kept
 from modulekg_widgets.engine.pruning.nni.mask_files import INPUT, MaskReading, TensorMask
 from modulekg_widgets.engine.pruning.nni.mask_sides import Flags, Side, through_groups, whole_indices
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode

@@ -20,7 +20,7 @@ import torch
 
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.axes.layers import Layers
+from modulekg_widgets.engine.axes.inference.layers import Layers
 from modulekg_widgets.engine.errors import CutError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.pruning.nni.mask_sides import Side, Sides
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.axes.algebra import Term, atoms, find
-from modulekg_widgets.engine.axes.call import Call
-from modulekg_widgets.engine.axes.expression import occurrences
-from modulekg_widgets.engine.axes.inference import Inference
-from modulekg_widgets.engine.axes.layers import CONVOLUTION, EMBEDDING, Layer
+from modulekg_widgets.engine.axes.inference.inference import Inference
+from modulekg_widgets.engine.axes.inference.layers import CONVOLUTION, EMBEDDING, Layer
+from modulekg_widgets.engine.axes.terms.algebra import Term, atoms, find
+from modulekg_widgets.engine.axes.terms.call import Call
+from modulekg_widgets.engine.axes.terms.expression import occurrences
 from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.operators.traits import LINEAR, traits_of
 from modulekg_widgets.engine.tracing.dataflow import DataNode

@@ -29,7 +29,7 @@ from modulekg_widgets.engine.pruning.nni.conflicts import conflicts_of
 from modulekg_widgets.engine.pruning.nni.mask_files import GivenMasks, read_masks
 from modulekg_widgets.engine.pruning.nni.mask_inference import InferredMasks, agreed
 from modulekg_widgets.engine.pruning.plan.plan import plan
-from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
 
 log = logging.getLogger("modulekg_widgets")
 

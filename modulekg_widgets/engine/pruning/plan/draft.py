@@ -12,23 +12,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.graph import DataflowGraph
+from modulekg_widgets.engine.axes.terms.algebra import Term
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownPathError, counted, nearest, shown
 from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.operators.traits import CHANNELS, traits_of
 from modulekg_widgets.engine.pruning.importance.scoring import score
 from modulekg_widgets.engine.pruning.importance.votes import weights_along
-from modulekg_widgets.engine.pruning.plan.axes_left import axis_of
-from modulekg_widgets.engine.pruning.plan.choice import Choice
-from modulekg_widgets.engine.pruning.plan.modes import widest
+from modulekg_widgets.engine.pruning.plan.block_removal import axis_of
 from modulekg_widgets.engine.pruning.plan.plan import plan
-from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPlan
-from modulekg_widgets.engine.pruning.plan.request import Importance
-from modulekg_widgets.engine.pruning.plan.size_terms import ModelSizes, SizeTerms, size_terms
-from modulekg_widgets.engine.residuals.nesting import NestedBlocks
-from modulekg_widgets.engine.residuals.table import residual_blocks
+from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import AxisCut, PruningPlan
+from modulekg_widgets.engine.pruning.plan.selection.choice import Choice
+from modulekg_widgets.engine.pruning.plan.selection.fullest_trace import widest
+from modulekg_widgets.engine.pruning.plan.selection.request import Importance
+from modulekg_widgets.engine.pruning.plan.sizes.size_terms import ModelSizes, SizeTerms, size_terms
+from modulekg_widgets.engine.residuals.table import NestedBlocks, residual_blocks
 from modulekg_widgets.engine.torch_runtime.structure import tensors
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 from modulekg_widgets.engine.tracing.trace import REAL

@@ -9,12 +9,12 @@ from modulekg_widgets.engine.axes.cut_analysis import Cut
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.pruning.plan.limits import Limit
+from modulekg_widgets.engine.pruning.plan.block_removal import plan_without
+from modulekg_widgets.engine.pruning.plan.config_constrained import plan_said
 from modulekg_widgets.engine.pruning.plan.planner import Planner
-from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
-from modulekg_widgets.engine.pruning.plan.request import UNIFORM, Importance, Request
-from modulekg_widgets.engine.pruning.plan.said import plan_said
-from modulekg_widgets.engine.pruning.plan.without_blocks import plan_without
+from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.plan.selection.limits import Limit
+from modulekg_widgets.engine.pruning.plan.selection.request import UNIFORM, Importance, Request
 
 
 @called_as("mk.plan")

@@ -8,23 +8,33 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property
 
-from modulekg_widgets.engine.axes.algebra import Term
-from modulekg_widgets.engine.axes.axis import Axis
+import numpy as np
+
+from modulekg_widgets.engine.axes.axis import Axis, ListElements
 from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.axes.proved import prove
+from modulekg_widgets.engine.axes.proof.proved import prove
+from modulekg_widgets.engine.axes.terms.algebra import Term
 from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.cut.replicas import refuse_sharded
-from modulekg_widgets.engine.pruning.latency.stopwatch import NANOSECONDS, Stopwatch
-from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, WHOLE, Attempt, Change
-from modulekg_widgets.engine.pruning.plan.choice import Choice
-from modulekg_widgets.engine.pruning.plan.counts import LOCAL, Counts, Floats, Ints, rounded
-from modulekg_widgets.engine.pruning.plan.dry_run import Rehearsal
-from modulekg_widgets.engine.pruning.plan.given import NamedAxes, alike, given_by
-from modulekg_widgets.engine.pruning.plan.latency_target import STEPS, LatencyTarget, goals_of
-from modulekg_widgets.engine.pruning.plan.limits import Limits, limits_of
-from modulekg_widgets.engine.pruning.plan.modes import widest
-from modulekg_widgets.engine.pruning.plan.obstacles import (
+from modulekg_widgets.engine.pruning.latency import NANOSECONDS, Stopwatch
+from modulekg_widgets.engine.pruning.plan.corrections.candidate import ATTRIBUTE, WHOLE, Attempt, Change
+from modulekg_widgets.engine.pruning.plan.corrections.compile_edits import Outcome
+from modulekg_widgets.engine.pruning.plan.corrections.repair import Repair, output_changes, scale_changes
+from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import Rehearsal, planned_operators, run_through
+from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import AxisCut, PruningPlan
+from modulekg_widgets.engine.pruning.plan.selection.choice import Choice
+from modulekg_widgets.engine.pruning.plan.selection.counts import LOCAL, Counts, Floats, Ints, rounded
+from modulekg_widgets.engine.pruning.plan.selection.explicit_axes import NamedAxes, alike, given_by
+from modulekg_widgets.engine.pruning.plan.selection.fullest_trace import widest
+from modulekg_widgets.engine.pruning.plan.selection.limits import Limits, limits_of
+from modulekg_widgets.engine.pruning.plan.selection.proportions import Proportions
+from modulekg_widgets.engine.pruning.plan.selection.repeated import ANY, Said, UniformLayers, uniform_layers
+from modulekg_widgets.engine.pruning.plan.selection.request import LATENCY, UNIFORM, Request, check, check_current
+from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
+from modulekg_widgets.engine.pruning.plan.selection.shared_size import with_one_number
+from modulekg_widgets.engine.pruning.plan.sizes.size_formula import SizeFormula
+from modulekg_widgets.engine.pruning.plan.targets.infeasible import (
     frozen_axes,
     not_as_fast,
     not_nearer,
@@ -34,22 +44,76 @@ from modulekg_widgets.engine.pruning.plan.obstacles import (
     too_slow,
     within_budgets,
 )
-from modulekg_widgets.engine.pruning.plan.one_number import with_one_number
-from modulekg_widgets.engine.pruning.plan.outcome import Outcome
-from modulekg_widgets.engine.pruning.plan.paces import local_paces
-from modulekg_widgets.engine.pruning.plan.planned_sizes import PlannedSizes
-from modulekg_widgets.engine.pruning.plan.proportions import Proportions
-from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPlan
-from modulekg_widgets.engine.pruning.plan.ranking import IndexRanking
-from modulekg_widgets.engine.pruning.plan.repair import Repair, output_changes, scale_changes
-from modulekg_widgets.engine.pruning.plan.repeated import ANY, Said, UniformLayers, uniform_layers
-from modulekg_widgets.engine.pruning.plan.request import LATENCY, UNIFORM, Request, check, check_current
-from modulekg_widgets.engine.pruning.plan.search import MEETS, Search
-from modulekg_widgets.engine.pruning.plan.selection import Selection
-from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
-from modulekg_widgets.engine.pruning.plan.targeted import Targeting, Tried
-from modulekg_widgets.engine.pruning.plan.unread import Followers, left_behind
+from modulekg_widgets.engine.pruning.plan.targets.latency import STEPS, LatencyTarget, goals_of
+from modulekg_widgets.engine.pruning.plan.targets.ranking import IndexRanking, local_paces
+from modulekg_widgets.engine.pruning.plan.targets.search import MEETS, Search
+from modulekg_widgets.engine.pruning.plan.targets.target_solver import Targeting, Tried
+from modulekg_widgets.engine.pruning.plan.unread_parameters import Followers, left_behind
 from modulekg_widgets.engine.pruning.recover.passes import TracedCall
+from modulekg_widgets.engine.tracing.dataflow import OperatorNode
+from modulekg_widgets.engine.tracing.flops import count_flops
+from modulekg_widgets.engine.tracing.trace import REAL
+
+# --------------------
+# How large a model is before and after a plan: counted on what a dry run did, or by formula for a search.
+
+
+class PlannedSizes:
+    """Counts what plans leave; `asked` is the pass that was traced, `graph` the one that the plan is made on."""
+
+    def __init__(self, asked: DataflowGraph, graph: DataflowGraph, repair: Repair) -> None:
+        self.asked = asked
+        self.graph = graph
+        self.axes = graph.axes
+        self.repair = repair
+        # random draws may have led the pass that was asked for another way
+        self.counted = graph if asked.traced_on == REAL else asked
+
+    def of(self, attempt: Attempt, rehearsal: Rehearsal) -> dict[str, tuple[int, int]]:
+        """Parameters, bytes, FLOPs, those of them in products, and multiply-adds, before and after."""
+        if self.asked.traced_on == REAL:
+            operators = self._planned(attempt.selection)  # a run would count what other data lead to
+        elif self.graph is self.asked and rehearsal.graph is not None:
+            operators = rehearsal.graph.operators
+        else:
+            operators = run_through(self.asked, self.repair.edits(attempt)).operators
+        before, after = self.counted.flops(), count_flops(operators)
+        return {
+            "params": self.repair.outcome.parameters(attempt.selection),
+            "bytes": self.repair.outcome.bytes(attempt.selection),
+            "flops": (int(before), int(after)),
+            "matmul_flops": (before.matmul, after.matmul),
+            "macs": (before.macs, after.macs),
+        }
+
+    def _planned(self, selection: Selection) -> list[OperatorNode]:
+        """The recorded operators in planned sizes, without those that elements of lists take along."""
+        operators = planned_operators(self.axes, selection)
+        removal = self.repair.outcome.removal(selection.keeps())
+        if not removal:
+            return operators
+        elements = ListElements(self.axes)
+        cut = {self.axes.of(term) for term in selection.changed}
+        return [each for each in operators if not (
+            removal.takes(each.module) and any(axis in cut for axis in elements.axes_of_cost(each.module))
+        )]  # fmt: skip
+
+    def formula(self, units: Iterable[str], times: Mapping[int, float] | None = None) -> SizeFormula:
+        """The sizes in these units, for many choices at once; `times` of the operators of `counted` for "latency"."""
+        wanted = tuple(units)
+        if times or self.counted is not self.graph:
+            return SizeFormula(self.axes, self.counted.axes, wanted, times)
+        known, key = self.axes.size_formulas, (wanted, tuple(axis.number for axis in self.axes.free))
+        if key not in known:
+            known[key] = SizeFormula(self.axes, self.axes, wanted)
+        return known[key]
+
+    def counts(self, selection: Selection) -> Ints:
+        """What stays of every axis, by its number, as a formula takes it."""
+        return np.array([selection.counts.get(axis.term, axis.size) for axis in self.axes], dtype=np.int64)
+
+
+# ----------------------------------------
 
 
 class Planner:

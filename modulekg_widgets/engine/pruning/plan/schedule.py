@@ -11,11 +11,11 @@ from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
 from modulekg_widgets.engine.errors import CutError, UnknownKeywordError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.pruning.cut.optimizers import Optimizers
 from modulekg_widgets.engine.pruning.importance.scoring import normalised, score
-from modulekg_widgets.engine.pruning.plan.choice import Choice
-from modulekg_widgets.engine.pruning.plan.counts import Counts, gone, rounded
 from modulekg_widgets.engine.pruning.plan.plan import plan as make_plan
-from modulekg_widgets.engine.pruning.plan.request import FREE, Request, check_target
-from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
+from modulekg_widgets.engine.pruning.plan.selection.choice import Choice
+from modulekg_widgets.engine.pruning.plan.selection.counts import Counts, gone, rounded
+from modulekg_widgets.engine.pruning.plan.selection.request import FREE, Request, check_target
+from modulekg_widgets.engine.pruning.plan.sizes.size_formula import SizeFormula
 
 Shape = Callable[[float], float]  # from 0 … 1 of the steps to 0 … 1 of the way between the ratios
 SHAPES = ("cubic", "linear", "constant", "exponential")

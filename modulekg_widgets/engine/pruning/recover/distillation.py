@@ -10,30 +10,125 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.cut_analysis import Keeps, resolve
 from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
+from modulekg_widgets.engine.axes.terms.algebra import atoms
+from modulekg_widgets.engine.axes.terms.expression import kept
 from modulekg_widgets.engine.errors import CutError, TraceError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.walk import walk
-from modulekg_widgets.engine.pruning.cut.receipt import Receipt
+from modulekg_widgets.engine.pruning.cut.edits import Edits
+from modulekg_widgets.engine.pruning.cut.receipt import Receipt, Samples, entries
 from modulekg_widgets.engine.pruning.importance.calibration import check_samples, model_inputs
-from modulekg_widgets.engine.pruning.recover.kept_positions import (
-    Positions,
-    first_float,
-    keeps_of,
-    positions_of,
-    selected,
-)
 from modulekg_widgets.engine.pruning.recover.passes import TracedCall
-from modulekg_widgets.engine.pruning.recover.teacher import check_teacher
 from modulekg_widgets.engine.residuals.removal import paths_after
 from modulekg_widgets.engine.torch_runtime.private import CALL_HOOKS
 from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.torch_runtime.structure import tensors
+from modulekg_widgets.engine.tracing.dataflow import DataNode
 
-Tensor = torch.Tensor
+# -------------------- Which positions of the uncut model's values a cut model still has
+
+
+Positions = dict[int, torch.Tensor]  # dimension → the positions that stay
+
+
+def keeps_of(axes: Axes, edits: Edits) -> Keeps:
+    """The indices of each axis that stay, from the slices of the tensors.
+
+    Raises `CutError` where the traced model is not the one that the edits are of.
+    """
+    keeps: Keeps = {}
+    for edit in edits.tensors:
+        node = next((axes.graph.state[name] for name in edit.names if name in axes.graph.state), None)
+        if node is None:
+            continue  # another pass of the model may leave a tensor alone
+        if node.shape != edit.shape:
+            raise CutError(
+                f"{shown(edit.names[0])!r} has the shape {list(node.shape)}, and {list(edit.shape)} before the cut: "
+                "pass the uncut model that the receipt came from, as copy.deepcopy(model) before plan.cut(model)"
+            )
+        for at, positions in edit.kept.items():
+            stays = np.zeros(edit.shape[at], dtype=bool)
+            stays[positions] = True
+            resolve(axes.inference.dims(node)[at], stays, keeps, f"dimension {at} of {shown(edit.names[0])}")
+    return keeps
+
+
+def positions_of(axes: Axes, keeps: Keeps, node: DataNode) -> Positions:
+    """Per dimension of a value that loses some the positions that stay."""
+    return {
+        at: torch.from_numpy(np.flatnonzero(kept(term, keeps)))
+        for at, term in enumerate(axes.inference.dims(node))
+        if any(atom in keeps for atom in atoms(term))
+    }
+
+
+def selected(value: torch.Tensor, positions: Positions) -> torch.Tensor:
+    """What stays of a value."""
+    for at, own in positions.items():
+        value = value.index_select(at, own.to(value.device))
+    return value
+
+
+def first_float(value: Any) -> torch.Tensor | None:
+    """The first tensor of floating-point numbers in what a module gave."""
+    return next((tensor for _, tensor in tensors(value) if tensor.is_floating_point()), None)
+
+
+# -------------------- Whether a teacher is the model that a receipt came from
+
+
+ALIKE = 0.1  # the cosine between weights below which they have nothing to do with one another
+OF_CHANCE = 3.0  # over the root of how many entries there are: as far as chance alone may take it
+MOST_ALIKE = 0.5  # what no teacher needs to exceed, however few entries there are
+
+
+def check_teacher(teacher: nn.Module, receipt: Receipt, compares_features: bool) -> None:
+    """Raise `CutError` for a teacher of other shapes, or where features count with weights of another training.
+
+    Indices have a meaning in one network only: those of another training, of the same shapes, are other features. What
+    the model before the cut was trained to since, or an average of its weights, is near to it.
+    """
+    own = dict(teacher.state_dict(keep_vars=True))
+    cut = [edit for edit in receipt.edits.tensors if any(name in own for name in edit.names)]
+    if not cut and not receipt.edits.removal:
+        raise CutError("the teacher has none of the tensors that were cut: pass the model that the receipt came from")
+    for edit in cut:
+        name = next(name for name in edit.names if name in own)
+        if tuple(own[name].shape) != edit.shape:
+            raise CutError(
+                f"the teacher's {shown(name)!r} has the shape {list(own[name].shape)}, and {list(edit.shape)} before "
+                "the cut: pass the uncut model that the receipt came from, as copy.deepcopy(model) before the cut"
+            )
+    cosine = _too_small_a_cosine(own, {} if receipt.is_spent else receipt.samples) if compares_features else None
+    if cosine is not None:
+        raise CutError(
+            "the teacher's weights are not those of the model before the cut, nor near them (cosine "
+            f"{cosine:.2f}): its features mean something else. Pass the uncut model that the receipt came from, as "
+            "copy.deepcopy(model) before the cut, or features=False to compare outputs alone"
+        )
+
+
+def _too_small_a_cosine(own: Mapping[str, Tensor], before: Samples) -> float | None:
+    """Between the weights of both, where that is too little for models that have to do with each other."""
+    known = [name for name in before if name in own and not own[name].is_meta]
+    if not known:
+        return None
+    one, two = (torch.cat(each) for each in ([entries(own[name]) for name in known], [before[name] for name in known]))
+    lengths = float(one.norm() * two.norm())
+    cosine = float(one @ two) / lengths if lengths else 1.0
+    return cosine if cosine < min(MOST_ALIKE, max(ALIKE, OF_CHANCE / len(one) ** 0.5)) else None
+
+
+# ----------------------------------------
+
+
 MOST_FEATURES = 24  # modules that are compared unless the user names them
 ADDS_UP = 5e-3  # how far from 1 the sum of a half-precision softmax may be
 SATURATED = 1e-6  # probabilities so near to 0 or 1 have no logits

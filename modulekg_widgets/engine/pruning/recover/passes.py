@@ -16,7 +16,7 @@ from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.operators.signature import signature_of
 from modulekg_widgets.engine.pruning.cut.derived import renewed_values
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, places, slices
-from modulekg_widgets.engine.pruning.cut.staging import put_in_place
+from modulekg_widgets.engine.pruning.cut.transaction import put_in_place
 from modulekg_widgets.engine.pruning.importance.calibration import (
     ONE_BATCH,
     check_batches,
@@ -25,15 +25,14 @@ from modulekg_widgets.engine.pruning.importance.calibration import (
     model_inputs,
 )
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
-from modulekg_widgets.engine.torch_runtime.drawn_items import drawn_apart
-from modulekg_widgets.engine.torch_runtime.higher_order import OperatorMode
-from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.decompose import OperatorMode, Unfused
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Stage, look
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, LOOSE
 from modulekg_widgets.engine.torch_runtime.private import disable_current_modes
-from modulekg_widgets.engine.torch_runtime.shadow import ALL, LOOSE
+from modulekg_widgets.engine.torch_runtime.rng import drawn_apart
 from modulekg_widgets.engine.torch_runtime.state import registered_tensors, set_mode
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
-from modulekg_widgets.engine.torch_runtime.unfused import Unfused
-from modulekg_widgets.engine.tracing.held import BUFFER, held_tensors
+from modulekg_widgets.engine.tracing.unregistered_tensors import BUFFER, held_tensors
 
 Tensor = torch.Tensor
 Call = tuple[tuple[Any, ...], dict[str, Any]]

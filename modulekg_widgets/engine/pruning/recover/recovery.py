@@ -16,13 +16,12 @@ from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue
 from modulekg_widgets.engine.pruning.cut.optimizers import Optimizers
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
 from modulekg_widgets.engine.pruning.cut.replicas import refuse_resizing
-from modulekg_widgets.engine.pruning.recover.compensation import Compensated, compensated
-from modulekg_widgets.engine.pruning.recover.mixing import Correction
+from modulekg_widgets.engine.pruning.recover.compensation import Compensated, Correction, compensated
 from modulekg_widgets.engine.pruning.recover.passes import Batches, TracedCall, on_stage
 from modulekg_widgets.engine.pruning.recover.reference import parameters_of_model
 from modulekg_widgets.engine.pruning.recover.statistics import renewed
 from modulekg_widgets.engine.torch_runtime.parallel import inside
-from modulekg_widgets.engine.tracing.held import held_tensors
+from modulekg_widgets.engine.tracing.unregistered_tensors import held_tensors
 
 Values = dict[str, NewValue]
 

@@ -14,7 +14,7 @@ from modulekg_widgets.engine.operators.signature import plain_name
 from modulekg_widgets.engine.operators.traits import CHANNELS, traits_of
 from modulekg_widgets.engine.pruning.cut.edits import NewValue
 from modulekg_widgets.engine.pruning.recover.passes import Batches, Call, CutStage, each_run
-from modulekg_widgets.engine.torch_runtime.higher_order import OperatorMode
+from modulekg_widgets.engine.torch_runtime.decompose import OperatorMode
 from modulekg_widgets.engine.torch_runtime.private import schema_of
 
 Tensor = torch.Tensor

@@ -17,9 +17,9 @@ import torch
 
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.pruning.saving.empty import built_empty
+from modulekg_widgets.engine.pruning.saving.library_origins import TransformersOrigin, document_of
+from modulekg_widgets.engine.pruning.saving.model_signature import SIZES, Anatomy, different, same_values
 from modulekg_widgets.engine.pruning.saving.origin import fresh
-from modulekg_widgets.engine.pruning.saving.transformers_origin import TransformersOrigin, document_of
-from modulekg_widgets.engine.pruning.saving.twins import SIZES, Anatomy, different, same_values
 
 MOST_STEPS = 16  # keys that change, one after the other
 MOST_TRIES = 500  # models that are built in all

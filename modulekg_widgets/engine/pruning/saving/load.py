@@ -12,15 +12,24 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import ModelFolderError, ModuleKGError, shown
 from modulekg_widgets.engine.pruning.cut.edits import Edits
-from modulekg_widgets.engine.pruning.cut.staging import put_in_place
+from modulekg_widgets.engine.pruning.cut.transaction import put_in_place
 from modulekg_widgets.engine.pruning.saving.empty import built_empty
-from modulekg_widgets.engine.pruning.saving.folder import check_exists, check_rivals, checked_folder, read_bytes
-from modulekg_widgets.engine.pruning.saving.manifest import EXTRA_FILE, TENSOR_FILE, Manifest, plan_file, read_manifest
+from modulekg_widgets.engine.pruning.saving.folder import (
+    EXTRA_FILE,
+    TENSOR_FILE,
+    Manifest,
+    check_exists,
+    check_rivals,
+    checked_folder,
+    plan_file,
+    read_bytes,
+    read_manifest,
+)
+from modulekg_widgets.engine.pruning.saving.library_origins import read_origin
+from modulekg_widgets.engine.pruning.saving.model_signature import Anatomy, set_attributes
 from modulekg_widgets.engine.pruning.saving.origin import Origin, Trusted
-from modulekg_widgets.engine.pruning.saving.origins import read_origin
 from modulekg_widgets.engine.pruning.saving.tensor_file import Stored, TensorFile, open_tensors
-from modulekg_widgets.engine.pruning.saving.twins import Anatomy, set_attributes
-from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Stage
 
 Replay = Callable[[bytes, nn.Module], object]  # cuts a model by the text of a plan
 SPARE_NUMBERS = 1 << 25  # what a model without weights may compute beside its tensors: tables, masks

@@ -13,22 +13,21 @@ from torch import nn
 from modulekg_widgets.engine.errors import CutError, ModelFolderError, shown
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.saving.config_search import Fit, fitting_config
-from modulekg_widgets.engine.pruning.saving.content import SavedContent, content_of, content_of_part
 from modulekg_widgets.engine.pruning.saving.empty import built_empty
-from modulekg_widgets.engine.pruning.saving.folder import MANIFEST, Writer, checked_folder, write_folder
-from modulekg_widgets.engine.pruning.saving.manifest import (
+from modulekg_widgets.engine.pruning.saving.folder import (
     CONFIG_FILE,
     EXTRA_FILE,
     GENERATION_FILE,
+    MANIFEST,
     TENSOR_FILE,
+    Writer,
+    checked_folder,
     manifest_of,
     plan_file,
+    write_folder,
 )
-from modulekg_widgets.engine.pruning.saving.origin import Origin, SavedCut
-from modulekg_widgets.engine.pruning.saving.origins import origins_of
-from modulekg_widgets.engine.pruning.saving.tensor_file import write_tensors
-from modulekg_widgets.engine.pruning.saving.transformers_origin import TransformersOrigin
-from modulekg_widgets.engine.pruning.saving.twins import (
+from modulekg_widgets.engine.pruning.saving.library_origins import TransformersOrigin, origins_of
+from modulekg_widgets.engine.pruning.saving.model_signature import (
     Anatomy,
     can_be_set,
     described,
@@ -36,6 +35,8 @@ from modulekg_widgets.engine.pruning.saving.twins import (
     dotted,
     is_left_by_forward,
 )
+from modulekg_widgets.engine.pruning.saving.origin import Origin, SavedCut
+from modulekg_widgets.engine.pruning.saving.tensor_file import SavedContent, content_of, content_of_part, write_tensors
 from modulekg_widgets.engine.residuals.removal import paths_after
 from modulekg_widgets.engine.torch_runtime.state import unwrapped
 

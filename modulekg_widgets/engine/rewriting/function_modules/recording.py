@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 import itertools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -18,17 +18,27 @@ from torch import nn
 from modulekg_widgets.engine.errors import TraceError, shown
 from modulekg_widgets.engine.identity.walk import Walk, nominal_class, walk
 from modulekg_widgets.engine.rewriting.function_modules.fitting import held_by
-from modulekg_widgets.engine.rewriting.function_modules.function_module import ArgumentLayout, FunctionModule
-from modulekg_widgets.engine.rewriting.function_modules.functions import Function
+from modulekg_widgets.engine.rewriting.function_modules.function_module import (
+    ArgumentLayout,
+    CallSite,
+    Function,
+    FunctionModule,
+    function_name,
+)
 from modulekg_widgets.engine.rewriting.function_modules.listening import ForwardRun, Listener
-from modulekg_widgets.engine.torch_runtime.inputs import call_arguments, input_tensors, list_hint
-from modulekg_widgets.engine.torch_runtime.look import Stage, look
-from modulekg_widgets.engine.torch_runtime.private import PARAMETERS, SCHEMA, OpOverloadPacket
-from modulekg_widgets.engine.torch_runtime.restore import Kept
-from modulekg_widgets.engine.torch_runtime.shadow import ALL
-from modulekg_widgets.engine.torch_runtime.state import is_script, registry, set_mode
-from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
-from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
+from modulekg_widgets.engine.torch_runtime.decompose import PlainAttention
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Stage, look
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.isolation.state_guard import Kept
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, PARAMETERS, SCHEMA, OpOverloadPacket
+from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, registry, set_mode
+from modulekg_widgets.engine.torch_runtime.structure import (
+    call_arguments,
+    input_tensors,
+    list_hint,
+    tensors,
+    with_tensors,
+)
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
 from modulekg_widgets.engine.tracing.source import Source
 from modulekg_widgets.engine.tracing.trace import check_initialised, trace_dataflow
@@ -225,3 +235,60 @@ def _is_statement(code: CodeType, at: int) -> bool:
     instructions = list(dis.get_instructions(code))
     following = next((number for number, one in enumerate(instructions, 1) if one.offset == at), len(instructions))
     return following < len(instructions) and instructions[following].opname == "POP_TOP"
+
+
+# -------------------- FunctionCall sites: the places in a forward that call functions, each with one name
+
+
+HOLDER = "function_modules"  # the child under which a module lists those of its functions
+Key = tuple[Source, Any, int]  # line, function, and how often that line has called it before
+
+
+class Sites:
+    """The call sites of one forward, and the ways in which its runs passed them."""
+
+    def __init__(self, runs: list[list[FunctionCall]]) -> None:
+        self.by_key: dict[Key, CallSite] = {}
+        counts: dict[str, int] = {}
+        ways: dict[tuple[str, ...], list[CallSite]] = {}
+        for calls in runs:
+            way = []
+            for key, call in zip(_keys(calls), calls, strict=True):
+                if key not in self.by_key:
+                    plain = "".join(c if c.isalnum() else "_" for c in function_name(call.function))
+                    at = counts[plain] = counts.get(plain, -1) + 1
+                    self.by_key[key] = _site(f"{plain}_{at}", key[2], call)
+                way.append(self.by_key[key])
+            ways.setdefault(tuple(site.name for site in way), way)
+        self.ways = list(ways.values())
+
+    def of(self, calls: list[FunctionCall]) -> list[CallSite | None]:
+        """The sites of the calls of a further run; None for one that no run of before has made."""
+        return [self.by_key.get(key) for key in _keys(calls)]
+
+
+def holder_name(owner: nn.Module) -> str:
+    """The name under which a module lists its function modules: one that it does not have yet."""
+    state = module_state(owner)
+    taken = {*dir(type(owner)), *state, *state[MODULES], *state[PARAMETERS], *state[BUFFERS]}
+    name = HOLDER
+    while name in taken:
+        name += "_"
+    return name
+
+
+def when_active(path: str) -> str:
+    """What to add to an error for a name that only exists while function modules are in use; empty for others."""
+    return f"; a name in {HOLDER} exists while function_modules is active" if HOLDER in path.split(".") else ""
+
+
+def _keys(calls: list[FunctionCall]) -> Iterator[Key]:
+    counts: dict[tuple[Source, Any], int] = {}
+    for call in calls:
+        place = call.source, call.function
+        counts[place] = counts.get(place, -1) + 1
+        yield *place, counts[place]
+
+
+def _site(name: str, index: int, call: FunctionCall) -> CallSite:
+    return CallSite(name, call.function, call.source, index, call.args, call.kwargs, call.result, call.by_writing)

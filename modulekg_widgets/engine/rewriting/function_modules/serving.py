@@ -15,17 +15,17 @@ from torch import nn
 from modulekg_widgets.engine.errors import ChangedCallsError, RewritingError, shown
 from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.rewriting.function_modules.fitting import fitted, held_by
-from modulekg_widgets.engine.rewriting.function_modules.function_module import CallSite, FunctionModule
-from modulekg_widgets.engine.rewriting.function_modules.functions import function_name
+from modulekg_widgets.engine.rewriting.function_modules.function_module import CallSite, FunctionModule, function_name
 from modulekg_widgets.engine.rewriting.function_modules.listening import ForwardRun, Listener, listener_of
 from modulekg_widgets.engine.rewriting.function_modules.recording import (
     FUSED,
     FunctionCall,
+    Sites,
+    holder_name,
     is_operation,
     owners,
     source_of,
 )
-from modulekg_widgets.engine.rewriting.function_modules.sites import Sites, holder_name
 from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
 from modulekg_widgets.engine.torch_runtime.private import MODULES
 from modulekg_widgets.engine.torch_runtime.state import module_state

@@ -16,9 +16,9 @@ from torch.nn.utils.fusion import fuse_conv_bn_weights
 from modulekg_widgets.engine.adapters import NORMS
 from modulekg_widgets.engine.errors import RewritingError, shown
 from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.rewriting.recipes.flow import Flow
 from modulekg_widgets.engine.rewriting.recipes.layers import (
     LAYERS,
+    Flow,
     ReplaceableLayers,
     identity_like,
     runs_as,

@@ -14,11 +14,9 @@ from modulekg_widgets.engine.errors import RewritingError, shown
 from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.operators.signature import base_name
 from modulekg_widgets.engine.operators.traits import traits_of
-from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule
-from modulekg_widgets.engine.rewriting.function_modules.functions import function_name
-from modulekg_widgets.engine.rewriting.recipes.flow import Flow
+from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule, function_name
 from modulekg_widgets.engine.rewriting.recipes.folding import why_not_channels, why_not_norm
-from modulekg_widgets.engine.rewriting.recipes.layers import LAYERS, ReplaceableLayers, torch_class
+from modulekg_widgets.engine.rewriting.recipes.layers import LAYERS, Flow, ReplaceableLayers, torch_class
 from modulekg_widgets.engine.rewriting.recipes.quantizers import QUANTIZED
 from modulekg_widgets.engine.rewriting.select import plain_name
 from modulekg_widgets.engine.torch_runtime.hooks import has_hooks

@@ -12,8 +12,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import RewritingError, shown
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.rewriting.recipes.flow import Flow
-from modulekg_widgets.engine.rewriting.recipes.layers import ReplaceableLayers, identity_like
+from modulekg_widgets.engine.rewriting.recipes.layers import Flow, ReplaceableLayers, identity_like
 from modulekg_widgets.engine.rewriting.recipes.quant_chains import (
     Chain,
     Unquantised,
@@ -25,12 +24,11 @@ from modulekg_widgets.engine.rewriting.recipes.quantizers import FakeQuantized, 
 from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe
 from modulekg_widgets.engine.rewriting.replace import exchange
 from modulekg_widgets.engine.torch_runtime.hooks import hearing_calls
-from modulekg_widgets.engine.torch_runtime.inputs import call_arguments
-from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Stage, look
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
 from modulekg_widgets.engine.torch_runtime.private import PARAMETERS, modules_of
-from modulekg_widgets.engine.torch_runtime.shadow import ALL
 from modulekg_widgets.engine.torch_runtime.state import module_state, set_mode
-from modulekg_widgets.engine.torch_runtime.structure import tensors
+from modulekg_widgets.engine.torch_runtime.structure import call_arguments, tensors
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
 T = TypeVar("T")

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from modulekg_widgets.engine.views.flow_runs import flow_folds
 from modulekg_widgets.engine.views.flow_tables import PASS
-from modulekg_widgets.engine.views.opening import as_drawn, folded_members, rows_of
+from modulekg_widgets.engine.views.initial_expansion import as_drawn, flow_folds, folded_members, rows_of
 
 MOST_CALLS = 6  # of one module in one call of its container that have cards of their own
 MOST_PILLS = 8  # of the model's inputs, and of its outputs, that stand apart; more are one

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from modulekg_widgets.engine.palette import PAGE
-from modulekg_widgets.engine.views.opening import as_drawn, output_shapes, rows_of
+from modulekg_widgets.engine.views.initial_expansion import as_drawn, output_shapes, rows_of
 from modulekg_widgets.engine.views.pictures.boxes import (
     GAP,
     HEADER,

@@ -1,0 +1,145 @@
+"""Values that are indices of an axis, as a router's choice of experts: they pick along the axis that they come from.
+
+Top-k over an axis gives such values; a table that they look up, a one-hot vector and a count of them run along that
+axis. Where all who read them follow, the order of the axis is no matter: indices that go are those never chosen. Where
+one does not, the axis is frozen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, PRODUCT, SUM, Algebra, Reason, Term, find, flat
+from modulekg_widgets.engine.operators.recorded import RecordedCall
+from modulekg_widgets.engine.operators.signature import base_name
+from modulekg_widgets.engine.operators.traits import traits_of
+from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
+
+INDICES = "indices"  # each value is an index of the axis
+COUNTS = "counts"  # one value per index: how often it was chosen
+EXPERT_GROUPS = "expert_groups"  # the role of an outer factor of experts
+EXPERTS = "experts"  # the role of an axis from which the data choose the weights that they meet
+ENDS = "ends"  # one value per index: where its rows end, of rows sorted by index
+MARKS = "marks"  # the same at all indices but at the chosen ones
+LEFT_OUT = "its indices are chosen by data, and this does not follow them"
+READ = "Python reads which index was chosen, as to take a module of a list: a cut does not shorten lists of modules"
+_NEW_VALUES = ("constant_pad_nd", "pad", "cat", "concat", "concatenate")  # they move elements, and add others
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What the numbers in a value say of an axis."""
+
+    kind: str
+    axis: Term
+
+
+@dataclass(frozen=True, slots=True)
+class LeastCount:
+    """How many indices of an axis must stay at least, and the operator that takes so many or measures them."""
+
+    count: int
+    reason: Reason
+
+
+class ChosenIndices:
+    """The values of a graph whose numbers are indices of an axis, or come of such."""
+
+    def __init__(self) -> None:
+        self.meanings: dict[DataNode, Meaning] = {}
+        self.least: dict[Term, LeastCount] = {}
+        self.selected: dict[RecordedCall, Term] = {}  # the calls that select by a chosen index which Python has read
+        self.read: dict[Term, OperatorNode] = {}  # the axes whose indices Python reads, each with the first reader
+        self._sorted_rows: list[tuple[Term, Term]] = []  # a dimension of rows, and the axis by whose indices they lie
+        self._shortlists: list[tuple[Term, int]] = []  # an axis of which only so many indices are chosen at first
+        self._statistics: list[tuple[tuple[Term, ...], int, Reason]] = []  # dimensions, the elements that they need
+
+    def axis_of(self, node: DataNode, kind: str = INDICES) -> Term | None:
+        """The axis that the numbers in a value are about, if they are of this kind."""
+        meaning = self.meanings.get(node)
+        return find(meaning.axis) if meaning is not None and meaning.kind == kind else None
+
+    def note(self, node: DataNode, axis: Term, kind: str = INDICES) -> None:
+        """The numbers in `node` are indices of `axis`, or its counts or ends."""
+        self.meanings[node] = Meaning(kind, axis)
+
+    def carry(self, operator: OperatorNode) -> bool:
+        """Give what an operator made the meaning of the one tensor that it took, where it only moves numbers."""
+        traits = traits_of(operator.overload)
+        moves = traits.keeps_indices or (
+            traits.moves and base_name(operator.name).partition("::")[2] not in _NEW_VALUES
+        )
+        if not moves or len(operator.inputs) != 1 or any(node.previous is not None for node in operator.outputs):
+            return False
+        meaning = self.meanings[operator.inputs[0]]
+        if meaning.kind == INDICES or traits.keeps_indices:
+            self.meanings.update(dict.fromkeys(operator.outputs, meaning))
+            return True
+        return meaning.kind in (COUNTS, MARKS)
+
+    def freeze(self, node: DataNode, algebra: Algebra, text: str | Reason) -> None:
+        """Freeze the axis of which a value holds indices, or ends."""
+        meaning = self.meanings.get(node)
+        if meaning is not None and meaning.kind not in (COUNTS, MARKS):
+            algebra.freeze(meaning.axis, text)
+
+    # ------------------------------------------------------------ rows
+
+    def sort_rows(self, rows: Term, axis: Term) -> None:
+        """The rows lie in the order of the indices of `axis` that belong to them."""
+        self._sorted_rows.append((rows, axis))
+
+    def are_sorted(self, rows: Term, axis: Term) -> bool:
+        """Whether rows lie in the order of their indices of an axis."""
+        return any(find(a) is find(rows) and find(b) is find(axis) for a, b in self._sorted_rows)
+
+    # ----------------------------------------------------------- counts
+
+    def take(self, axis: Term, count: int, reason: Reason) -> None:
+        """So many indices of `axis` are taken at once: no fewer may stay.
+
+        Of a product, of which another choice took some indices of the outer factor before, the inner one must hold as
+        many as these need.
+        """
+        factors = _factors(axis)
+        for at, factor in enumerate(factors):
+            others = 1
+            for other in (*factors[:at], *factors[at + 1 :]):
+                others *= min([n for term, n in self._shortlists if find(term) is other], default=other.size)
+            self._raise_least(factor, -(-count // others), reason)
+        self._shortlists.append((axis, count))
+
+    def _raise_least(self, term: Term, count: int, reason: Reason) -> None:
+        if count > 1 and find(term).kind == ATOM:
+            known = self.least.get(term)
+            if known is None or known.count < count:
+                self.least[term] = LeastCount(count, reason)
+
+    def measure(self, dims: Sequence[Term], count: int, reason: Reason) -> None:
+        """A statistic runs over the elements of all these dimensions, and says nothing over fewer than `count`."""
+        self._statistics.append((tuple(dims), count, reason))
+
+    def least_of(self, atom: Term) -> LeastCount | None:
+        """How many indices of an atom must stay at least; asked once the axes are known."""
+        found = [least for term, least in self.least.items() if find(term) is atom]
+        found += [least for term, least in self._measured() if term is atom]
+        return max(found, key=lambda least: least.count, default=None)
+
+    def _measured(self) -> Iterator[tuple[Term, LeastCount]]:
+        """What statistics need: the largest of the axes that they run over answers for it, where no other is fixed."""
+        for dims, count, reason in self._statistics:
+            fixed, free = 1, []
+            for factor in (factor for term in dims for factor in _factors(term)):
+                if factor.kind == ATOM and factor.frozen is None:
+                    free += [factor] * (factor.filler is None)  # along a filler all elements are the same
+                else:
+                    fixed *= len(flat(factor)) if factor.kind == SUM else factor.size  # of each part one stays
+            needed = -(-count // max(fixed, 1))
+            if free and 1 < needed <= math.prod(each.size for each in free):
+                yield max(free, key=lambda each: each.size), LeastCount(needed, reason)
+
+
+def _factors(term: Term) -> list[Term]:
+    return flat(term) if find(term).kind == PRODUCT else [find(term)]

@@ -1,0 +1,387 @@
+"""GGUF files: metadata, and tensors with their types, which may be quantised.
+
+The layout is that of docs/gguf.md in ggml-org/ggml, versions 1 to 3, in either order of bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from modulekg_widgets.engine.errors import ModelFileError, shown
+from modulekg_widgets.engine.files.readers import file_reader
+from modulekg_widgets.engine.files.records import Encoded, EncodedPart, FileContents, Plain, TensorRecord
+from modulekg_widgets.engine.files.source import FileSource
+
+# --------------------
+# The types of tensors in GGUF files: the name of each, how many elements a block of it has, and its bytes.
+# From `enum ggml_type` of ggml/include/ggml.h and the blocks of ggml/src/ggml-common.h in ggml-org/llama.cpp; what
+# torch has is named as torch names it.
+
+
+class GGMLType(NamedTuple):
+    """A type of elements, which are kept in blocks of `block` elements that take `nbytes` bytes."""
+
+    name: str
+    block: int
+    nbytes: int
+
+
+GGML_TYPES = {
+    0: GGMLType("float32", 1, 4),
+    1: GGMLType("float16", 1, 2),
+    2: GGMLType("Q4_0", 32, 18),
+    3: GGMLType("Q4_1", 32, 20),
+    6: GGMLType("Q5_0", 32, 22),
+    7: GGMLType("Q5_1", 32, 24),
+    8: GGMLType("Q8_0", 32, 34),
+    9: GGMLType("Q8_1", 32, 40),
+    10: GGMLType("Q2_K", 256, 84),
+    11: GGMLType("Q3_K", 256, 110),
+    12: GGMLType("Q4_K", 256, 144),
+    13: GGMLType("Q5_K", 256, 176),
+    14: GGMLType("Q6_K", 256, 210),
+    15: GGMLType("Q8_K", 256, 292),
+    16: GGMLType("IQ2_XXS", 256, 66),
+    17: GGMLType("IQ2_XS", 256, 74),
+    18: GGMLType("IQ3_XXS", 256, 98),
+    19: GGMLType("IQ1_S", 256, 50),
+    20: GGMLType("IQ4_NL", 32, 18),
+    21: GGMLType("IQ3_S", 256, 110),
+    22: GGMLType("IQ2_S", 256, 82),
+    23: GGMLType("IQ4_XS", 256, 136),
+    24: GGMLType("int8", 1, 1),
+    25: GGMLType("int16", 1, 2),
+    26: GGMLType("int32", 1, 4),
+    27: GGMLType("int64", 1, 8),
+    28: GGMLType("float64", 1, 8),
+    29: GGMLType("IQ1_M", 256, 56),
+    30: GGMLType("bfloat16", 1, 2),
+    # 31 to 33 are no longer written: the blocks of Q4_0 in another order
+    31: GGMLType("Q4_0_4_4", 32, 18),
+    32: GGMLType("Q4_0_4_8", 32, 18),
+    33: GGMLType("Q4_0_8_8", 32, 18),
+    34: GGMLType("TQ1_0", 256, 54),
+    35: GGMLType("TQ2_0", 256, 66),
+    39: GGMLType("MXFP4", 32, 17),
+    40: GGMLType("NVFP4", 64, 36),
+    41: GGMLType("Q1_0", 128, 18),
+}
+# numbers that readers use differently, with what each calls them; a type of the table is meant where its bytes fit
+USED_DIFFERENTLY = {
+    36: "I2_S of bitnet.cpp or IQ4_NL_4_4 of earlier versions of llama.cpp",
+    37: "I8_S of bitnet.cpp or IQ4_NL_4_8 of earlier versions of llama.cpp",
+    38: "TL1 of bitnet.cpp or IQ4_NL_8_8 of earlier versions of llama.cpp",
+    39: "MXFP4 of llama.cpp or TL2 of bitnet.cpp",
+    40: "NVFP4 of llama.cpp or a type of another reader",
+    41: "Q1_0 of llama.cpp or a type of another reader",
+}
+
+
+# ----------------------------------------
+
+
+MOST_TENSORS = 50_000  # the largest models have a tenth of it
+MOST_KEYS = 20_000
+MOST_PASSED = 2_000_000  # texts and arrays in arrays, and elements of short arrays, which are read one by one
+LONGEST_NAME = 1 << 16
+LONGEST_TEXT = 1 << 16  # kept of a text of the metadata
+MOST_KEPT = 64 << 20  # bytes of names and texts together
+MOST_SHOWN = 8  # elements of an array that are told one by one
+MOST_DIMENSIONS = 8
+DEEPEST_ARRAY = 4
+MOST_ELEMENTS = 1 << 62
+WINDOW = 1 << 20  # bytes read at a time
+BIG_ENDIAN = "big-endian"
+
+# `enum gguf_type`: numbers of one length have a code of `struct`
+NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+TEXT, ARRAY = 8, 9
+NUMBER_NAMES = {
+    0: "uint8", 1: "int8", 2: "uint16", 3: "int16", 4: "uint32", 5: "int32", 6: "float32", 7: "bool",
+    10: "uint64", 11: "int64", 12: "float64",
+}  # fmt: skip
+
+
+class Entry(NamedTuple):
+    """What the header says of a tensor; `start` is counted from where the tensors begin."""
+
+    name: str
+    shape: tuple[int, ...]
+    kind: int
+    start: int
+
+
+class Header:
+    """The bytes of a file one after the other, in parts and in its own order of bytes."""
+
+    def __init__(self, source: FileSource) -> None:
+        self.source, self.position, self._passed, self._kept = source, 4, 0, 0
+        self._window, self._window_start = b"", 0
+        self.order, self.version = "<", 0
+        version = self.bytes(4)
+        if version[:2] == b"\0\0":  # no version is as large as that, so its bytes are in the other order
+            self.order = ">"
+        self.version = int.from_bytes(version, "little" if self.order == "<" else "big")
+        # version 1 counts in 32 bits
+        self._count = struct.Struct(self.order + ("I" if self.version == 1 else "Q"))
+        self._numbers = {kind: struct.Struct(self.order + code) for kind, code in NUMBERS.items()}
+        self.numbers = {kind: number.size for kind, number in self._numbers.items()}
+        counted = self._count.format[-1:]
+        self._layouts = [struct.Struct(f"{self.order}{dims}{counted}IQ") for dims in range(MOST_DIMENSIONS + 1)]
+
+    def bytes(self, length: int) -> bytes:
+        start = self.position - self._window_start
+        if not 0 <= start <= len(self._window) - length:
+            self._window_start, start = self.position, 0
+            left = max(self.source.size - self.position, 0)
+            self._window = self.source.read(self.position, max(length, min(WINDOW, left)))
+        self.position += length
+        return self._window[start : start + length]
+
+    def skip(self, length: int) -> None:
+        if length > self.source.size - self.position:
+            raise ModelFileError(
+                f"{shown(self.source.name)} ends within its header: it is cut off or forged, download or copy it again"
+            )
+        self.position += length
+
+    def number(self, kind: int) -> int | float | bool:
+        number = self._numbers[kind]
+        return number.unpack(self.bytes(number.size))[0]
+
+    def whole(self, kind: int = 4) -> int:
+        return int(self.number(kind))
+
+    def count(self) -> int:
+        return self._count.unpack(self.bytes(self._count.size))[0]
+
+    def counts(self, number: int) -> tuple[int, ...]:
+        return tuple(self.count() for _ in range(number))
+
+    def layout(self, dimensions: int) -> tuple[int, ...]:
+        """The sizes of a tensor, its type, and where it begins."""
+        layout = self._layouts[dimensions]
+        return layout.unpack(self.bytes(layout.size))
+
+    def name(self) -> str:
+        length = self.count()
+        if length > LONGEST_NAME:
+            raise ModelFileError(
+                f"{shown(self.source.name)} has a name of {length:,} bytes, and at most {LONGEST_NAME:,} are read"
+            )
+        self._keep(length)
+        return self.bytes(length).decode()
+
+    def text(self) -> str:
+        length = self.count()
+        self._keep(min(length, LONGEST_TEXT))
+        kept = self.bytes(min(length, LONGEST_TEXT)).decode(errors="replace")
+        self.skip(max(length - LONGEST_TEXT, 0))
+        return kept + ("…" if length > LONGEST_TEXT else "")
+
+    def skip_texts(self, number: int) -> None:
+        self.pass_over(number)
+        for _ in range(number):
+            self.skip(self.count())
+
+    def pass_over(self, number: int) -> None:
+        self._passed += number
+        if self._passed > MOST_PASSED:
+            raise ModelFileError(
+                f"{shown(self.source.name)} has more than {MOST_PASSED:,} elements in its metadata: larger files are "
+                "not opened"
+            )
+
+    def _keep(self, length: int) -> None:
+        self._kept += length
+        if self._kept > MOST_KEPT:
+            raise ModelFileError(
+                f"{shown(self.source.name)} has more than {MOST_KEPT:,} bytes of names and texts: larger files are "
+                "not opened"
+            )
+
+
+@file_reader(".gguf", magic=b"GGUF")
+def read_gguf(source: FileSource) -> FileContents:
+    """The tensors and metadata of a GGUF file, from its header alone."""
+    header = Header(source)
+    if header.version not in (1, 2, 3):
+        raise ModelFileError(
+            f"{shown(source.name)} is GGUF of version {header.version:,}, and versions 1 to 3 are read: "
+            "convert it with llama.cpp"
+        )
+    number, keys = header.counts(2)
+    _limit(source, "tensors", number, MOST_TENSORS)
+    _limit(source, "keys", keys, MOST_KEYS)
+    metadata = _metadata(header, keys)
+    entries = _entries(header, number)
+    alignment = metadata.get("general.alignment", 32)
+    if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
+        raise ModelFileError(
+            f"{shown(source.name)} aligns tensors by {shown(str(alignment))}, which is no power of two: it is forged"
+        )
+    begin = -(-header.position // alignment) * alignment
+    rooms = _rooms(entries, source.size - begin)
+    known = [_type_of(entry, room, alignment) for entry, room in zip(entries, rooms, strict=True)]
+    tensors = tuple(_tensors(source, entries, begin, rooms, known, is_big=header.order == ">"))
+    untold = [entry for entry, kind in zip(entries, known, strict=True) if kind is None]
+    return FileContents(
+        "gguf",
+        tensors,
+        title=str(metadata.get("general.name") or metadata.get("general.architecture") or ""),
+        metadata=metadata | _measures(tensors),
+        warnings=(*_parts(metadata), *_used_differently(untold), *_unknown_types(untold)),
+    )
+
+
+def _limit(source: FileSource, things: str, number: int, most: int) -> None:
+    if number > most:
+        raise ModelFileError(
+            f"{shown(source.name)} claims {number:,} {things}, and at most {most:,} are read: larger "
+            "files are not opened"
+        )
+
+
+def _metadata(header: Header, keys: int) -> dict[str, Plain]:
+    metadata: dict[str, Plain] = {}
+    for _ in range(keys):
+        key = header.name()
+        if key in metadata:
+            raise ModelFileError(f"{shown(header.source.name)} has the key {shown(repr(key))} twice: it is forged")
+        metadata[key] = _value(header, header.whole())
+    return metadata
+
+
+def _value(header: Header, kind: int, depth: int = 0) -> Plain:
+    if kind in NUMBERS:
+        return header.number(kind)
+    if kind == TEXT:
+        return header.text()
+    if kind == ARRAY and depth < DEEPEST_ARRAY:
+        return _array(header, depth)
+    raise ModelFileError(
+        f"{shown(header.source.name)} has a value of the type {kind:,} in its metadata, which GGUF does not have: "
+        "it is damaged or forged"
+    )
+
+
+def _array(header: Header, depth: int) -> str:
+    """A short array as text, a long one by what it has."""
+    kind, number = header.whole(), header.count()
+    if number <= MOST_SHOWN:
+        header.pass_over(4 + number)  # an array takes as long as four elements
+        return "[" + ", ".join(str(_value(header, kind, depth + 1)) for _ in range(number)) + "]"
+    if kind in NUMBERS:
+        header.skip(number * header.numbers[kind])
+        return f"{number:,} × {NUMBER_NAMES[kind]}"
+    if kind == TEXT:
+        header.skip_texts(number)
+        return f"{number:,} strings"
+    header.pass_over(4 * number)  # which takes four times as long
+    for _ in range(number):
+        _value(header, kind, depth + 1)
+    return f"{number:,} arrays"
+
+
+def _entries(header: Header, number: int) -> list[Entry]:
+    entries: dict[str, Entry] = {}
+    for _ in range(number):
+        name, dimensions = header.name(), header.whole()
+        _limit(header.source, f"dimensions of {shown(name)}", dimensions, MOST_DIMENSIONS)
+        *sizes, kind, start = header.layout(dimensions)
+        if name in entries:
+            raise ModelFileError(f"{shown(header.source.name)} has the tensor {shown(repr(name))} twice: it is forged")
+        entries[name] = Entry(name, tuple(sizes[::-1]), kind, start)
+    return list(entries.values())
+
+
+def _rooms(entries: list[Entry], size: int) -> list[int]:
+    """The bytes up to where the next tensor begins, or the end, by the order of the header."""
+    order = sorted(range(len(entries)), key=lambda index: entries[index].start)
+    rooms = [0] * len(entries)
+    for place, index in enumerate(order):
+        following = entries[order[place + 1]].start if place + 1 < len(order) else size
+        rooms[index] = following - entries[index].start
+    return rooms
+
+
+def _type_of(entry: Entry, room: int, alignment: int) -> GGMLType | None:
+    """The type of a tensor; None for an unknown one, and where a number that readers use differently may be another."""
+    known = GGML_TYPES.get(entry.kind)
+    if known is None or entry.kind not in USED_DIFFERENTLY:
+        return known
+    is_cut = bool(entry.shape) and entry.shape[-1] % known.block == 0
+    return known if is_cut and 0 <= room - _bytes_of(entry, known) < alignment else None
+
+
+def _bytes_of(entry: Entry, kind: GGMLType) -> int:
+    return math.prod(entry.shape) // kind.block * kind.nbytes
+
+
+def _tensors(
+    source: FileSource, entries: list[Entry], start: int, rooms: list[int], known: list[GGMLType | None], is_big: bool
+) -> Iterator[TensorRecord]:
+    """The tensors in the order of the header; raises `ModelFileError` for bytes of two, or beyond the end."""
+    for entry, room, kind in zip(entries, rooms, known, strict=True):
+        length = _length(source, entry, room, kind)
+        dtype, place = kind.name if kind else f"ggml type {entry.kind}", start + entry.start
+        encoded = Encoded(BIG_ENDIAN, (EncodedPart(place, length),)) if is_big else None
+        yield TensorRecord(entry.name, entry.shape, dtype, length, offset=place, encoded=encoded)
+
+
+def _length(source: FileSource, entry: Entry, room: int, known: GGMLType | None) -> int:
+    """The bytes of a tensor, which has `room` up to the next, or to the end; one of an unknown type has all of them."""
+    length = _bytes_of(entry, known) if known else max(room, 0)
+    if math.prod(entry.shape) > MOST_ELEMENTS:
+        raise ModelFileError(
+            f"{shown(source.name)}: {shown(entry.name)} has more elements than any memory: it is forged"
+        )
+    if known and known.block > 1 and (not entry.shape or entry.shape[-1] % known.block):
+        raise ModelFileError(
+            f"{shown(source.name)}: rows of {shown(entry.name)}, {shown(str(entry.shape))}, cannot be cut into "
+            f"blocks of {known.block} as {known.name} needs: it is damaged or forged"
+        )
+    if length > room:
+        raise ModelFileError(
+            f"{shown(source.name)}: {shown(entry.name)} takes {length:,} bytes and has {max(room, 0):,} up to the next "
+            "tensor or the end: the file is cut off or forged, download or copy it again"
+        )
+    return length
+
+
+def _measures(tensors: tuple[TensorRecord, ...]) -> dict[str, Plain]:
+    elements = sum(math.prod(tensor.shape) for tensor in tensors)
+    if not elements:
+        return {}
+    return {"bits per weight": round(8 * sum(tensor.nbytes for tensor in tensors) / elements, 3)}
+
+
+def _parts(metadata: dict[str, Plain]) -> tuple[str, ...]:
+    """What to say of one of several files that `llama-gguf-split` has made of a model."""
+    number, count = metadata.get("split.no"), metadata.get("split.count")
+    if type(number) is not int or type(count) is not int or count < 2:
+        return ()
+    return (f"this is part {number + 1:,} of {count:,}: the tensors of the others are not shown",)
+
+
+def _used_differently(untold: list[Entry]) -> tuple[str, ...]:
+    kinds = sorted({entry.kind for entry in untold if entry.kind in USED_DIFFERENTLY})
+    return tuple(
+        f"{sum(entry.kind == kind for entry in untold):,} tensors have the type {kind}, which readers use differently "
+        f"({USED_DIFFERENTLY[kind]}): their bytes are counted up to the next one"
+        for kind in kinds
+    )
+
+
+def _unknown_types(untold: list[Entry]) -> tuple[str, ...]:
+    unknown = [entry for entry in untold if entry.kind not in USED_DIFFERENTLY]
+    if not unknown:
+        return ()
+    kinds = ", ".join(str(kind) for kind in sorted({entry.kind for entry in unknown})[:8])
+    text = (
+        f"{len(unknown):,} tensors have types that are not known ({kinds}): their bytes are counted up to the next one"
+    )
+    return (text,)

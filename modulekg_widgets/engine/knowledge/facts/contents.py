@@ -1,0 +1,122 @@
+"""All that a knowledge graph holds at one moment, as plain records: what analysis, exchange and the explorer read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from modulekg_widgets.engine.identity.fingerprint import display_name
+from modulekg_widgets.engine.knowledge.facts.records import ModelNode, StructureNode
+
+_UNCHANGEABLE = frozenset((str, int, float, bool, complex, bytes, type(None)))
+
+
+@dataclass(frozen=True, slots=True)
+class DataSetNode:
+    """A data set by name; `properties` are the user's plain values."""
+
+    name: str
+    properties: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class UserNode:
+    """A person or a program that trains, by name."""
+
+    name: str
+    properties: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class JobNode:
+    """One training run; `user`, `dataset` and `model` are names, None where it is not known."""
+
+    name: str
+    user: str | None
+    dataset: str | None
+    model: str | None
+    accuracy: float | None  # a fraction
+    convergence: float | None  # steps until 95 % of the way to the final value of the first metric of `history`
+    history: dict[str, list[tuple[float, float]]]  # metric -> (step, value)
+    started: float  # seconds since 1970, UTC
+    ended: float | None
+    properties: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The nodes of every type that is stored; module_types.py derives types and their edges from them."""
+
+    scheme: str = "structure"
+    modules: dict[str, StructureNode] = field(default_factory=dict)  # by fingerprint
+    models: dict[str, ModelNode] = field(default_factory=dict)  # by name, in the order of adding
+    datasets: dict[str, DataSetNode] = field(default_factory=dict)
+    users: dict[str, UserNode] = field(default_factory=dict)
+    jobs: dict[str, JobNode] = field(default_factory=dict)
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """The display name of every module, `ReLU854`, with as many digits as keep those of a class apart."""
+        return display_names({key: node.class_name for key, node in self.modules.items()})
+
+    @cached_property
+    def uses(self) -> Counter[str]:
+        """How often each module occurs over all models."""
+        return uses_in(self.models.values())
+
+    @cached_property
+    def holders(self) -> dict[str, list[str]]:
+        """The names of the models in which each module occurs."""
+        holders: dict[str, list[str]] = {key: [] for key in self.modules}
+        for model in self.models.values():
+            for fingerprint in dict.fromkeys(key for key, _ in model.occurrences):
+                holders[fingerprint].append(model.name)
+        return holders
+
+
+def display_names(classes: dict[str, str]) -> dict[str, str]:
+    """A display name for each fingerprint, given its class; no two are the same."""
+    names: dict[str, str] = {}
+    waiting, digits = list(classes), 3
+    while waiting:
+        candidates = {key: display_name(classes[key], key, digits) for key in waiting}
+        uses = Counter(candidates.values())
+        uses.update(names.values())  # Block1234 may also be a class called Block1 with three digits
+        names.update({key: name for key, name in candidates.items() if uses[name] == 1 or digits >= 40})
+        waiting = [key for key in waiting if key not in names]
+        digits += 1
+    return names
+
+
+def positions(node: StructureNode) -> dict[str, tuple[int, ...]]:
+    """For each child structure the positions that it takes among the slots."""
+    found: dict[str, list[int]] = {}
+    for position, (_, child) in enumerate(node.slots):
+        if child is not None:
+            found.setdefault(child, []).append(position)
+    return {child: tuple(order) for child, order in found.items()}
+
+
+def uses_in(models: Iterable[ModelNode]) -> Counter[str]:
+    """How often each structure occurs in the models, by fingerprint, over all levels."""
+    uses: Counter[str] = Counter()
+    for model in models:
+        for (fingerprint, _), count in model.occurrences.items():
+            uses[fingerprint] += count
+    return uses
+
+
+def copied(values: dict[Any, Any]) -> dict[Any, Any]:
+    """The same values, and nothing that can be changed among them is shared; most are numbers and texts."""
+    if _UNCHANGEABLE.issuperset(map(type, values.values())):
+        return values.copy()
+    return {key: value if _cannot_change(value) else deepcopy(value) for key, value in values.items()}
+
+
+def _cannot_change(value: Any) -> bool:
+    kind = type(value)
+    return kind in _UNCHANGEABLE or (kind is tuple and _UNCHANGEABLE.issuperset(map(type, value)))

@@ -1,0 +1,136 @@
+"""What jobs reached: values of any target, each in its unit, as a property of the job that every format carries."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from modulekg_widgets.engine.errors import PropertyError, shown
+from modulekg_widgets.engine.knowledge.facts.contents import JobNode
+from modulekg_widgets.engine.knowledge.facts.units import (
+    ACCURACY_TARGETS,
+    PERCENT,
+    TOP_1,
+    compared,
+    fault_of_share,
+    finite,
+    repr_of,
+    target_named,
+)
+
+RESULTS = "results"  # the property of a job: target -> [value, unit]
+CONVERGENCE = "convergence"
+STEPS = "steps"
+
+
+class Result(NamedTuple):
+    """A value as it was given, and its unit, None where nobody said."""
+
+    value: float
+    unit: str | None
+
+
+def as_property(results: Mapping[str, Result]) -> dict[str, list[Any]]:
+    return {target: [result.value, result.unit] for target, result in results.items()}
+
+
+def results_of(job: JobNode) -> dict[str, Result]:
+    """What a job reached, by target; its accuracy counts as acc@1 in percent, unless it says another one that can.
+
+    Names of one target are one; of two that a job has, the usual one counts.
+    """
+    found: dict[str, Result] = {}
+    if job.accuracy is not None and math.isfinite(job.accuracy):
+        found[TOP_1] = Result(100 * job.accuracy, PERCENT)
+    if job.convergence is not None and math.isfinite(job.convergence):
+        found[CONVERGENCE] = Result(job.convergence, STEPS)
+    given = job.properties.get(RESULTS)
+    if not isinstance(given, dict):
+        return found
+    names = [name for name in given if isinstance(name, str)]
+    for name in sorted(names, key=lambda name: name == target_named(name)):
+        target, result = target_named(name), _result(given[name])
+        if result is not None and (target not in found or target not in ACCURACY_TARGETS or _counts(target, result)):
+            found[target] = result
+    return found
+
+
+def comparable(target: str, result: Result) -> Result | None:
+    """The value in the unit in which others are compared with it; None for what can be no value of the target."""
+    if fault_of_share(target, *result) is not None:
+        return None
+    found = Result(*compared(target, *result))
+    return found if math.isfinite(found.value) else None
+
+
+def counted_unit(target: str, units: Iterable[str | None]) -> str | None:
+    """Of the units of values the one in which they count: the commonest, of accuracies percent."""
+    if target in ACCURACY_TARGETS:
+        return PERCENT
+    return next((unit for unit, _ in Counter(units).most_common(1)), None)
+
+
+def notes_on_units(targets: Iterable[str], jobs: Iterable[JobNode], models: Iterable[str]) -> tuple[str, ...]:
+    """Of each target which values of models do not count beside others, and where nobody said a unit."""
+    wanted, known = set(targets), set(models)
+    units: dict[str, Counter[str | None]] = {target: Counter() for target in sorted(wanted)}
+    for job in jobs:
+        for target, result in results_of(job).items() if job.model in known else ():
+            own = comparable(target, result) if target in wanted else None
+            if own is not None:
+                units[target][own.unit] += 1
+    notes: list[str] = []
+    for target, counts in units.items():
+        unit = counted_unit(target, counts.elements())
+        if None in counts:
+            notes.append(f"no unit is known of {shown(target)}: pass unit=")
+        beside = f"the {counts[unit]} {_in(unit)}" if counts[unit] else f"values {_in(unit)}"
+        notes += [
+            f"{count} {'value' if count == 1 else 'values'} of {shown(target)} {_in(other)} "
+            f"{'does' if count == 1 else 'do'} not count beside {beside}"
+            for other, count in counts.items() if other != unit
+        ]  # fmt: skip
+    return tuple(notes)
+
+
+def check_results(properties: Mapping[str, Any]) -> None:
+    """Raise `PropertyError` for a result of no number that a float holds, or of a share outside of its range."""
+    given = properties.get(RESULTS)
+    for name, pair in given.items() if isinstance(given, dict) else ():
+        if not isinstance(name, str) or not _is_pair(pair):
+            continue
+        value, unit = pair
+        if type(value) is int and finite(value) is None:
+            raise PropertyError(f"the result {shown(name)!r} is beyond what a float holds: {repr_of(value, 30)}")
+        number = finite(value) if type(value) in (int, float) else None
+        fault = None if number is None else fault_of_share(target_named(name), number, _unit(unit))
+        if fault is not None:
+            raise PropertyError(shown(fault, 200))
+
+
+def _counts(target: str, result: Result) -> bool:
+    found = comparable(target, result)
+    return found is not None and found.unit == PERCENT
+
+
+def _in(unit: str | None) -> str:
+    return "without a unit" if unit is None else f"in {shown(unit)!r}"
+
+
+def _is_pair(pair: Any) -> bool:
+    return isinstance(pair, list | tuple) and len(pair) == 2
+
+
+def _unit(unit: Any) -> str | None:
+    return unit if isinstance(unit, str) else None
+
+
+def _result(pair: Any) -> Result | None:
+    """A stored result; None for what is none, as a property of the user's that has this name."""
+    if not _is_pair(pair):
+        return None
+    value, unit = pair
+    number = finite(value) if isinstance(value, int | float) else None
+    return None if number is None else Result(number, _unit(unit))

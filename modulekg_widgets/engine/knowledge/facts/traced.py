@@ -1,0 +1,176 @@
+"""What only a forward pass tells of a model: its cost, what feeds what, and the operators that each module calls."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import flop_registry
+
+from modulekg_widgets.engine.errors import TraceError, shown
+from modulekg_widgets.engine.identity.hierarchy import hierarchy
+from modulekg_widgets.engine.identity.skeleton_source import ModelLike
+from modulekg_widgets.engine.knowledge.facts.records import (
+    ModelRecord,
+    digests_of,
+    model_record,
+    record_of,
+    with_traffic,
+)
+from modulekg_widgets.engine.operators.cost import traffic
+from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode, modules_of, packet_of
+from modulekg_widgets.engine.torch_runtime.structure import tensors
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.trace import trace_dataflow
+
+MOST_SOURCES = 64  # of one value; a model that adds up all that it ever computed has as many as modules
+
+
+def described(
+    model: ModelLike,
+    name: str | None,
+    scheme: str,
+    args: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    evaluating: bool = False,
+    levels: str = "repetition",
+) -> ModelRecord:
+    """The record of `model`; with `args` or `kwargs` also what a forward pass tells that is followed, not computed.
+
+    With `evaluating` that pass is one of a copy in eval mode.
+    """
+    if args is None and kwargs is None:
+        return model_record(model, name, scheme, levels)
+    given = () if args is None else args
+    return traced_record(model, given, kwargs, name, scheme, evaluating, levels)  # type: ignore[arg-type] - it checks
+
+
+def traced_record(
+    model: nn.Module,
+    args: Any,
+    kwargs: Mapping[str, Any] | None,
+    name: str | None,
+    scheme: str,
+    evaluating: bool = False,
+    levels: str = "repetition",
+) -> ModelRecord:
+    """The record of `model` with what one forward pass on `args` tells; raises `TraceError` where it stops.
+
+    `evaluating`: in eval mode, whatever the mode of the model is, which is left alone.
+    """
+    modules = hierarchy(model)
+    record = record_of(modules, name, scheme, levels)  # refuses what has no identity before anything runs
+    graph = trace_dataflow(_in_eval_mode(model) if evaluating else model, args, kwargs)
+    digests = digests_of(modules, scheme)
+    fingerprints = {path: digests[modules[path].index] for path in graph.modules}
+    flops = graph.flops()
+    costs: Counter[str] = Counter()
+    for path in {id(node): node.path for node in graph.modules.values()}.values():
+        costs[fingerprints[path]] += flops.by_module.get(path, 0)
+    calls = Counter((fingerprints[operator.module], operator.name) for operator in graph.operators)
+    feeds = Counter((fingerprints[a], fingerprints[b]) for a, b in fed(graph))
+    inputs = tuple(node.shape for node in graph.inputs)
+    known = replace(record.model, flops=int(flops), inputs=inputs, module_flops=dict(costs), feeds=feeds, calls=calls)
+    return replace(record, model=with_traffic(known, map(traffic_of, graph.operators)))
+
+
+def _in_eval_mode(model: nn.Module) -> nn.Module:
+    """A copy of the modules, with the very same tensors; the model itself where all of it is in eval mode."""
+    if not any(module.training for module in model.modules()):
+        return model
+    tensors = (*model.parameters(), *model.buffers())
+    try:
+        copied = deepcopy(model, {id(tensor): tensor for tensor in tensors})
+    except Exception as error:  # a module of the user's may raise anything
+        kind = type(error).__name__
+        raise TraceError(
+            f"{shown(type(model).__name__)} cannot be copied to be traced in eval mode ({kind}: {shown(str(error))}): "
+            "call model.eval() first, or leave args out"
+        ) from error
+    return copied.eval()
+
+
+def traffic_of(operator: OperatorNode) -> int:
+    return traffic(operator.overload, operator.inputs, operator.outputs)
+
+
+def fed(graph: Dataflow) -> dict[tuple[str, str], None]:
+    """The pairs of modules without children of which one gives what the other takes, by their paths.
+
+    What the code of their containers makes of values on the way (a sum, a reshape) is passed through.
+    """
+    inner = {node.path for node in graph.modules.values() if not modules_of(node.module)}
+    sources: dict[DataNode, tuple[str, ...]] = {}
+    pairs: dict[tuple[str, str], None] = {}
+    for operator in graph.operators:
+        given = _joined([sources.get(value, ()) for value in operator.inputs])
+        if operator.module in inner:
+            pairs.update({(source, operator.module): None for source in given if source != operator.module})
+            given = (operator.module,)
+        sources.update(dict.fromkeys(operator.outputs, given))
+    return pairs
+
+
+def _joined(several: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """All of them once each; of very many the latest."""
+    if len(several) == 1:
+        return several[0]
+    return tuple(dict.fromkeys(source for sources in several for source in sources))[-MOST_SOURCES:]
+
+
+# --------------------
+# What a model costs, by a forward pass on tensors without data without records, quick enough for thousands.
+
+
+log = logging.getLogger("modulekg_widgets")
+Call = tuple[tuple[Any, ...], Mapping[str, Any]]
+
+
+def with_cost(record: ModelRecord, model: nn.Module, call: Call) -> ModelRecord:
+    """The record with the FLOPs of products and convolutions, the traffic of operators, and the shapes of the inputs.
+
+    The model is moved to the meta device, and into eval mode. One that does not run there has no cost.
+    """
+    args, kwargs = call
+    operators = _PassCounter()
+    try:
+        model.to("meta").eval()
+        with torch.no_grad(), operators:
+            model(*args, **kwargs)
+    except Exception as error:  # noqa: BLE001 - code of libraries that may look at numbers
+        log.debug("%s has no cost on the meta device: %s", record.model.name, error)
+        return record
+    inputs = tuple(tuple(tensor.shape) for _, tensor in tensors((args, kwargs)))
+    counted = replace(record.model, flops=operators.flops, inputs=inputs)
+    return replace(record, model=with_traffic(counted, operators.traffic))
+
+
+class _PassCounter(TorchDispatchMode):
+    """The FLOPs of products and convolutions, and the elements that each operator reads and writes.
+
+    Torch's FlopCounterMode watches modules besides, and stops at those that take or give what it does not expect.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops = 0
+        self.traffic: list[int] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found, formula = func(*args, **(kwargs or {})), flop_registry.get(packet_of(func))
+        if formula is not None:
+            self.flops += int(formula(*args, **(kwargs or {}), out_val=found))
+        taken, given = ([tensor for _, tensor in tensors(values)] for values in ((args, kwargs), found))
+        self.traffic.append(traffic(func, taken, given))
+        return found
+
+
+def picture(channels: int, height: int, width: int) -> Call:
+    """One picture."""
+    return (torch.empty(1, channels, height, width, device="meta"),), {}

@@ -1,0 +1,156 @@
+"""CSV files as the page of W&B exports them: the table of runs, and the lines of a chart.
+
+A table has a row for each run: "Name", "State", "Created", "Runtime" and others of W&B's own, then the keys of the
+configurations, then those of the summaries, with no word on which is which. A chart has a row for each step, and for
+each run and metric "<run> - <metric>", with "__MIN" and "__MAX" of what was drawn as one point.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from modulekg_widgets.engine.errors import GraphFileError, PropertyError, nearest, shown
+from modulekg_widgets.engine.knowledge.exchange.files import checked_path, read_whole
+from modulekg_widgets.engine.knowledge.facts.jobs import Point, kept_places
+
+NAME = "Name"
+# the columns of W&B's own, some of which are there only when somebody asked for them
+OF_WANDB = (
+    "ID", NAME, "Agent", "State", "Notes", "User", "Tags", "Created", "Runtime", "Sweep", "Group", "Job Type",
+    "Hostname", "GPU Type", "GPU Count", "Commit", "GitHub", "End Time", "Updated", "Report", "Description",
+)  # fmt: skip
+CONFIG, SUMMARY = "config.", "summary."
+STEP, OWN_STEP, TIMES = "Step", "_step", ("Relative Time (Process)", "Relative Time (Wall)", "Wall Time")
+BETWEEN, BOUNDS = " - ", ("__MIN", "__MAX")
+MOST_CELLS = 20_000_000
+
+
+@dataclass(frozen=True)
+class WandbTable:
+    """The texts of one file; all rows are as long as its first line."""
+
+    name: str
+    columns: list[str]
+    rows: list[list[str]]
+
+    @property
+    def is_of_runs(self) -> bool:
+        return NAME in self.columns
+
+    @cached_property
+    def _places(self) -> dict[str, list[int]]:
+        """Where each column stands; a key that is in configuration and summary stands twice."""
+        found: dict[str, list[int]] = {}
+        for place, column in enumerate(self.columns):
+            found.setdefault(column, []).append(place)
+        return found
+
+    def places(self, column: str, summary: bool = False) -> list[int]:
+        """Where a column stands, the most fitting first; `config.` or `summary.` before its name says which."""
+        if column in self._places:
+            found = self._places[column]
+        elif column.startswith((CONFIG, SUMMARY)):
+            summary = column.startswith(SUMMARY)
+            found = self._places.get(column.partition(".")[2], [])
+        else:
+            found = []
+        return found[::-1] if summary else found
+
+    def cell(self, row: list[str], column: str, summary: bool = False) -> str | None:
+        """What a row has in a column; None where that is empty or not there."""
+        return next((text for place in self.places(column, summary) if (text := row[place].strip())), None)
+
+    def check(self, column: str, what: str) -> None:
+        """Raise `PropertyError` where there is no such column."""
+        if not self.places(column):
+            names = [name for name in self.columns if name not in OF_WANDB]
+            raise PropertyError(
+                f"{shown(self.name)!r} has no column {shown(column)!r}: {nearest(column, names)}; say {what}="
+            )
+
+
+def read_wandb_table(path: str | os.PathLike[str]) -> WandbTable:
+    """The table of a file; raises `GraphFileError` for what is no CSV, `PropertyError` for one of another kind."""
+    place = checked_path(path)
+    name = shown(str(place))
+    try:
+        content = read_whole(place)
+        if content.count(b",") + content.count(b"\n") > MOST_CELLS:
+            raise GraphFileError(f"it has more than {MOST_CELLS:,} cells")
+        lines = [row for row in csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True) if row]
+    except (GraphFileError, UnicodeDecodeError, csv.Error) as error:
+        raise GraphFileError(f"{name!r} is no table of comma-separated values: {shown(str(error))}") from None
+    if not lines:
+        raise GraphFileError(f"{name!r} is no table of comma-separated values: it is empty")
+    columns, *rows = lines
+    for number, row in enumerate(rows, 2):
+        if len(row) != len(columns):
+            raise GraphFileError(f"{name!r} is damaged: row {number} has {len(row)} cells, the first {len(columns)}")
+    found = WandbTable(str(place), columns, rows)
+    if not found.is_of_runs and not any(BETWEEN in column for column in columns[1:]):
+        raise PropertyError(
+            f"{name!r} is no export of W&B: neither a table of runs, with a column {NAME!r}, nor a chart, with columns "
+            f"'<run>{BETWEEN}<metric>'"
+        )
+    return found
+
+
+def number_in(text: str | None) -> float | None:
+    """The number that a cell holds, NaN and infinities among them."""
+    try:
+        return None if text is None or "_" in text else float(text)
+    except ValueError:
+        return None
+
+
+def finite_in(text: str | None) -> float | None:
+    found = number_in(text)
+    return found if found is not None and math.isfinite(found) else None
+
+
+def lines_of(chart: WandbTable, runs: Container[str]) -> Iterator[tuple[str, tuple[str, str, list[Point]] | str]]:
+    """Each line of a chart by its column: run, metric and points by step, or why it is left out."""
+    columns = set(chart.columns)
+    for place, column in enumerate(chart.columns[1:], 1):
+        if column[-5:] in BOUNDS and column[:-5] in columns:
+            continue
+        run, metric = _parts(column, runs)
+        if run is None:
+            yield column, f"no run is called {shown(column.partition(BETWEEN)[0])!r}"
+        elif metric != OWN_STEP:
+            points = _points(chart, place, f"{run}{BETWEEN}{OWN_STEP}")
+            yield column, points if isinstance(points, str) else (run, metric, points)
+
+
+def _parts(column: str, runs: Container[str]) -> tuple[str | None, str]:
+    """Run and metric; either may have the dash in its name, so that the longest name of a run counts."""
+    at = column.rfind(BETWEEN)
+    while at >= 0:
+        if column[:at] in runs:
+            return column[:at], column[at + len(BETWEEN) :]
+        at = column.rfind(BETWEEN, 0, at)
+    return None, ""
+
+
+def _points(chart: WandbTable, place: int, own_step: str) -> list[Point] | str:
+    """The points of a column by the run's own steps, where the chart has them, or by its axis."""
+    steps = chart.places(own_step)
+    axis = steps[0] if steps else 0
+    if not steps and chart.columns[0] in TIMES:
+        return f"the chart is drawn over {chart.columns[0]!r}: export it over {STEP!r}"
+    points: list[Point] = []
+    for number, row in enumerate(chart.rows, 2):
+        if not row[place].strip():
+            continue
+        step, value = finite_in(row[axis]), number_in(row[place])
+        if step is None or value is None:
+            return f"row {number} holds {shown(row[axis], 40)!r}, {shown(row[place], 40)!r}: no step and number"
+        points.append((step, value))
+    points.sort(key=lambda point: point[0])
+    return [points[at] for at in kept_places(len(points))] or "it is empty"

@@ -1,0 +1,214 @@
+"""What predictors read of a model: the kinds of its operations, their surroundings, its size and its cost."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, uses_in
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord, StructureNode
+
+Array = NDArray[np.float64]
+ROUNDS = 2  # of relabelling after Weisfeiler and Leman
+CONTAINER = "container"
+PICTURE_DIMS = 4  # sample, channel, height, width
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """One model for the predictors; `flops` is None where the cost is not known."""
+
+    name: str
+    family: str
+    parameters: int
+    flops: int | None
+    ops: Counter[str]  # class of a module without children -> how often
+    rounds: tuple[Counter[str], ...]  # after each round of relabelling: label -> how often
+    record: ModelRecord = field(repr=False)
+    layers: int = 0  # linear layers and convolutions
+    inputs: tuple[tuple[int, ...], ...] = ()  # the shapes of its inputs, where it was called
+    weights: dict[str, float] = field(default_factory=dict, repr=False)  # of labels, each round of them of length 1
+
+    @property
+    def has_cost(self) -> bool:
+        return self.flops is not None and bool(self.inputs)
+
+    def with_cost(self, flops: int, inputs: tuple[tuple[int, ...], ...]) -> Features:
+        return replace(self, flops=flops, inputs=inputs)
+
+    def without_cost(self) -> Features:
+        return replace(self, flops=None, inputs=())
+
+    @property
+    def elements(self) -> int | None:
+        """Numbers of its first input, of one sample; None where it was not called."""
+        return math.prod(self.inputs[0][1:]) if self.inputs else None
+
+    @property
+    def side(self) -> float | None:
+        """Pixels of a side of its first input, where that is pictures."""
+        shape = self.inputs[0] if self.inputs else ()
+        return math.sqrt(shape[-2] * shape[-1]) if len(shape) == PICTURE_DIMS else None
+
+
+class KnownLabels:
+    """The labels of modules that records of one graph share: of each round a dict by fingerprint.
+
+    Plain dicts of strings: with a tuple for each module the garbage collector would go through the whole graph.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, StructureNode] = {}
+        self.rounds: tuple[dict[str, str], ...] = tuple({} for _ in range(ROUNDS + 1))
+        self.leaves: set[str] = set()  # modules without children
+
+    def add(self, record: ModelRecord, uses: Iterable[str]) -> None:
+        """Take in the modules of a record: their own labels, then joined with their children's of the round before."""
+        nodes = record.nodes
+        unknown = [key for key in uses if self.nodes.get(key) is not nodes[key]]
+        below = {key: children(nodes[key]) for key in unknown}
+        self.nodes.update({key: nodes[key] for key in unknown})
+        self.rounds[0].update({key: label(nodes[key]) for key in unknown})
+        for before, found in pairwise(self.rounds):
+            found.update({key: _joined(before[key], {before[child] for child in below[key]}) for key in unknown})
+        self.leaves.difference_update(unknown)
+        self.leaves.update(key for key in unknown if not below[key])
+
+
+def features_of(
+    record: ModelRecord, flops: int | None = None, family: str | None = None, labels: KnownLabels | None = None
+) -> Features:
+    """The features of a record; `flops` where it does not know them.
+
+    `labels` holds those of modules that other records of one graph share with it, and takes those of this one.
+    """
+    uses = uses_in([record.model])
+    known_labels = KnownLabels() if labels is None else labels
+    known_labels.add(record, uses)
+    ops: Counter[str] = Counter()
+    for fingerprint, count in uses.items():
+        if fingerprint in known_labels.leaves:
+            ops[record.nodes[fingerprint].class_name] += count
+    known = record.model.flops if record.model.flops is not None else flops
+    size = record.model.parameters
+    layers = sum(count for name, count in ops.items() if name.startswith(("Conv", "Linear")))
+    rounds = _relabelled(uses, known_labels)
+    return Features(
+        record.model.name,
+        family or family_of(record),
+        size,
+        known,
+        ops,
+        rounds,
+        record,
+        layers,
+        tuple(record.model.inputs or ()),
+        _weights(rounds),
+    )
+
+
+def record_in(contents: Contents, name: str) -> ModelRecord:
+    """The record of a model of the graph; raises `UnknownNameError`."""
+    if name not in contents.models:
+        raise UnknownNameError(f"no model is called {shown(str(name))!r}: {nearest(str(name), contents.models)}")
+    model = contents.models[name]
+    return ModelRecord(model, {key: contents.modules[key] for key, _ in model.occurrences})
+
+
+def with_flops(record: ModelRecord, flops: int, inputs: tuple[tuple[int, ...], ...]) -> ModelRecord:
+    """The record with what a forward pass on such inputs costs."""
+    return replace(record, model=replace(record.model, flops=flops, inputs=inputs))
+
+
+def family_of(record: ModelRecord) -> str:
+    """The models that are defined together: the last part of the module that defines the class of the root."""
+    where, _, name = record.nodes[record.model.root].qualified_class.rpartition(".")
+    shared = not where or where.startswith(("torch.nn.", "__main__")) or "<locals>" in where
+    return f"{name} {record.model.name}" if shared else where.rpartition(".")[2]
+
+
+def children(node: StructureNode) -> list[str]:
+    return [child for _, child in node.slots if child is not None]
+
+
+def label(node: StructureNode) -> str:
+    """The kind of an operation without its width: its class, and of a convolution kernel, stride and groups."""
+    if children(node) and (not node.qualified_class.startswith("torch.nn.") or ".container." in node.qualified_class):
+        return CONTAINER
+    known, weight = node.hyperparameters, node.tensors.get("weight")
+    if "kernel_size" not in known or "groups" not in known or weight is None:
+        return node.class_name
+    groups, inputs = known["groups"], known.get("in_channels")
+    kind = "full" if groups == 1 else ("depthwise" if groups == inputs else "grouped")
+    kernel = "x".join(str(size) for size in weight[2:])
+    return f"{node.class_name}/{kernel}/s{_first_number(known.get('stride'))}/{kind}"
+
+
+def _first_number(value: object) -> str:
+    found = re.search(r"\d+", str(value))
+    return found.group() if found else ""
+
+
+def _relabelled(uses: Counter[str], known: KnownLabels) -> tuple[Counter[str], ...]:
+    """Label counts, at first of the operations, then with the labels of the children in each round."""
+    first, *others = known.rounds
+    found = [_counts(first, uses)]
+    seen = Counter(found[0])
+    containers = Counter({key: count for key, count in uses.items() if key not in known.leaves})
+    for labels in others:
+        seen += _counts(labels, containers)
+        found.append(Counter(seen))
+    return tuple(found)
+
+
+def _counts(labels: dict[str, str], uses: Counter[str]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for fingerprint, count in uses.items():
+        counts[labels[fingerprint]] += count
+    return counts
+
+
+def _weights(rounds: tuple[Counter[str], ...]) -> dict[str, float]:
+    """log(1 + count) of the labels, of unit length for each round, of which the number stands before a label."""
+    found: dict[str, float] = {}
+    for each, counts in enumerate(rounds):
+        logs = np.log1p(np.fromiter(counts.values(), float, len(counts)))
+        length = float(np.sqrt(logs @ logs)) or 1.0
+        found.update(zip([f"{each} {key}" for key in counts], (logs / length).tolist(), strict=True))
+    return found
+
+
+def _joined(own: str, below: set[str]) -> str:
+    if not below:
+        return own
+    return hashlib.blake2b("\n".join([own, *sorted(below)]).encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+# ------------------------------------------------------------------- numbers
+
+
+def log_counts(counts: Sequence[Counter[str]]) -> Array:
+    """A row of log(1 + count) for each model over all labels, shape (models, labels)."""
+    column = {key: index for index, key in enumerate(sorted({key for each in counts for key in each}))}
+    rows = np.zeros((len(counts), max(len(column), 1)))
+    for row, each in zip(rows, counts, strict=True):
+        for key, count in each.items():
+            row[column[key]] = np.log1p(count)
+    return rows
+
+
+def sizes(features: Sequence[Features], with_flops: bool = True) -> Array:
+    """Log10 of the parameters and, where known of all, of the FLOPs, from 10^7 and 10^9; shape (models, 1 or 2)."""
+    columns = [[np.log10(max(each.parameters, 1)) - 7 for each in features]]
+    if with_flops:
+        columns.append([np.log10(max(each.flops or 1, 1)) - 9 for each in features])
+    return np.array(columns).T

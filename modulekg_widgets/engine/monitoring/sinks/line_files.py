@@ -1,0 +1,311 @@
+"""Files of one reading a line, which can be read while they are written and after a crash."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from modulekg_widgets.engine.errors import RecordingError, shown
+from modulekg_widgets.engine.monitoring.readings import Reading
+from modulekg_widgets.engine.monitoring.run import COLUMNS
+from modulekg_widgets.engine.monitoring.sinks.values import SPECIAL, checked, parsed, value_text
+
+# -------------------- What all recorded files share: which may be written over, and how an error names them
+
+
+FORMAT, VERSION = "modulekg-run", 1
+
+
+@contextmanager
+def at_file(path: Path, verb: str = "read") -> Iterator[None]:
+    """Errors inside become a `RecordingError` that names the file."""
+    name = shown(str(path), 300)
+    try:
+        yield
+    except RecordingError as error:
+        raise RecordingError(f"{name}: {error}") from error
+    except (OSError, ValueError) as error:  # a name with a null in it is a ValueError
+        raise RecordingError(f"{name} cannot be {verb}: {shown(str(error), 300)}") from error
+
+
+def holds_something(path: Path) -> bool:
+    """Whether there is a file that is not empty; raises `RecordingError` for what is no ordinary file."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISREG(found.st_mode):  # a pipe or a device may have no end, or never answer
+        raise RecordingError("it is no ordinary file")
+    return found.st_size > 0
+
+
+def is_recorded(path: Path, name_in: Callable[[Path], str | None]) -> bool:
+    """Whether a recording is there, which `name_in` accepts; raises `RecordingError` for another file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not holds_something(path):
+        return False
+    try:
+        name_in(path)
+    except RecordingError as error:
+        raise RecordingError(f"a file that is no recording is not written over: pass another path ({error})") from error
+    return True
+
+
+def checked_head(found: object) -> str:
+    """The name in the parsed header of a file; raises `RecordingError` for a header of something else."""
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise RecordingError(f'it does not begin with {{"format": "{FORMAT}", …}}: record a run with a sink')
+    version, name = found.get("version"), found.get("name")
+    if type(version) is not int or version != VERSION:
+        raise RecordingError(f"its version is {shown(repr(version))}; this release reads {VERSION}")
+    if type(name) is not str:
+        raise RecordingError("its name is no text")
+    return name
+
+
+# ----------------------------------------
+
+
+LONGEST_LINE = 32 << 20  # bytes; a vector of 1.5 million numbers
+
+
+@dataclass(frozen=True, slots=True)
+class LineFormat:
+    """How a run stands in lines: the first one, and one for each reading, all without their ends.
+
+    `head` makes the first line from the name of the run; `name` reads it back, None where the format has no place for
+    it. `name` and `reading` raise `RecordingError` for a line that is not theirs.
+    """
+
+    head: Callable[[str], str]
+    name: Callable[[str], str | None]
+    line: Callable[[Reading], str]
+    reading: Callable[[str], Reading]
+
+
+class RecordedLine(NamedTuple):
+    """A reading, and its line as it stands in the file, the end included."""
+
+    raw: bytes
+    reading: Reading
+
+
+class LineSink:
+    """Appends to a file; each write goes to the operating system at once, so a killed process loses no earlier one.
+
+    A recording that is there is replaced, or continued with `append`; raises `RecordingError` for any other file.
+    """
+
+    def __init__(self, path: Path, form: LineFormat, name: str, append: bool = False) -> None:
+        self.name = str(path)
+        self._form = form
+        self._pid = os.getpid()
+        with at_file(path, "written"):
+            continues = is_recorded(path, lambda there: name_in(there, form)) and append
+            if continues:
+                _mend(path, form)
+            else:
+                path.write_bytes(b"")
+            # unbuffered: a forked process shall have no copy of lines that it would write a second time
+            self._file: BinaryIO = path.open("ab", buffering=0)
+            if not continues:
+                self._put([form.head(name)])
+
+    def write(self, readings: list[Reading]) -> None:
+        """Append one line for each reading; raises `OSError` when the disk does not take them."""
+        if os.getpid() == self._pid:
+            self._put([self._form.line(reading) for reading in readings])
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _put(self, lines: list[str]) -> None:
+        encoded = [f"{line}\n".encode() for line in lines]
+        if any(len(line) >= LONGEST_LINE for line in encoded):
+            raise RecordingError(f"a value of more than {LONGEST_LINE >> 20} MB could not be read back")
+        rest = memoryview(b"".join(encoded))
+        while rest:
+            rest = rest[self._file.write(rest) :]
+
+
+def name_in(path: Path, form: LineFormat) -> str | None:
+    """The name of a recorded run; raises `RecordingError` when the first line is none of `form`."""
+    if not holds_something(path):
+        raise RecordingError("it is empty or not there")
+    try:
+        return form.name(_text(head_of(path)))
+    except RecordingError as error:
+        raise RecordingError(f"line 1: {error}") from error
+
+
+def head_of(path: Path) -> bytes:
+    """The first line as it stands in the file."""
+    with path.open("rb") as file:
+        return file.readline(LONGEST_LINE)
+
+
+def lines(path: Path, form: LineFormat) -> Iterator[RecordedLine]:
+    """The readings of a file; a torn last line is left out.
+
+    Raises `RecordingError` that names the line for everything that `form` does not write.
+    """
+    with path.open("rb") as file:
+        file.readline(LONGEST_LINE)
+        number = 1
+        while raw := file.readline(LONGEST_LINE):
+            number += 1
+            try:
+                reading = form.reading(_text(raw))
+            except RecordingError as error:
+                if not raw.endswith(b"\n") and len(raw) < LONGEST_LINE:
+                    return  # whoever wrote it was stopped, or is still writing
+                raise RecordingError(f"line {number}: {error}") from error
+            yield RecordedLine(raw if raw.endswith(b"\n") else raw + b"\n", reading)
+
+
+def _text(raw: bytes) -> str:
+    if len(raw) >= LONGEST_LINE:
+        raise RecordingError(f"it is longer than {LONGEST_LINE >> 20} MB")
+    try:
+        return raw.rstrip(b"\r\n").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RecordingError(f"no UTF-8 ({shown(str(error))})") from error
+
+
+def _mend(path: Path, form: LineFormat) -> None:
+    """Cut a torn last line off, or end a whole one, so that the next line stands alone."""
+    with path.open("rb+") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(end - 1)
+        if file.read() == b"\n":
+            return
+        file.seek(max(0, end - LONGEST_LINE))
+        _, newline, tail = file.read().rpartition(b"\n")
+        try:
+            form.reading(_text(tail)) if newline else form.name(_text(tail))
+        except RecordingError:
+            file.truncate(end - len(tail))
+        else:
+            file.write(b"\n")
+
+
+# --------------------
+# JSON lines: a header, then one object for each reading; strict JSON, so NaN and infinities are texts.
+
+
+REQUIRED = {"module", "metric", "step", "value"}
+FIELDS = REQUIRED | {"call", "phase"}
+
+
+def _head(name: str) -> str:
+    return json.dumps({"format": FORMAT, "version": VERSION, "name": name})
+
+
+def _header_name(line: str) -> str:
+    return checked_head(parsed(line))
+
+
+def _json_line(reading: Reading) -> str:
+    # escaped to ASCII, in which a lone surrogate in a name survives
+    return (
+        f'{{"module":{json.dumps(reading.module)},"metric":{json.dumps(reading.metric)},"step":{int(reading.step)},'
+        f'"value":{value_text(reading.value)},"call":{int(reading.call)},"phase":"{reading.phase}"}}'
+    )
+
+
+def _json_reading(line: str) -> Reading:
+    found = parsed(line)
+    if not isinstance(found, dict) or not found.keys() >= REQUIRED or not found.keys() <= FIELDS:
+        raise RecordingError(f"no reading, which has {', '.join(sorted(FIELDS))}: {shown(line)}")
+    return checked(**found)
+
+
+JSONL = LineFormat(_head, _header_name, _json_line, _json_reading)
+
+
+# --------------------
+# CSV: one row for each reading, one line for each row, and no cell that a spreadsheet would run as a formula.
+
+
+HEAD = ",".join(COLUMNS)
+# what spreadsheets run: ASCII, and the full-width forms that some of them read as the same
+FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "'")
+CELL = r'("[^"]*(?:""[^"]*)*"|[^",]*)'
+ROW = re.compile(",".join([CELL] * len(COLUMNS)))
+WHOLE = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+
+# ------------------------------------------------------------ text in cells
+
+
+def plain(text: str) -> str:
+    """`text` on one line of valid Unicode: as it is, or as a JSON text when it is not printable or looks like one."""
+    return text if text.isprintable() and not text.startswith('"') else json.dumps(text)
+
+
+def from_plain(found: str) -> str:
+    """The text of which `plain` made this."""
+    if not found.startswith('"'):
+        return found
+    text = parsed(found)
+    if not isinstance(text, str):
+        raise RecordingError(f"no text: {shown(found)}")
+    return text
+
+
+def _cell(text: str) -> str:
+    made = plain(text)
+    return _quoted(f"'{made}" if made.startswith(FORMULA) else made)
+
+
+def _from_cell(found: str) -> str:
+    return from_plain(found.removeprefix("'"))
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text
+
+
+def _unquoted(found: str) -> str:
+    return found[1:-1].replace('""', '"') if found.startswith('"') else found
+
+
+# --------------------------------------------------------------------- rows
+
+
+def _check_csv_columns(line: str) -> None:
+    if line != HEAD:
+        raise RecordingError(f"it does not begin with the columns {HEAD}: {shown(line)}")
+
+
+def _csv_line(reading: Reading) -> str:
+    value = value_text(reading.value)
+    bare = value.strip('"') if value[0] == '"' else value
+    return (
+        f"{_cell(reading.module)},{_cell(reading.metric)},{int(reading.step)},{_quoted(bare)},"
+        f"{int(reading.call)},{reading.phase}"
+    )
+
+
+def _csv_reading(line: str) -> Reading:
+    found = ROW.fullmatch(line)
+    if found is None:
+        raise RecordingError(f"no row of {len(COLUMNS)} cells: {shown(line)}")
+    module, metric, step, value, call, phase = map(_unquoted, found.groups())
+    number = value if value in SPECIAL else parsed(value)
+    return checked(_from_cell(module), _from_cell(metric), _whole(step), number, _whole(call), phase)
+
+
+def _whole(found: str) -> int:
+    if not WHOLE.fullmatch(found):
+        raise RecordingError(f"a step and a call are whole numbers, not {shown(found)!r}")
+    return int(found)
+
+
+CSV = LineFormat(lambda name: HEAD, _check_csv_columns, _csv_line, _csv_reading)

@@ -1,0 +1,190 @@
+"""Cut copies of a model measured beside the uncut one."""
+
+from __future__ import annotations
+
+import statistics
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.axes.graph import DataflowGraph
+from modulekg_widgets.engine.identity.walk import walk
+from modulekg_widgets.engine.operators.cost import operator_flops
+from modulekg_widgets.engine.profiling.profile import module_times, timed_on_copy
+from modulekg_widgets.engine.profiling.timing import LEAST, SECONDS, Call, Comparison, TimedModel, check_real, in_turn
+from modulekg_widgets.engine.pruning.cut.edits import Edits
+from modulekg_widgets.engine.pruning.recover.passes import CutStage, on_stage
+from modulekg_widgets.engine.residuals.removal import NOTHING_REMOVED
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.private import disable_current_modes
+from modulekg_widgets.engine.torch_runtime.state import registered_tensors
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
+
+T = TypeVar("T")
+
+
+def timed_as_cut(model: nn.Module, edits: Edits, call: Call, run: Callable[[TimedModel], T]) -> T:
+    """What `run` makes of a copy of the model as it would be cut, in eval mode; the model stays as it is."""
+
+    def staged(cut: CutStage) -> T:
+        return run(TimedModel(cut.walked, cut.copies, call))
+
+    return on_stage(model, edits, False, staged, own=ALL)
+
+
+def compared(
+    model: nn.Module, before: Edits, after: Edits, call: Call, least: int = LEAST, seconds: float = SECONDS
+) -> Comparison:
+    """Passes of the model with some edits in turn with those of the model with others."""
+
+    def beside(uncut: TimedModel) -> Comparison:
+        with disable_current_modes():  # of that look, for which the model itself is out of bounds
+            return timed_as_cut(model, after, call, lambda cut: _rounds(uncut, cut, least, seconds))
+
+    if before.tensors or before.attributes or before.removal:
+        return timed_as_cut(model, before, call, beside)
+    return timed_on_copy(model, walk(model), call, beside)
+
+
+def _rounds(uncut: TimedModel, cut: TimedModel, least: int, seconds: float) -> Comparison:
+    before, after = in_turn([uncut, cut], least, seconds)
+    return Comparison(tuple(before), tuple(after))
+
+
+# --------------------
+# What each recorded operator takes of the measured time, from the times of the modules that call them.
+
+
+def operator_times(flow: Dataflow, exclusive: Mapping[str, float]) -> dict[int, float]:
+    """Milliseconds of operators by their numbers, from those of modules by path, without what these call.
+
+    A module's time is shared among its operators by their FLOPs. One that was not called in the measured pass, as
+    inside of torch's fused attention, belongs to the module around it.
+    """
+    by_module: dict[str, list[tuple[OperatorNode, int]]] = defaultdict(list)
+    for operator in flow.operators:
+        if flops := operator_flops(operator):
+            by_module[_called(operator.module, exclusive)].append((operator, flops))
+    found: dict[int, float] = {}
+    for path, own in by_module.items():
+        each = exclusive.get(path, 0.0) / sum(flops for _, flops in own)
+        found |= {operator.index: each * flops for operator, flops in own}
+    return found
+
+
+def _called(path: str, exclusive: Mapping[str, float]) -> str:
+    while path and path not in exclusive:
+        path = path.rpartition(".")[0]
+    return path
+
+
+# --------------------
+# Times of operators by the sizes of what they compute: a layer of a size is measured once, whichever model has it.
+
+
+# nanoseconds of operators, by where they ran and what they computed
+_measured: dict[tuple[Hashable, Hashable], float] = {}
+
+
+def times_by_size(flow: Dataflow, place: Hashable, measure: Callable[[], Mapping[int, float]]) -> dict[int, float]:
+    """The times of a pass's operators by their numbers; `measure` is called where one of a size is not yet known.
+
+    Operators of one size take the same: the mean of those that were measured together. `place`: the device, and all
+    else that times depend on.
+    """
+    sizes = {operator.index: (place, _size(operator)) for operator in flow.operators if operator_flops(operator)}
+    if any(size not in _measured for size in sizes.values()):
+        found = defaultdict(list)
+        for index, taken in measure().items():
+            found[sizes[index]].append(taken)
+        for size, taken in found.items():
+            _measured.setdefault(size, statistics.fmean(taken))
+    return {index: _measured[size] for index, size in sizes.items()}
+
+
+def _size(operator: OperatorNode) -> Hashable:
+    """What an operator computes: its name, the sizes of its tensors, and its other arguments."""
+    return str(operator.overload), _plain(operator.args), _plain(operator.kwargs)
+
+
+def _plain(value: Any) -> Hashable:
+    if isinstance(value, DataNode):
+        return tuple(value.shape), str(value.dtype)
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    if isinstance(value, Mapping):
+        return tuple((key, _plain(each)) for key, each in value.items())
+    return str(value)
+
+
+# -------------------- What is known of a traced model's time on its device: its modules, and cuts beside it
+
+
+QUICK, THOROUGH = 0.4, 1.0  # seconds of passes of each model
+NANOSECONDS = 1e6  # of a millisecond: the unit of estimates, so that small models have no fractions
+
+# what was measured on a device, by traced model: the times of modules, and cuts by the sizes that they leave
+_known: weakref.WeakKeyDictionary[Dataflow, dict[Hashable, Any]] = weakref.WeakKeyDictionary()
+
+
+class Stopwatch:
+    """Measures a traced model and its cuts; what is known of it on this device is not measured again."""
+
+    def __init__(self, graph: DataflowGraph) -> None:
+        self.graph = graph
+        self.walked = walk(graph.model)
+        check_real(self.walked, graph.call)
+        self._uncut = Edits((), {}, graph.removal or NOTHING_REMOVED)
+        own = [tensor for state in self.walked.states for tensor in registered_tensors(state).values()]
+        # where and how it computes, which may have changed since the trace
+        self._place = (torch.get_num_threads(), *dict.fromkeys((str(t.device), str(t.dtype)) for t in own))
+
+    def whole(self) -> float:
+        """Milliseconds of the uncut model."""
+        return self._once(("whole",), lambda: self._uncut_runs(lambda timed: statistics.median(in_turn([timed])[0])))
+
+    def times(self, counted: Dataflow) -> dict[int, float]:
+        """Nanoseconds of the operators of a pass over the uncut model, by their numbers."""
+
+        def measure() -> dict[int, float]:
+            return operator_times(counted, {path: taken * NANOSECONDS for path, taken in self._exclusive().items()})
+
+        return times_by_size(counted, self._place, measure)
+
+    def slowest(self) -> list[tuple[str, float]]:
+        """The modules by what they take without those in them, the slowest first."""
+        exclusive = self._exclusive()
+        return sorted(exclusive.items(), key=lambda entry: -entry[1])
+
+    def of(self, edits: Edits, thorough: bool) -> Comparison:
+        """The cut model beside the uncut one."""
+        sizes = tuple((edit.names, edit.shape_after) for edit in edits.tensors)
+        sizes += tuple((each.path,) for each in edits.removal.modules)
+        seconds = THOROUGH if thorough else QUICK
+        return self._once(
+            ("cut", thorough, sizes),
+            lambda: compared(self.graph.model, self._uncut, edits, self.graph.call, seconds=seconds),
+        )
+
+    def _exclusive(self) -> dict[str, float]:
+        """Milliseconds of each module, by path, without what it calls."""
+        found = self._once(
+            ("modules",), lambda: self._uncut_runs(lambda timed: module_times([timed], seconds=QUICK)[0].exclusive)
+        )
+        return {self.walked.path(index): taken for index, taken in found.items()}
+
+    def _uncut_runs(self, run: Callable[[TimedModel], T]) -> T:
+        if self._uncut.removal:
+            return timed_as_cut(self.graph.model, self._uncut, self.graph.call, run)
+        return timed_on_copy(self.graph.model, self.walked, self.graph.call, run)
+
+    def _once(self, key: tuple[Hashable, ...], measure: Any) -> Any:
+        known = _known.setdefault(self.graph, {})
+        key = (*self._place, *key)
+        if key not in known:
+            known[key] = measure()
+        return known[key]

@@ -1,0 +1,222 @@
+"""Plans of what the configuration of a model can say: of the axes of repeated layers those that it has a number for.
+
+Which they are is found by trying: a model is built from a changed configuration and compared with the cut one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from modulekg_widgets.engine.axes.terms.algebra import Term
+from modulekg_widgets.engine.errors import CutError, ModuleKGError, shown
+from modulekg_widgets.engine.pruning.plan.planner import Planner
+from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.plan.selection.repeated import ANY, Said
+from modulekg_widgets.engine.pruning.plan.selection.request import Request
+from modulekg_widgets.engine.pruning.plan.unread_parameters import facts_not_read, followers
+from modulekg_widgets.engine.pruning.saving.config_search import TriedConfig, difference, nearest_config
+from modulekg_widgets.engine.pruning.saving.empty import built_empty
+from modulekg_widgets.engine.pruning.saving.library_origins import TransformersOrigin, transformers_origin
+from modulekg_widgets.engine.pruning.saving.model_signature import Anatomy, different, is_left_by_forward
+from modulekg_widgets.engine.torch_runtime.state import unwrapped
+
+MOST_TRIES = 80  # models that are built to find what the configuration says of a plan
+PROBED = 0.5  # the share that goes of an axis where it is tried whether the configuration can say it
+log = logging.getLogger("modulekg_widgets")
+
+
+class _Checked(NamedTuple):
+    """A plan, with the configuration that comes nearest to it and what that does not say, "" where it says all."""
+
+    plan: PruningPlan
+    config: Mapping[str, Any]
+    reason: str
+
+
+def plan_said(planner: Planner) -> PruningPlan:
+    """The plan of what the configuration can say, and of all where the model has none or that can say nothing."""
+    origin = _origin(planner.graph.model)
+    if origin is None:
+        return planner.plan()
+    first: _Checked | None = None
+    for way in _ways(planner):
+        try:
+            checked = _checked(way, way.plan(), origin)
+        except CutError:
+            if way is planner:
+                raise
+            continue  # a target may be out of reach where more goes together
+        if not checked.reason:
+            return checked.plan
+        first = first if way is not planner else checked
+    assert first is not None
+    return _narrower(planner, origin, first)
+
+
+def _ways(planner: Planner) -> list[Planner]:
+    """As it is, and with heads that go with the width, which their number may have to divide.
+
+    That is so wherever all lose one share, so that it is tried first for a target alone.
+    """
+    with_width = planner.again(planner.request, Said(with_width=True))
+    if with_width.layers == planner.layers:
+        return [planner]
+    return [planner, with_width] if planner.request.target is None else [with_width, planner]
+
+
+def _narrower(planner: Planner, origin: TransformersOrigin, first: _Checked) -> PruningPlan:
+    """The plan of those axes alone that the configuration can say, else the first that was made, with a note."""
+    probe = _Probe(planner, origin)
+    said = probe.said(_terms(planner, first.plan))
+    if said is None:
+        return _with_note(first.plan, first.reason)
+    try:
+        narrower = planner.again(planner.request, said)
+        found = _checked(narrower, narrower.plan(), origin.with_config(probe.config))
+    except CutError as error:
+        return _with_note(first.plan, f"{first.reason}, and what it can say does not suffice: {error}")
+    return _with_note(found.plan, found.reason) if found.reason else found.plan
+
+
+def _with_note(plan: PruningPlan, reason: str) -> PruningPlan:
+    note = f"layers='uniform': mk.load_pretrained alone will load the model, for {shown(reason, 300)}"
+    return replace(plan, notes=(*plan.notes, note))
+
+
+def _terms(planner: Planner, plan: PruningPlan) -> list[Term]:
+    """The axes that a plan cuts and the user does not name."""
+    cut = {axis.name for axis in plan.axes}
+    return [axis.term for axis in planner.chosen if axis.name in cut]
+
+
+def _origin(model: nn.Module) -> TransformersOrigin | None:
+    """What builds the model, as it is before the cut; None where nothing is known that does."""
+    try:
+        model = unwrapped(model)
+        origin = transformers_origin(model, ())
+        if origin is None:
+            return None
+        one, other = Anatomy.of(model).facts, Anatomy.of(built_empty(origin.build)).facts
+    except Exception as error:  # noqa: BLE001 - of the library, whatever its code needs
+        log.debug("the configuration does not build the model: %s", error)
+        return None
+    return origin if all(is_left_by_forward(key, other) for key in different(one, other)) else None
+
+
+def _checked(planner: Planner, plan: PruningPlan, origin: TransformersOrigin) -> _Checked:
+    """What the configuration says of a plan; what the pass does not read follows it."""
+    wanted = _twin(plan, planner.graph.model)
+    if isinstance(wanted, str):
+        return _Checked(plan, origin.config, wanted)
+    near = nearest_config(origin, wanted, facts_not_read(planner.graph, wanted.facts), MOST_TRIES)
+    if isinstance(near, str):
+        return _Checked(plan, origin.config, near)
+    reason = _said_of(near, wanted)
+    if reason and (longer := _followed(planner, plan, wanted, near)) is not None:
+        again = _twin(longer, planner.graph.model)
+        if isinstance(again, Anatomy) and not (reason := _said_of(near, again)):
+            plan = longer
+    return _Checked(plan, near.config, reason)
+
+
+def _said_of(near: TriedConfig, wanted: Anatomy) -> str:
+    return difference(near, wanted, lambda name: wanted.by_name[name].tensor)
+
+
+def _followed(planner: Planner, plan: PruningPlan, wanted: Anatomy, near: TriedConfig) -> PruningPlan | None:
+    """The plan with what the pass does not read, as the configuration says it; None where that is something else."""
+    built = near.anatomy.facts
+    more = followers(planner.graph, plan.edits, different(wanted.facts, built), wanted.facts, built)
+    return None if more is None else planner.followed(plan, more)
+
+
+def _twin(plan: PruningPlan, model: nn.Module) -> Anatomy | str:
+    """The cut model without its weights, or why there is none."""
+    origin = transformers_origin(unwrapped(model), ())
+    assert origin is not None
+    twin = built_empty(origin.build)
+    try:
+        plan.cut(twin)
+    except CutError as error:
+        return f"a model that is built anew is not cut alike: {error}"
+    return Anatomy.of(twin)
+
+
+class _Probe:
+    """Tries which axes a configuration can say, one group after the other, those with the most parameters first."""
+
+    def __init__(self, planner: Planner, origin: TransformersOrigin) -> None:
+        self.planner = planner
+        self.origin = origin
+        self.config: Mapping[str, Any] = origin.config
+        asked = planner.request
+        self._request = Request(
+            ratio=PROBED, importance="random", only=asked.only, keep=asked.keep, granularity=asked.granularity,
+            layers=asked.layers,
+        )  # fmt: skip
+
+    def said(self, terms: Sequence[Term]) -> Said | None:
+        """Which of some axes stay whole, which go apart and which together; None where none of them can be said."""
+        good, deferred = self._sorted(self._groups(terms, ANY), ANY)
+        said = ANY
+        if len(deferred) > 1:
+            joint = set[Term]().union(*(group for group, _ in deferred))
+            joined = Said(together=tuple(joint))
+            if not self._tried(good | joint, joined):
+                good, deferred, said = good | joint, [], joined
+        apart = frozenset[Term]().union(*(group for group, _ in deferred))
+        parts = [part for group, _ in deferred for part in self._groups(group, Said(apart=apart))]
+        whole = dict[Term, str]()
+        if len(parts) > len(deferred):
+            said = Said(apart=apart)
+            more, deferred = self._sorted(parts, said, good)
+            good |= more
+        for group, reason in deferred:
+            whole.update(dict.fromkeys(group, self._note(group, reason)))
+        return replace(said, whole=whole) if good else None
+
+    def _sorted(
+        self, groups: Iterable[set[Term]], said: Said, good: Iterable[Term] = ()
+    ) -> tuple[set[Term], list[tuple[set[Term], str]]]:
+        """The axes of the groups that can be said one after the other, beside those that are, and the other groups."""
+        going, deferred = {*good}, list[tuple[set[Term], str]]()
+        for group in groups:
+            reason = self._tried(going | group, said)
+            if reason:
+                deferred.append((group, reason))
+            else:
+                going |= group
+        return going, deferred
+
+    def _groups(self, terms: Iterable[Term], said: Said) -> list[set[Term]]:
+        """The axes that go together, the groups with the most parameters first."""
+        proportions = self.planner.again(self._request, said).layers.proportions
+        found = {id(group): group for group in ({*proportions.all_with([term])} for term in terms)}
+        distinct = {frozenset(group): group for group in found.values()}
+        return sorted(distinct.values(), key=self._mass, reverse=True)
+
+    def _mass(self, group: Iterable[Term]) -> int:
+        axes = self.planner.axes
+        return sum(node.numel() for node in {node for term in group for node, _ in axes.of(term).places})
+
+    def _tried(self, going: set[Term], said: Said) -> str:
+        """What the configuration does not say where these axes go and no others, "" where it says all."""
+        axes = self.planner.axes
+        whole = {axis.term: "" for axis in axes if axis.term not in going}
+        trial = self.planner.again(self._request, replace(said, whole=whole))
+        try:
+            checked = _checked(trial, trial.plan(), self.origin.with_config(self.config))
+        except ModuleKGError as error:
+            return str(error)
+        if not checked.reason:
+            self.config = checked.config
+        return checked.reason
+
+    def _note(self, group: Iterable[Term], reason: str) -> str:
+        name = min((self.planner.axes.of(term) for term in group), key=lambda axis: axis.number).name
+        return f"layers='uniform': {shown(name)} and its like stay whole, for {shown(reason, 300)}"

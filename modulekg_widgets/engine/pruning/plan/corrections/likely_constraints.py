@@ -1,0 +1,106 @@
+"""The size constraints that code may demand where a dry run went another way, the likeliest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.terms.algebra import Term, atoms, find
+from modulekg_widgets.engine.pruning.plan.corrections.candidate import Attempt
+from modulekg_widgets.engine.pruning.plan.corrections.size_constraints import SizeConstraint
+from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import Mismatch, SizeRequest
+
+
+class LikelyConstraints:
+    """Which sizes are tied to which others, or to a number."""
+
+    def __init__(self, axes: Axes) -> None:
+        self.axes = axes
+
+    def equal_parts(self, mismatch: Mismatch) -> Iterator[SizeConstraint]:
+        """What one operator takes apart into parts of one size, such as halves, stays so."""
+        results = mismatch.operator.outputs if mismatch.operator is not None else []
+        every = [self.axes.inference.dims(node) for node in results]
+        for at in range(min(map(len, every), default=0)):
+            first, *others = [dims[at] for dims in every]
+            for other in others:
+                if first.size == other.size and find(first) is not find(other):
+                    yield SizeConstraint(first, other)
+
+    def of(self, attempt: Attempt, mismatch: Mismatch) -> Iterator[SizeConstraint]:
+        """Constrain a dimension to the size of another one nearby, or to the number that the code asks for."""
+        requests = mismatch.requests
+        near = self._known(attempt, mismatch) if requests else self._nearby(attempt, mismatch)
+        for request in requests or self._likely(attempt, mismatch):
+            for other in near:
+                times, rest = divmod(other.size, max(request.term.size, 1))
+                fits = rest == 0 and attempt.selection.size(other) // times == request.asked
+                if fits and find(other) is not find(request.term) and attempt.selection.free(request.term):
+                    yield SizeConstraint(request.term, other, times)
+        for request in requests:
+            yield from self._quotients(attempt, request, near)
+        for request in requests:
+            if attempt.selection.free(request.term):
+                yield SizeConstraint(request.term, None, request.asked)
+
+    def _quotients(self, attempt: Attempt, request: SizeRequest, near: Sequence[Term]) -> Iterator[SizeConstraint]:
+        """Where the code asks for what one size is of another, as `width // heads`: the one has to stay so many times.
+
+        The dimension that this is asked of keeps its planned size.
+        """
+        size = attempt.selection.size
+        for part, whole in product(near, near):
+            was_so = part.size * request.term.size == whole.size and find(part) is not find(whole)
+            if was_so and size(whole) // max(size(part), 1) == request.asked:
+                yield SizeConstraint(part, whole, request.planned)
+
+    def _likely(self, attempt: Attempt, mismatch: Mismatch) -> list[SizeRequest]:
+        """Where it is not known what the code asked for: each dimension to be as long as others that were as long."""
+        if mismatch.operator is None:
+            return []
+        selection = attempt.selection
+        found = []
+        for node in mismatch.operator.outputs:
+            for term in self.axes.inference.dims(node):
+                for other in self._nearby(attempt, mismatch):
+                    if term.size > 1 and other.size % term.size == 0:
+                        asked = selection.size(other) // (other.size // term.size)
+                        if asked != selection.size(term):
+                            found.append(SizeRequest(term, selection.size(term), asked))
+        return found
+
+    def _known(self, attempt: Attempt, mismatch: Mismatch) -> list[Term]:
+        """Of what a number that the code asks for may be the size, the likeliest first."""
+        every = (self._followed(attempt, mismatch), self._nearby(attempt, mismatch), self._below(attempt, mismatch))
+        return list(dict.fromkeys(term for terms in every for term in terms))
+
+    def _nearby(self, attempt: Attempt, mismatch: Mismatch) -> list[Term]:
+        """The dimensions of the inputs of the current module, and those of its parameters, which may change."""
+        if mismatch.operator is None:
+            return []
+        module = self.axes.graph.modules.get(mismatch.operator.module)
+        nodes = [] if module is None else [*module.inputs, *module.params.values()]
+        terms = [find(term) for node in nodes for term in self.axes.inference.dims(node)]
+        return [term for term in dict.fromkeys(terms) if attempt.selection.free(term)]
+
+    def _followed(self, attempt: Attempt, mismatch: Mismatch) -> list[Term]:
+        """What the attributes of the current module follow: a number that its code asks for is likely one of these."""
+        home = mismatch.operator.module if mismatch.operator is not None else None
+        return [term for attribute, term in attempt.followers.items() if attribute.module == home]
+
+    def _below(self, attempt: Attempt, mismatch: Mismatch) -> list[Term]:
+        """The axes of the weights below the current module, as those of the projections of an attention.
+
+        A number that the code asks for is most likely the size of one of these, and then a tie holds for other choices
+        as well.
+        """
+        home = mismatch.operator.module if mismatch.operator is not None else None
+        below = [
+            node
+            for path, node in self.axes.graph.modules.items()
+            if home is not None and path != home and path.startswith(f"{home}." if home else "")
+        ]
+        nodes = [weight for module in below for weight in module.params.values()]
+        inside = (atom for node in nodes for term in self.axes.inference.dims(node) for atom in atoms(term))
+        return [atom for atom in dict.fromkeys(inside) if attempt.selection.free(atom)]

@@ -1,0 +1,169 @@
+"""Whether a call of a dry run is the recorded one: on the same values, by the same numbers or planned sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, SUM, Term, find, flat
+from modulekg_widgets.engine.axes.terms.expression import parts_of
+from modulekg_widgets.engine.operators.arguments import OperatorCall, number_arguments
+from modulekg_widgets.engine.operators.traits import traits_named, traits_of
+from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
+from modulekg_widgets.engine.torch_runtime.private import disable_current_modes, schema_of
+from modulekg_widgets.engine.torch_runtime.structure import leaves
+from modulekg_widgets.engine.tracing.dataflow import CONSTANT, DataNode, OperatorNode
+
+# -------------------- The sizes that a call which raised had asked for
+
+
+class FailedCall(TorchFunctionMode):
+    """Remembers the last call of a torch function that raised, which names the sizes that the code asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = ""
+        self.arguments: tuple[Any, ...] = ()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        try:
+            return func(*args, **(kwargs or {}))
+        except Exception:
+            self.name, self.arguments = getattr(func, "__name__", ""), args
+            raise
+
+
+def asked_by(name: str, sizes: Any, results: list[DataNode], dim: int) -> list[tuple[DataNode, list[int | None]]]:
+    """The sizes that a view or a split asks for, by dimension of each result; None where it leaves them open."""
+    given = [size for size in flattened(sizes) if isinstance(size, int)]
+    dims, traits = results[0].dim(), traits_named(f"aten::{name}")
+    if traits.asks_for_sizes and len(given) == dims:
+        return [(results[0], [size if size >= 0 else None for size in given])]
+    if name == "unflatten" and len(given) > 1:
+        at = given[0] % (dims - len(given) + 2)
+        asked: list[int | None] = [None] * dims
+        asked[at : at + len(given) - 1] = [size if size >= 0 else None for size in given[1:]]
+        return [(results[0], asked[:dims])]
+    if traits.splits and len(given) == len(results) > 1:
+        return [(node, [size if at == dim % dims else None for at in range(dims)])
+                for node, size in zip(results, given, strict=True)]  # fmt: skip
+    return []
+
+
+def flattened(value: Any) -> Iterator[Any]:
+    """The values in nested tuples and lists."""
+    for part in value:
+        if isinstance(part, tuple | list):
+            yield from flattened(part)
+        else:
+            yield part
+
+
+# ----------------------------------------
+
+
+MOST_BLOCKS = 64  # of equal size in one dimension, that code would take one by one
+Pairs = set[tuple[int, int]]  # sizes before and after
+
+
+def is_same_place(before: OperatorNode, now: OperatorNode) -> bool:
+    """Whether a call was made by the same line of the same module, and reads the same weights."""
+    if (before.module, before.source) != (now.module, now.source):
+        return False
+    read = ((old, new) for old, new in zip(before.inputs, now.inputs, strict=False) if old.names or new.names)
+    return all(old.label == new.label for old, new in read)
+
+
+def is_same_call(
+    before: OperatorNode, now: OperatorNode, dims: Callable[[DataNode], list[Term]], selection: Selection
+) -> bool:
+    """Whether the call `now` is the recorded one on the same values, its integers as before or planned sizes.
+
+    Floating-point numbers are no matter of this; the sizes that a view asks for were compared as its result's.
+    """
+    if traits_of(before.overload).asks_for_sizes:
+        return OperatorCall(before).inputs[0].index == OperatorCall(now).inputs[0].index
+    changed: Pairs = set()
+    for old, new in _arguments(before, now):
+        if isinstance(old, DataNode) and isinstance(new, DataNode):
+            if old.index != new.index:
+                return False
+        elif type(old) is int and type(new) is int and old != new:
+            changed.add((old, new))
+        elif type(old) is not type(new) or (old != new and not isinstance(old, float)):
+            return False
+    terms = (term for node in (*before.inputs, *results(before)) for term in dims(node))
+    return not changed or _are_planned(changed, list(terms), selection)
+
+
+def _are_planned(changed: Pairs, terms: list[Term], selection: Selection) -> bool:
+    """Whether all changes are those of a size, or of the place in a dimension where one part of it ends."""
+    sizes = {(part.size, selection.size(part)) for term in terms for part in parts_of(term)}
+    return changed <= sizes or changed <= sizes.union(*(_borders(find(term), selection) for term in terms))
+
+
+def _borders(term: Term, selection: Selection) -> Pairs:
+    """The ends of the parts of a dimension that a slice may ask for: summands, and blocks of one size."""
+    parts = [] if term.kind == ATOM else flat(term)
+    before, after = [part.size for part in parts], [selection.size(part) for part in parts]
+    if term.kind == SUM:
+        return set(zip(accumulate(before), accumulate(after), strict=True))
+    found: Pairs = set()
+    for at in range(1, len(parts)):
+        blocks = math.prod(before[:at])
+        if blocks <= MOST_BLOCKS and before[:at] == after[:at]:
+            inner, now = math.prod(before[at:]), math.prod(after[at:])
+            found |= {(block * inner, block * now) for block in range(1, blocks)}
+    return found
+
+
+def results(operator: OperatorNode) -> list[DataNode]:
+    """The values that an operator gave, in the order of its schema."""
+    return [node for _, node in leaves(operator.result, DataNode)]
+
+
+def _arguments(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[Any, Any]]:
+    """The arguments of two calls in pairs."""
+    yield from zip(flattened(computed_with(before)), flattened(computed_with(now)), strict=False)
+
+
+def computed_with(operator: OperatorNode) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The arguments and keywords, with integers that are computed with as floating-point numbers: they are no sizes.
+
+    What makes a tensor of nothing, as `arange`, takes sizes everywhere.
+    """
+    args, kwargs = operator.args, operator.kwargs
+    if not any(type(value) is int for value in (*args, *kwargs.values())) or not operator.inputs:
+        return args, tuple(kwargs.values())
+    names = [each.name for each in schema_of(operator.overload).arguments]
+    numbers = number_arguments(operator.overload)
+    return (
+        tuple(float(value) if type(value) is int and name in numbers else value
+              for name, value in zip(names, args, strict=False)),
+        tuple(float(value) if type(value) is int and name in numbers else value for name, value in kwargs.items()),
+    )  # fmt: skip
+
+
+def numbers(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[float, float]]:
+    """The pairs of numbers among the arguments of two calls that are no sizes or positions."""
+    for old, new in _arguments(before, now):
+        first, second = number_in(old), number_in(new)
+        if first is not None and second is not None:
+            yield first, second
+
+
+def number_in(argument: Any) -> float | None:
+    """A floating-point number, or a constant tensor of one number, as in `x / torch.tensor(channels).sqrt()`."""
+    if isinstance(argument, float):
+        return argument
+    tensor = argument.tensor if isinstance(argument, DataNode) and argument.kind == CONSTANT else None
+    known = tensor is not None and tensor.numel() == 1 and not tensor.is_meta and not tensor.is_complex()
+    if not known or type(tensor) is not torch.Tensor:
+        return None
+    with disable_current_modes():
+        return float(tensor)

@@ -1,0 +1,408 @@
+"""Plans read from JSON, every value checked before it is used."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from modulekg_widgets.engine.errors import PlanFileError, shown
+from modulekg_widgets.engine.pruning.blocks.removal_file import removal_read
+from modulekg_widgets.engine.pruning.cut.edits import Edits, Ints, TensorEdit, Whole
+from modulekg_widgets.engine.pruning.plan.corrections.candidate import Change
+from modulekg_widgets.engine.pruning.plan.saved.plan_writing import FORMAT, VERSION, WITH_BLOCKS, checked_path, text_of
+from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import AxisCut, PruningPlan
+from modulekg_widgets.engine.residuals.removal import NOTHING_REMOVED
+from modulekg_widgets.engine.safe_files import NO_LINK, PATHLIKE, NewFile, parse_json, read_whole
+
+LARGEST_FILE = 64 << 20  # bytes; the plan of a model of billions of parameters has a third of it
+MOST_PARTS = 1_000_000  # lists and objects in a file
+LONGEST_TEXT = 10_000  # of a name; plans are printed in columns as wide as their longest name
+LARGEST_SIZE = 1 << 40
+MOST_DIMENSIONS = 64  # that a tensor can have
+LARGEST_NUMBER = 10**30  # of what is counted and only printed, as FLOPs
+T = TypeVar("T")
+
+
+def load_plan(path: str | os.PathLike[str]) -> PruningPlan:
+    """Read a plan that `plan.save` wrote.
+
+    Whether it fits a model is seen when it is cut: names, shapes and attributes are compared first.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    PruningPlan
+        The plan, which cuts and masks without the graph that it was made on.
+
+    Raises
+    ------
+    PlanFileError
+        For any other file.
+
+    Examples
+    --------
+    >>> import tempfile, torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     mk.plan(mk.trace(model, torch.randn(1, 4)), ratio=0.5).save(f"{folder}/plan.json")
+    ...     receipt = mk.load_plan(f"{folder}/plan.json").cut(model)
+    >>> model[2].in_features
+    4
+    """
+    file = checked_path(path)
+    try:
+        content = read_whole(file, LARGEST_FILE)
+    except (OSError, ValueError) as error:  # a name with a null in it is a ValueError
+        raise PlanFileError(f"{shown(str(file))} cannot be read: {shown(str(error))}") from error
+    try:
+        return plan_of(content, f"mk.load_plan({os.fspath(path)!r})")
+    except PlanFileError as error:
+        raise PlanFileError(f"{shown(str(file))} is no plan: {error}; save one with plan.save(path)") from error
+    except (ValueError, RecursionError) as error:
+        raise PlanFileError(
+            f"{shown(str(file))} is no JSON: {shown(str(error))}; save one with plan.save(path)"
+        ) from error
+
+
+def plan_of(content: bytes, call: str) -> PruningPlan:
+    """The plan that a file holds, whose repr is `call`.
+
+    Raises `PlanFileError` for another document, `ValueError` or `RecursionError` for what is no JSON.
+    """
+    return _PlanReader(parse_json(content, PlanFileError, MOST_PARTS, unique=True)).plan(call)
+
+
+class _PlanReader:
+    """Takes a document apart; whatever is not as `save_plan` writes it is an error."""
+
+    def __init__(self, document: Any) -> None:
+        self.document = _mapping(document, "the document")
+        known, version = self.document.get("format"), self.document.get("version")
+        if known != FORMAT:
+            raise PlanFileError(f"its format is {_described(known)}, not {FORMAT!r}")
+        if type(version) is not int or version not in (VERSION, WITH_BLOCKS):
+            raise PlanFileError(f"its version is {_described(version)}, this release reads {VERSION} and {WITH_BLOCKS}")
+
+    def plan(self, call: str) -> PruningPlan:
+        self.positions = self._each("positions", lambda value: _ascending(value, "positions"))
+        tensors = self._each("tensors", self._tensor)
+        names = [name for edit in tensors for name in edit.names]
+        if len(set(names)) != len(names):
+            raise PlanFileError("a tensor is listed twice")
+        _check_gains(tensors)
+        has_blocks = self.document["version"] == WITH_BLOCKS
+        blocks, removal = removal_read(self.document) if has_blocks else ((), NOTHING_REMOVED)
+        attributes = {
+            name: _change(name, pair) for name, pair in _mapping(self._get("attributes"), "attributes").items()
+        }
+        return PruningPlan(
+            tuple(self._each("axes", _axis)),
+            Edits(tuple(tensors), attributes, removal),
+            tuple(self._each("changes", _correction)),
+            self._pair("params"), self._pair("flops"), self._pair("macs"), call,
+            bytes=self._pair("bytes") if "bytes" in self.document else None, blocks=blocks,
+            matmul_flops=self._pair("matmul_flops") if "matmul_flops" in self.document else None,
+        )  # fmt: skip
+
+    def _get(self, name: str) -> Any:
+        if name not in self.document:
+            raise PlanFileError(f"it has no {name!r}")
+        return self.document[name]
+
+    def _each(self, name: str, read: Callable[[Any], T]) -> list[T]:
+        return [read(value) for value in _list(self._get(name), name)]
+
+    def _pair(self, name: str) -> tuple[int, int]:
+        before, after = _sizes(_list(self._get(name), name, 2), name, 0, LARGEST_NUMBER)
+        return before, after
+
+    def _tensor(self, value: Any) -> TensorEdit:
+        entry = _mapping(value, "tensors")
+        names = tuple(_text(name, "a name") for name in _list(entry.get("names"), "names"))
+        shape = tuple(_sizes(_list(entry.get("shape"), "shape")[: MOST_DIMENSIONS + 1], "shape"))
+        if len(shape) > MOST_DIMENSIONS:
+            raise PlanFileError(f"{shown(str(names))} has more than {MOST_DIMENSIONS} dimensions")
+        kept = {}
+        for key, number in _mapping(entry.get("kept"), "kept").items():
+            at = next((at for at in range(len(shape)) if str(at) == key), None)
+            if at is None or not _is_size(number) or number >= len(self.positions):
+                raise PlanFileError(
+                    f"{shown(str(names))} has no dimension {shown(key)} or positions {_described(number)}"
+                )
+            kept[at] = self.positions[number]
+            if not len(kept[at]) or kept[at][-1] >= shape[at]:
+                raise PlanFileError(
+                    f"{shown(str(names))} keeps positions that its shape {shown(str(shape))} does not have"
+                )
+        produced = _sizes(_list(entry.get("produced"), "produced"), "produced")
+        if not names or not set(produced) <= set(kept):
+            raise PlanFileError("a tensor has no name, or makes what it does not keep")
+        by_gain = _sizes(_list(entry.get("by_gain", []), "by_gain"), "by_gain")
+        if not set(by_gain) <= set(produced):
+            raise PlanFileError(f"{shown(str(names))} leaves to a gain what it does not make")
+        gain, values = _gain_of(entry.get("gain_of")), self._values(entry.get("values"))
+        return TensorEdit(names, shape, kept, frozenset(produced), gain, values, frozenset(by_gain))
+
+    def _values(self, number: Any) -> Ints | None:
+        """The indices that stay of those that a buffer holds."""
+        if number is not None and (not _is_size(number) or number >= len(self.positions)):
+            raise PlanFileError(f"a buffer of indices has no positions {_described(number)}")
+        return None if number is None else self.positions[number]
+
+
+def _gain_of(value: Any) -> tuple[str, int] | None:
+    if value is None:
+        return None
+    name, dim = _list(value, "gain_of", 2)
+    if type(dim) is not int or not -1 <= dim < MOST_DIMENSIONS:
+        raise PlanFileError(f"a gain keeps the dimension {_described(dim)}")
+    return _text(name, "a direction"), dim
+
+
+def _check_gains(tensors: list[TensorEdit]) -> None:
+    """Raise `PlanFileError` for a gain that has not one entry for each norm of its direction."""
+    by_name = {name: edit for edit in tensors for name in edit.names}
+    for edit in tensors:
+        if edit.gain_of is None:
+            continue
+        name, dim = edit.gain_of
+        direction = by_name.get(name)
+        if direction is None or direction.gain_of or dim >= len(direction.shape):
+            raise PlanFileError(f"{shown(name)} is no direction of a normalised weight")
+        for gain, whole in ((edit.shape, direction.shape), (edit.shape_after, direction.shape_after)):
+            if math.prod(gain) != (1 if dim < 0 else whole[dim]):
+                raise PlanFileError(f"{shown(edit.names[0])} has not one entry for each norm of {shown(name)}")
+
+
+def _axis(value: Any) -> AxisCut:
+    entry = _mapping(value, "axes")
+    dropped = _ascending(entry.get("dropped"), "dropped").tolist()
+    (size,) = _sizes([entry.get("size")], "size")
+    if len(dropped) >= size or (dropped and dropped[-1] >= size):
+        raise PlanFileError(f"an axis of {size} drops {len(dropped)}, the last of them {dropped[-1:]}")
+    members = tuple(_text(name, "a member") for name in _list(entry.get("members"), "members"))
+    return AxisCut(_text(entry.get("name"), "an axis's name"), size, tuple(dropped), members)
+
+
+def _correction(value: Any) -> Change:
+    entry = _mapping(value, "changes")
+    kind, what, source = (_text(entry.get(name), name) for name in ("kind", "what", "source"))
+    return Change(kind, what, source)
+
+
+def _change(name: str, pair: Any) -> tuple[Whole, Whole]:
+    """What an attribute was and becomes: sizes of one kind, as many as before."""
+    _text(name, "an attribute's name")
+    before, after = (_whole(value, name) for value in _list(pair, name, 2))
+    alike = type(before) is type(after) and (isinstance(before, int) or len(before) == len(after))  # type: ignore[arg-type]
+    if not alike:
+        raise PlanFileError(f"{shown(name)} changes from {_described(before)} to {_described(after)}")
+    if any(part.startswith("__") or not part for part in name.split(".")):
+        raise PlanFileError(f"{shown(name)} is no attribute that holds a size")
+    return before, after
+
+
+def _whole(value: Any, name: str) -> Whole:
+    """A size or several; one that code leaves open is -1, as in a view."""
+    if isinstance(value, dict):
+        return tuple(_sizes(_list(value.get("tuple"), name), name, -LARGEST_SIZE))
+    found = _sizes(value if isinstance(value, list) else [value], name, -LARGEST_SIZE)
+    return found if isinstance(value, list) else found[0]
+
+
+def _mapping(value: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise PlanFileError(f"{name} is {_described(value)}, not an object")
+    return value
+
+
+def _list(value: Any, name: str, length: int | None = None) -> list[Any]:
+    if not isinstance(value, list) or length not in (None, len(value)):
+        raise PlanFileError(f"{shown(name)} is {_described(value)}, not a list" + (f" of {length}" if length else ""))
+    return value
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
+        raise PlanFileError(f"{name} is {_described(value)}, not text of at most {LONGEST_TEXT:,} letters")
+    return value
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= LARGEST_SIZE
+
+
+def _sizes(found: Iterable[Any], name: str, least: int = 0, most: int = LARGEST_SIZE) -> list[int]:
+    every = list(found)
+    for each in every:
+        if type(each) is not int or not least <= each <= most:
+            raise PlanFileError(f"{shown(name)} has {_described(each)}, not a size")
+    return every
+
+
+def _ascending(value: Any, name: str) -> Ints:
+    found = _list(value, name)
+    if not all(map(_is_size, found)):
+        raise PlanFileError(f"{name} are not whole numbers")
+    positions = np.asarray(found, dtype=np.int64)
+    if np.any(np.diff(positions) <= 0):
+        raise PlanFileError(f"{name} are not ascending")
+    return positions
+
+
+def _described(value: Any) -> str:
+    """A value for a message, formatted in time proportional to the message's length."""
+    if isinstance(value, dict | list | tuple):
+        return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
+    return shown(repr(value[:80] if isinstance(value, str) else value), 40)
+
+
+# -------------------- The plan files that a page may write and read: inside one folder, never through a symbolic link
+
+
+ENDING = ".json"
+HAS_HANDLES = NO_LINK != 0 and {os.open, os.stat, os.link, os.unlink, os.rename} <= os.supports_dir_fd
+Place = tuple[str, int | None]  # a name and the folder that it is in, or a path
+
+
+class PlanFolder:
+    """Plans by names that a page chose: `a.json` or `runs/a.json` below `folder` (None: the working folder).
+
+    Every call raises `PlanFileError` for a name that leads elsewhere or does not end in .json.
+    """
+
+    def __init__(self, folder: PATHLIKE | None = None) -> None:
+        self._given = None if folder is None else os.path.abspath(folder)
+
+    @property
+    def folder(self) -> str:
+        try:
+            return os.getcwd() if self._given is None else self._given
+        except OSError as error:
+            raise _WrongNameError(f"the working folder is gone ({shown(str(error))}): go to another one") from error
+
+    def path(self, name: PATHLIKE) -> str:
+        """The path of a name, as the user's own code may write it."""
+        return os.fspath(name) if self._given is None else os.path.join(self._given, name)
+
+    def checked(self, name: Any) -> str:
+        """The name itself; only the name is looked at, and no file."""
+        self._parts(name)
+        return name
+
+    def save(self, plan: PruningPlan, name: str) -> None:
+        """Write a plan; of what is there, only another plan is replaced."""
+        content = text_of(plan)
+        try:
+            with self._place(name) as (path, folder):
+                _put(content, path, folder)
+        except PlanFileError:
+            raise
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise PlanFileError(f"{shown(name)} cannot be written: {shown(reason)}") from error
+
+    def load(self, name: str) -> PruningPlan:
+        """Read a plan; the error is the same for what is no plan and for what is not there."""
+        try:
+            with self._place(name) as (path, folder):
+                return plan_of(read_whole(path, LARGEST_FILE, folder), f"mk.load_plan({self.path(name)!r})")
+        except _WrongNameError:
+            raise
+        except (OSError, ValueError, RecursionError):
+            raise PlanFileError(
+                f"{shown(name)} cannot be read as a plan: choose another name; mk.load_plan in Python says more"
+            ) from None
+
+    def _parts(self, name: Any) -> tuple[str, ...]:
+        """The folders on the way and the file, one after the other."""
+        if not isinstance(name, str) or not name.strip():
+            raise _WrongNameError("a plan needs the name of a file, as plan.modulekg.json")
+        path = Path(name)
+        if path.is_absolute():
+            names = (self.folder, os.path.realpath(self.folder))
+            path = next((path.relative_to(each) for each in names if path.is_relative_to(each)), path)
+        if path.anchor or ".." in path.parts or not path.parts:
+            raise _WrongNameError(
+                f"{shown(name)} is not below {shown(self.folder)}, where this page may write and read: name a file "
+                "there, or pass MaskEditor(…, folder=…) in Python"
+            )
+        if path.suffix != ENDING:
+            raise _WrongNameError(f"{shown(name)} does not end in {ENDING}, as the plans of a page do")
+        return path.parts
+
+    @contextmanager
+    def _place(self, name: str) -> Iterator[Place]:
+        """The file in its folder, which stays the same one whatever is renamed on the way meanwhile."""
+        *folders, last = self._parts(name)
+        if not HAS_HANDLES:
+            yield _path_without_links(self.folder, folders, last), None
+            return
+        handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for each in folders:
+                inner = os.open(each, os.O_RDONLY | os.O_DIRECTORY | NO_LINK, dir_fd=handle)
+                os.close(handle)
+                handle = inner
+            yield last, handle
+        finally:
+            os.close(handle)
+
+
+class _WrongNameError(PlanFileError):
+    """A name that no plan of a page may have, whatever is there."""
+
+
+def _path_without_links(folder: str, folders: list[str], last: str) -> str:
+    """For a system that opens no file by the handle of its folder; a link that comes after the check is not seen."""
+    path = os.path.join(os.path.realpath(folder), *folders, last)
+    if os.path.realpath(path) != path:
+        raise OSError("a link is on the way")
+    return path
+
+
+def _put(content: bytes, path: str, folder: int | None) -> None:
+    """Write a plan where a plan or nothing is."""
+    known = _plan_at(path, folder)
+    new = NewFile(path, folder)
+    try:
+        new.open().write(content)
+        if known is None:
+            new.keep_as_first()
+        elif known == _identity(path, folder):
+            new.keep()
+        else:
+            raise FileExistsError("another file has come there")
+    finally:
+        new.discard()
+
+
+def _plan_at(path: str, folder: int | None) -> tuple[int, ...] | None:
+    """Which file is there, or None; raises `PlanFileError` for one that is no plan."""
+    known = _identity(path, folder)
+    if known is not None:
+        try:
+            plan_of(read_whole(path, LARGEST_FILE, folder), "")
+        except (OSError, ValueError, RecursionError):
+            raise PlanFileError(f"{shown(path)} is there and is no plan: choose another name") from None
+    return known
+
+
+def _identity(path: str, folder: int | None) -> tuple[int, ...] | None:
+    try:
+        found = os.stat(path, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

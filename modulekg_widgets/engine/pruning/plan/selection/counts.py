@@ -1,0 +1,183 @@
+"""How many indices of each axis stay: by ratio, each axis alone or all ranked together, in steps and within limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modulekg_widgets.engine.axes.axis import Axis
+from modulekg_widgets.engine.axes.terms.algebra import Term
+from modulekg_widgets.engine.pruning.plan.selection.limits import FLOOR, FLOOR_OF_TARGET, Limits
+from modulekg_widgets.engine.pruning.plan.selection.proportions import NONE, Proportions, Together
+from modulekg_widgets.engine.tracing.dataflow import split_name
+
+Scores = Mapping[Term, NDArray[np.float64]]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+LOCAL = "local"
+MOST_OF_ONE = 1.5  # times the share that goes of all axes; of 1.2 … 2 what serves a ResNet, a ViT and an LSTM
+WEAK = 0.5  # of the mean score of an axis: what is below may go beyond that
+SCOPES = (LOCAL, "global", "isomorphic")
+
+
+def gone(size: int, ratio: float) -> int:
+    """How many of `size` indices a ratio takes; never more than it says, and never all."""
+    return min(size - 1, math.floor(size * ratio + 1e-9))
+
+
+def rounded(count: int, size: int, step: int) -> int:
+    """The next multiple of `step`, or all."""
+    return min(size, -(-count // step) * step)
+
+
+class Counts:
+    """The numbers of indices that may stay of some axes, and what a ratio leaves.
+
+    `scores`: of every axis, comparable with one another unless the scope is "local"; `is_fair`: no axis may lose much
+    more than others; `paces`: for a target, the powers to which axes keep what a ratio leaves where the scope is
+    "local", else all lose the same share; `proportions`: which lose the same in any case, within `steps` and `limits`
+    that know of it. Arrays go by the places of `chosen`.
+    """
+
+    def __init__(
+        self,
+        chosen: Sequence[Axis],
+        scores: Scores,
+        scope: str = LOCAL,
+        steps: Mapping[Term, int] | None = None,
+        limits: Limits | None = None,
+        is_fair: bool = True,
+        paces: Floats | None = None,
+        proportions: Proportions = NONE,
+    ) -> None:
+        limits = limits or Limits()
+        terms = [axis.term for axis in chosen]
+        self.proportions = proportions
+        self.together = Together(proportions, terms)
+        self._paces = None if paces is None else self.together.mean(paces)
+        self._is_fair = is_fair
+        self.chosen = list(chosen)
+        self.scores = [scores[term] for term in terms] if scope != LOCAL else []
+        self.sizes: Ints = np.array([axis.size for axis in chosen], dtype=np.int64)
+        self.steps: Ints = np.array([(steps or {}).get(term, 1) for term in terms], dtype=np.int64)
+        self._floors: Ints = np.array([limits.least.get(term, 0) for term in terms], dtype=np.int64)
+        most = np.array([limits.most.get(term, term.size) for term in terms], dtype=np.int64)
+        self.most: Ints = np.where(most < self.sizes, most // self.steps * self.steps, self.sizes)
+        self._is_local = scope == LOCAL
+        self._weak: Ints = np.array([_weak(own) for own in self.scores], dtype=np.int64)
+        self._ranked = [self._ranking(group) for group in self._groups(scope)]
+
+    def of(self, ratio: float, tilt: Floats | float = 0.0) -> Ints:
+        """How many stay; `tilt` is added to the ratio of each axis, or lowers its scores in a common ranking."""
+        if self._is_local:
+            share = np.clip(ratio + self._common(tilt), 0.0, 1.0)
+            if self._paces is not None:
+                share = 1 - (1 - share) ** self._paces
+            stay = self.sizes - np.minimum(self.sizes - 1, np.floor(self.sizes * share + 1e-9).astype(np.int64))
+        else:
+            stay = self.sizes.copy()
+            for group, order, owner in self._ranked:
+                if np.any(tilt):
+                    order, owner = self._ordered(group, np.exp(-np.asarray(self._common(tilt))[group]))
+                stay[group] = self._by_rank(group, order, owner, min(max(ratio, 0.0), 1.0))
+        return self.allowed(stay, ratio)
+
+    def allowed(self, stay: Ints, ratio: float = 0.0) -> Ints:
+        """The next numbers of indices that steps and limits allow."""
+        wanted = np.maximum(self.together.whole(stay), self.least(ratio))
+        return np.minimum(self._up(wanted), self.most)
+
+    def least(self, ratio: float = 0.0) -> Ints:
+        """How many indices stay at least when so large a share of them goes."""
+        usual = 1 if self._is_local else self._least_by_rank(ratio)
+        least = np.where(self._floors > 0, self._floors, np.maximum(usual, 1)).astype(np.int64)
+        return np.minimum(self._up(self.together.largest(least)), self.most)
+
+    def _common(self, tilt: Floats | float) -> Floats | float:
+        """What axes that go together give beyond the ratio."""
+        return self.together.mean(tilt) if isinstance(tilt, np.ndarray) else tilt
+
+    def _least_by_rank(self, ratio: float) -> Ints:
+        """What a common ranking leaves of each axis where this share of all indices goes.
+
+        The scores within an axis often differ less than those of two axes, so that all of one would go before any of
+        the other: measured on trained nets, an LSTM lost the dimensions of its embedding and nothing else.
+        """
+        usual = FLOOR if self._paces is None else FLOOR_OF_TARGET
+        some = np.ceil(self.sizes * min(usual, max(0.0, 1 - ratio)) - 1e-9)
+        if not self._is_fair:
+            return some.astype(np.int64)
+        fair = np.floor(self.sizes * (1 - MOST_OF_ONE * ratio) + 1e-9)
+        return np.maximum(some, np.minimum(fair, self.sizes - self._weak)).astype(np.int64)
+
+    def above(self, count: int, at: int) -> int:
+        """The next larger number of indices of an axis, or the same."""
+        step = int(self.steps[at])
+        return int(min((count // step + 1) * step, self.most[at]))
+
+    def below(self, count: int, at: int, least: int) -> int:
+        """The next smaller number of indices of an axis that is not below `least`, or the same."""
+        step = int(self.steps[at])
+        fewer = (-(-count // step) - 1) * step
+        return fewer if fewer >= least else count
+
+    def least_with(self, stay: Ints) -> Ints:
+        """How many indices stay at least where the share that goes of all is that of a choice."""
+        whole = int(self.sizes.sum())
+        return self.least(1 - int(stay.sum()) / whole if whole else 0.0)
+
+    def _up(self, stay: Ints) -> Ints:
+        return np.minimum(self.sizes, -(-stay // self.steps) * self.steps)
+
+    # -------------------------------------------------------- common rankings
+
+    def _groups(self, scope: str) -> list[Ints]:
+        if scope == LOCAL or not self.chosen:
+            return []
+        if scope == "global":
+            return [np.arange(len(self.chosen))]
+        kinds: dict[object, list[int]] = {}
+        for at, axis in enumerate(self.chosen):
+            kinds.setdefault(_kind(axis), []).append(at)
+        return [np.array(group) for group in kinds.values()]
+
+    def _ranking(self, group: Ints) -> tuple[Ints, Ints, Ints]:
+        return group, *self._ordered(group, np.ones(len(group)))
+
+    def _ordered(self, group: Ints, factors: Floats) -> tuple[Ints, Ints]:
+        """For the indices of some axes, the first to go first: their rank within their axis, and the axis's place."""
+        own = zip((self.scores[at] for at in group), factors, strict=True)
+        scores = [np.where(score < 0, score / factor, score * factor) for score, factor in own]
+        every = np.argsort(np.concatenate(scores), kind="stable")
+        owner = np.repeat(np.arange(len(group)), self.sizes[group])
+        rank = np.empty(len(every), dtype=np.int64)
+        starts = np.cumsum([0, *self.sizes[group][:-1]])
+        for start, own in zip(starts, scores, strict=True):
+            rank[start + np.argsort(own, kind="stable")] = np.arange(len(own))
+        return rank[every], owner[every]
+
+    def _by_rank(self, group: Ints, rank: Ints, owner: Ints, ratio: float) -> Ints:
+        """How many stay when the lowest scores of a group go, as far as limits allow."""
+        sizes = self.sizes[group]
+        able = sizes - self.least(ratio)[group]
+        forced = sizes - self.most[group]
+        going = np.flatnonzero((rank >= forced[owner]) & (rank < able[owner]))
+        left = max(0, math.floor(len(rank) * ratio + 1e-9) - int(forced.sum()))
+        return sizes - forced - np.bincount(owner[going[:left]], minlength=len(group))
+
+
+def _weak(scores: Floats) -> int:
+    """How many indices of an axis matter clearly less than the others."""
+    return int((scores < WEAK * np.abs(scores).mean()).sum()) if len(scores) else 0
+
+
+def _kind(axis: Axis) -> frozenset[tuple[str, str, int]]:
+    """What an axis runs along: the same attributes and dimensions of modules of the same classes."""
+    found = set()
+    for node, dim in axis.places:
+        path, attribute = split_name(node.graph, node.label)
+        found.add((type(node.graph.modules[path].module).__name__, attribute, dim))
+    return frozenset(found)

@@ -1,0 +1,186 @@
+"""The size of a model for many choices at once: the formulas of `SizeTerms` on arrays of counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.operators.cost import operator_flops
+from modulekg_widgets.engine.pruning.plan.sizes.size_terms import (
+    SUM,
+    TIMES,
+    Cost,
+    Expression,
+    OtherCost,
+    WrittenSizes,
+    resizing,
+    value_of,
+    written_sizes,
+)
+from modulekg_widgets.engine.tracing.dataflow import DataNode
+
+Counts = NDArray[np.int64]  # how many indices stay, of all axes by their numbers
+Floats = NDArray[np.float64]
+COSTLY = ("flops", "matmul_flops", "macs", "latency")  # the units that the operators are asked for
+
+
+class SizeFormula:
+    """The sizes of a traced model in some units, from how many indices of each axis stay.
+
+    An operator whose cost is no polynomial is counted on values of the sizes in question. `times`: for the unit
+    "latency", the nanoseconds that each operator took, by its number.
+    """
+
+    def __init__(
+        self, axes: Axes, counted: Axes | None, units: Sequence[str], times: Mapping[int, float] | None = None
+    ) -> None:
+        self.units = tuple(units)
+        self.full: Counts = np.array([axis.size for axis in axes], dtype=np.int64)
+        written = written_sizes(axes, counted, any(unit in COSTLY for unit in units), times)
+        self._values = _Values(written.terms.terms, len(self.full))
+        self._sums = [_SumOfProducts(_products(written, unit), self._values) for unit in units]
+        self._others = [_Other(other, self.full.tolist()) for other in written.others]
+        self.before: Floats = self.sizes(self.full)
+
+    def sizes(self, counts: Counts) -> Floats:
+        """(units,) for the counts (axes,), or (choices, units) for (choices, axes)."""
+        several = np.atleast_2d(counts)
+        values = self._values.of(several)
+        found = np.stack([each.of(values) for each in self._sums], axis=1)
+        for other in self._others:
+            more = np.array([other.more(choice) for choice in several])
+            for at, unit in enumerate(self.units):
+                found[:, at] += more * other.part_of(unit)
+        return found if counts.ndim > 1 else found[0]
+
+    def savings(self, numbers: Sequence[int], unit: str) -> Floats:
+        """What each of some axes saves when it loses its first index, relative to the model: (axes,)."""
+        at = self.units.index(unit)
+        choices = np.repeat(self.full[None], len(numbers), axis=0)
+        choices[np.arange(len(numbers)), list(numbers)] -= 1
+        if not len(numbers):
+            return np.empty(0)
+        return (self.before[at] - self.sizes(choices)[:, at]) / max(self.before[at], 1.0)
+
+
+def _products(written: WrittenSizes, unit: str) -> list[Cost]:
+    if unit == "flops":
+        return list(written.terms.flops)
+    if unit == "macs":
+        return list(written.macs)
+    if unit == "matmul_flops":
+        return list(written.matmul)
+    if unit == "latency":
+        return list(written.times)
+    tensors = written.terms.tensors
+    if unit == "params":
+        return [Cost(tensor.factor, tensor.terms) for tensor in tensors if tensor.is_parameter]
+    return [Cost(tensor.factor * tensor.itemsize, tensor.terms) for tensor in tensors]
+
+
+class _Values:
+    """The values of expressions, those of one depth at once: a column for each, that of the constant 1 the last."""
+
+    def __init__(self, terms: Sequence[Expression], axes: int) -> None:
+        self._columns: dict[Expression, int] = {}
+        self._axes: list[tuple[int, int]] = []  # column, number of the axis
+        self._constants: list[tuple[int, int]] = [(0, 1)]
+        self._levels: dict[tuple[int, str], list[tuple[int, list[int]]]] = {}  # depth and kind: column, its parts
+        self._count = 1
+        self.columns = [self._placed(term)[0] for term in terms]
+        self._steps = [
+            (
+                np.multiply if kind == TIMES else np.add,
+                np.array([column for column, _ in entries]),
+                np.concatenate([parts for _, parts in entries]),
+                np.cumsum([0, *(len(parts) for _, parts in entries[:-1])]),
+            )
+            for (_, kind), entries in sorted(self._levels.items())
+        ]
+        own = np.array(self._axes, dtype=np.int64).reshape(-1, 2)
+        self._own, self._numbers = own[:, 0], own[:, 1]
+
+    def _placed(self, term: Expression) -> tuple[int, int]:
+        """The column of an expression, and its depth."""
+        if isinstance(term, int):
+            if term not in self._columns:
+                self._columns[term] = self._count
+                (self._constants if term < 0 else self._axes).append((self._count, abs(term)))
+                self._count += 1
+            return self._columns[term], 0
+        inside = [self._placed(part) for part in term[1:]]
+        depth = 1 + max(depth for _, depth in inside)
+        if term not in self._columns:
+            self._columns[term] = self._count
+            kind = TIMES if term[0] == TIMES else SUM
+            self._levels.setdefault((depth, kind), []).append((self._count, [column for column, _ in inside]))
+            self._count += 1
+        return self._columns[term], depth
+
+    def of(self, counts: Counts) -> Floats:
+        """(choices, columns) for counts (choices, axes)."""
+        values = np.empty((len(counts), self._count))
+        for column, constant in self._constants:
+            values[:, column] = constant
+        values[:, self._own] = counts[:, self._numbers]
+        for kind, columns, parts, starts in self._steps:
+            values[:, columns] = kind.reduceat(values[:, parts], starts, axis=1)
+        return values
+
+
+class _SumOfProducts:
+    """A sum of products of expressions."""
+
+    def __init__(self, products: Sequence[Cost], values: _Values) -> None:
+        most = max((len(product.terms) for product in products), default=0)
+        columns = [[values.columns[at] for at in product.terms] for product in products]
+        self._columns = np.array([own + [0] * (most - len(own)) for own in columns], dtype=np.int64)
+        self._factors = np.array([product.factor for product in products], dtype=np.float64)
+        self._most = most
+
+    def of(self, values: Floats) -> Floats:
+        """(choices,)."""
+        if not len(self._factors):
+            return np.zeros(len(values))
+        found = np.repeat(self._factors[None], len(values), axis=0)
+        for at in range(self._most):
+            found *= values[:, self._columns[:, at]]
+        return found.sum(axis=1)
+
+
+class _Other:
+    """What an operator costs that has no formula in sizes, remembered by the sizes that it depends on."""
+
+    def __init__(self, other: OtherCost, full: Sequence[int]) -> None:
+        self._full = full
+        self._other = other
+        self._axes = sorted({axis for dims in other.dims.values() for dim in dims for axis in _axes_in(dim)})
+        self._known: dict[tuple[int, ...], float] = {}
+
+    def part_of(self, unit: str) -> float:
+        """How much of its FLOPs counts in a unit."""
+        kind = self._other.kind
+        return {"flops": 1.0, "macs": kind.pairs / 2, "matmul_flops": float(kind.products)}.get(unit, 0.0)
+
+    def more(self, counts: Counts) -> float:
+        """The cost with these counts, less that of the whole model."""
+        key = tuple(counts[self._axes].tolist())
+        if key not in self._known:
+            by_number = dict(zip(self._axes, key, strict=True))
+
+            def shape_of(node: DataNode) -> tuple[int, ...]:
+                dims = self._other.dims.get(node)
+                return node.shape if dims is None else tuple(value_of(dim, by_number, self._full) for dim in dims)
+
+            found = operator_flops(resizing(shape_of)(self._other.operator))
+            self._known[key] = 0.0 if found is None else float(found - self._other.flops)
+        return self._known[key]
+
+
+def _axes_in(expression: Expression) -> list[int]:
+    if isinstance(expression, int):
+        return [] if expression < 0 else [expression]
+    return [axis for part in expression[1:] for axis in _axes_in(part)]

@@ -1,0 +1,140 @@
+"""What a pass does not read, and a configuration sizes with what is cut: it follows its like beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit
+from modulekg_widgets.engine.pruning.plan.corrections.candidate import ATTRIBUTE, Change
+from modulekg_widgets.engine.pruning.saving.model_signature import Facts, dotted
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
+
+Ints = NDArray[np.int64]
+Key = tuple[Any, ...]
+MOST_NAMES = 6
+SOURCE = "layers='uniform', as the configuration has one number for it and for what is cut"
+
+
+class Followers(NamedTuple):
+    """Tensors and attributes that nothing of a pass depends on, as they become."""
+
+    tensors: tuple[TensorEdit, ...]
+    attributes: dict[str, tuple[int, int]]
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        tensors = [f"{shown(edit.names[0])}, which this pass does not read, follows" for edit in self.tensors]
+        homes = {name.rpartition(".")[0] for edit in self.tensors for name in edit.names}
+        attributes = [
+            f"{shown(path)} becomes {now}, was {old}"
+            for path, (old, now) in self.attributes.items()
+            if path.rpartition(".")[0] not in homes
+        ]
+        return tuple(Change(ATTRIBUTE, what, SOURCE) for what in (*tensors, *attributes))
+
+
+def left_behind(graph: Dataflow, edits: Edits, cut: Collection[int]) -> list[str]:
+    """The note of parameters that a pass does not read, and that keep a size which goes elsewhere, one of `cut`.
+
+    So are adapters that are not active, and branches that are not taken: with them the cut model may not run.
+    """
+    changed = {name for edit in edits.tensors for name in edit.names}
+    names = [
+        node.label
+        for node in graph.unread
+        if node.is_parameter
+        and changed.isdisjoint(node.names)
+        and not edits.removal.takes_all(node.names)
+        and not set(cut).isdisjoint(node.shape)
+    ]
+    if not names:
+        return []
+    listed = ", ".join(map(shown, names[:MOST_NAMES]))
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    what = (
+        f"the traced pass does not read {listed}{more}, so their sizes stay: a pass that reads them may not run after "
+    )
+    return [f"{what}the cut. Trace such a pass, or remove them before"]
+
+
+def facts_not_read(graph: Dataflow, facts: Iterable[Key]) -> frozenset[Key]:
+    """The facts of a model about tensors that a pass does not read, and about modules that have no others."""
+    unread = {name for node in graph.unread for name in node.names}
+    homes = {name.rpartition(".")[0] for name in unread}
+    homes -= {name.rpartition(".")[0] for name in graph.state if name not in unread}
+    return frozenset(
+        key for key in facts
+        if (key[0] == "size" and key[1] in unread) or (key[0] == "attribute" and key[1] in homes)
+    )  # fmt: skip
+
+
+def followers(graph: Dataflow, edits: Edits, others: Iterable[Key], wanted: Facts, built: Facts) -> Followers | None:
+    """What brings a cut model to what a configuration builds, if the differences are of nothing that the pass reads.
+
+    Attributes are integers that a pass may read: it has to run as before with them.
+    """
+    unread = {name: node for node in graph.unread for name in node.names}
+    stays: dict[DataNode, dict[int, Ints]] = {}
+    attributes: dict[str, tuple[int, int]] = {}
+    for key in others:
+        old, now = wanted.get(key), built.get(key)
+        if type(old) is not int or type(now) is not int or not 0 < now < old:
+            return None
+        if key[0] == "attribute":
+            attributes[dotted(key)] = old, now
+        elif key[0] == "size" and key[1] in unread:
+            kept = _like(graph, edits, key[1], key[2], old, now)
+            if kept is None:
+                return None
+            stays.setdefault(unread[key[1]], {})[key[2]] = kept
+        else:
+            return None
+    return Followers(tuple(TensorEdit(node.names, node.shape, dims) for node, dims in stays.items()), attributes)
+
+
+def _like(graph: Dataflow, edits: Edits, name: str, dim: int, old: int, now: int) -> Ints | None:
+    """The indices that stay of a dimension, as of those nearest to it that lose as many; None where these differ."""
+    for places in (_of_holder(edits, name), _beside(graph, edits, name, dim), _below_holder(edits, name)):
+        found = [kept for edit, at, kept in places if edit.shape[at] == old and len(kept) == now]
+        if found:
+            return found[0] if all(np.array_equal(found[0], each) for each in found[1:]) else None
+    return None
+
+
+Places = Iterator[tuple[TensorEdit, int, Ints]]
+
+
+def _of_holder(edits: Edits, name: str) -> Places:
+    """All that is cut of the tensors that one module holds."""
+    holder = name.rpartition(".")[0]
+    for edit in edits.tensors:
+        if any(each.rpartition(".")[0] == holder for each in edit.names):
+            yield from ((edit, at, kept) for at, kept in edit.kept.items())
+
+
+def _beside(graph: Dataflow, edits: Edits, name: str, dim: int) -> Places:
+    """The same dimension of the tensor of this name in modules of the class beside."""
+    holder, _, attribute = name.rpartition(".")
+    home = holder.rpartition(".")[0]
+    kind, by_name = type(graph.modules[holder].module), _by_name(edits)
+    for path, node in graph.modules.items():
+        edit = by_name.get(f"{path}.{attribute}")
+        if path and path.rpartition(".")[0] == home and type(node.module) is kind and edit and dim in edit.kept:
+            yield edit, dim, edit.kept[dim]
+
+
+def _below_holder(edits: Edits, name: str) -> Places:
+    """All that is cut of what lies in the module."""
+    holder = name.rpartition(".")[0]
+    for edit in edits.tensors:
+        if any(each.startswith(f"{holder}.") for each in edit.names):
+            yield from ((edit, at, kept) for at, kept in edit.kept.items())
+
+
+def _by_name(edits: Edits) -> Mapping[str, TensorEdit]:
+    return {name: edit for edit in edits.tensors for name in edit.names}

@@ -1,0 +1,193 @@
+"""Two models compared: the names and shapes of their tensors, ties, classes, and the attributes that code reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.errors import ModelFolderError, shown
+from modulekg_widgets.engine.identity.walk import Walk, is_structure, nominal_class, walk
+from modulekg_widgets.engine.torch_runtime.isolation.attribute_writes import methods_of, names_read, reached
+from modulekg_widgets.engine.torch_runtime.isolation.instances import PLAIN
+from modulekg_widgets.engine.torch_runtime.private import MODULES, VOLATILE_BUFFERS
+from modulekg_widgets.engine.tracing.unregistered_tensors import (
+    ATTRIBUTE,
+    BUFFER,
+    HeldTensor,
+    held_tensors,
+    plain_tensors,
+)
+
+Facts = dict[tuple[Any, ...], Any]  # what is compared: by kind, path and name
+CONFIG = "config"  # where models of transformers keep what they were built from
+SELF = "self"
+SIZES = ("size", "attribute", "length")  # the kinds of facts that a size can be
+_NOTHING = object()
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """What a model is made of."""
+
+    model: nn.Module
+    walked: Walk
+    held: tuple[HeldTensor, ...]  # parameters, buffers and plain tensors, under each of their names
+
+    @classmethod
+    def of(cls, model: nn.Module) -> Anatomy:
+        walked = walk(model)
+        registered = list(held_tensors(walked, walked.places()))
+        return cls(model, walked, (*registered, *plain_tensors(walked)))
+
+    @cached_property
+    def first_names(self) -> dict[str, str]:
+        """By each name of a tensor the first of its names: tied tensors have several."""
+        firsts: dict[int, str] = {}
+        return {held.name: firsts.setdefault(id(held.tensor), held.name) for held in self.held}
+
+    @cached_property
+    def by_name(self) -> dict[str, HeldTensor]:
+        return {held.name: held for held in self.held}
+
+    @cached_property
+    def unsaved(self) -> frozenset[str]:
+        """The names of the tensors that a state_dict has not."""
+        return frozenset(held.name for held in self.held if is_unsaved(held))
+
+    @property
+    def _classes(self) -> frozenset[type]:
+        return frozenset(map(type, self.walked.modules))
+
+    @cached_property
+    def facts(self) -> Facts:
+        """All that has to be equal for two models to compute the same with equal tensors."""
+        found: Facts = {}
+        for held in self.held:
+            if self.first_names[held.name] != held.name:
+                found["tied", held.name] = self.first_names[held.name]
+                continue
+            found["dimensions", held.name] = held.tensor.dim()
+            found.update({("size", held.name, at): size for at, size in enumerate(held.tensor.shape)})
+        read = _attributes_read(self._classes)
+        for path, index in self.walked.places():
+            cls = nominal_class(self.walked.modules[index])
+            found["class", path] = f"{cls.__module__}.{cls.__qualname__}"
+            if issubclass(cls, nn.ModuleList):
+                found["length", path] = len(self.walked.states[index][MODULES])
+            names = read[type(self.walked.modules[index])]
+            for name, value in self.walked.states[index].items():
+                if is_structure(name) and name in names and _is_plain(value):
+                    found["attribute", path, name] = _comparable(value)
+        return found
+
+    @cached_property
+    def config_read(self) -> Mapping[str, Any]:
+        """What code reads of the configuration while it runs, by key."""
+        config = getattr(self.model, CONFIG, None)
+        keys = _keys_read(self._classes)
+        return {key: _comparable(value) for key in keys if _is_plain(value := getattr(config, key, None))}
+
+
+@lru_cache(maxsize=64)
+def _attributes_read(classes: frozenset[type]) -> dict[type, frozenset[str]]:
+    """By class of modules the attributes that some code reads while the model runs."""
+    functions = list(reached(classes))
+    entered = {function.__code__ for function in functions}
+    anywhere = names_read(functions, but=SELF)
+    return {
+        cls: anywhere | names_read(
+            (each for each in methods_of(cls, nn.Module) if is_of_torch(cls) or each.__code__ in entered), of=SELF
+        )
+        for cls in classes
+    }  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _keys_read(classes: frozenset[type]) -> frozenset[str]:
+    """The keys of configurations that some code reads while the model runs."""
+    return names_read(reached(classes), of=CONFIG)
+
+
+def is_of_torch(cls: type) -> bool:
+    """Whether a class is torch's, whose code no walk from forward enters."""
+    return cls.__module__.partition(".")[0] == "torch"
+
+
+def is_unsaved(held: HeldTensor) -> bool:
+    """Whether a tensor is none that a state_dict has."""
+    return held.kind == ATTRIBUTE or (held.kind == BUFFER and held.attribute in held.state[VOLATILE_BUFFERS])
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(_is_plain(part) for part in value)
+    if type(value) is dict:
+        return all(type(key) is str and _is_plain(part) for key, part in value.items())
+    return type(value) in PLAIN
+
+
+def _comparable(value: Any) -> Any:
+    """Lists and tuples are alike here: JSON knows no tuples."""
+    if isinstance(value, list | tuple):
+        return tuple(_comparable(part) for part in value)
+    return {key: _comparable(part) for key, part in value.items()} if type(value) is dict else value
+
+
+def different(one: Facts, other: Facts) -> list[tuple[Any, ...]]:
+    """The facts that differ, or that only one of the two has."""
+    return [
+        key for key in dict.fromkeys((*one, *other))
+        if not _equal(one.get(key, _NOTHING), other.get(key, _NOTHING))
+    ]  # fmt: skip
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return one is other or (type(one) is type(other) and one == other) or (one != one and other != other)
+
+
+def can_be_set(key: tuple[Any, ...], one: Facts, other: Facts) -> bool:
+    """Whether two models differ in an attribute alone that is a number, text or flag of both: it may be set."""
+    return key[0] == "attribute" and all(type(facts.get(key, ())) in PLAIN for facts in (one, other))
+
+
+def is_left_by_forward(key: tuple[Any, ...], anew: Facts) -> bool:
+    """Whether an attribute is there since the model ran: one that was just built does without it."""
+    return key[0] == "attribute" and key not in anew
+
+
+def dotted(key: tuple[Any, ...]) -> str:
+    """The path of an attribute."""
+    return ".".join(part for part in key[1:] if part)
+
+
+def set_attributes(found: Anatomy, attributes: Mapping[str, Any]) -> None:
+    """Set attributes that a model has; raises `ModelFolderError` for others."""
+    keys = {dotted(key): key for key in found.facts if key[0] == "attribute"}
+    states = {path: found.walked.states[index] for path, index in found.walked.places()}
+    for name, value in attributes.items():
+        key = keys.get(name)
+        if key is None or not can_be_set(key, found.facts, {key: value}):
+            raise ModelFolderError(f"the folder sets {shown(name)}, which is no number, text or flag of the model")
+        states[key[1]][key[2]] = value
+
+
+def described(key: tuple[Any, ...], one: Facts, other: Facts) -> str:
+    """A fact that differs, for a message."""
+    kind, *where = key
+    name = shown(".".join(str(part) for part in where if part != ""), 120) or "the model"
+    here, there = (shown(repr(facts[key]), 60) if key in facts else "none" for facts in (one, other))
+    what = {"size": "size", "dimensions": "number of dimensions", "tied": "tie", "class": "class"}.get(kind, "value")
+    return f"the {what} of {name} is {here}, and built anew {there}"
+
+
+def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of a shape hold the same, bit by bit, in the dtype of `one`."""
+    if one.is_meta or other.is_meta or one.shape != other.shape:
+        return False
+    alike = other.to(device=one.device, dtype=one.dtype)
+    return torch.equal(one.nan_to_num(), alike.nan_to_num()) if one.is_floating_point() else torch.equal(one, alike)

@@ -1,0 +1,334 @@
+"""A model that is pruned by hand: its draft, the importances that rank its indices, and what was done to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from torch import nn
+from tqdm.auto import tqdm
+
+from modulekg_widgets.engine.axes.graph import trace
+from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.identity.hierarchy import hierarchy
+from modulekg_widgets.engine.identity.weights import weight_fingerprint
+from modulekg_widgets.engine.pruning.blocks.scoring import BlockScores, shown_scores
+from modulekg_widgets.engine.pruning.importance.importance import criteria
+from modulekg_widgets.engine.pruning.plan.draft import Draft
+from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.recover.passes import TracedCall
+from modulekg_widgets.engine.pruning.recover.recovery import recalibrate as renew_statistics
+from modulekg_widgets.engine.pruning.user_data import RECALIBRATED, UNCUT, Evaluation, Evaluations, Progress, UserData
+
+# -------------------- How many parameters each module had before a model was cut, wherever a cut has put it since
+
+
+class UncutSizes:
+    """The parameters of a model's modules as they are now, each counted where it is first."""
+
+    def __init__(self, model: nn.Module) -> None:
+        # by identity, as a class of the user's may compare modules its own way; held, so that no other gets the number
+        self._counts: dict[int, int] = {}
+        self._around: dict[int, int] = {}
+        self._held: list[nn.Module] = []
+        counted: set[int] = set()
+        for _, module in model.named_modules():
+            own = {id(each): each.numel() for each in module.parameters(recurse=False) if id(each) not in counted}
+            counted.update(own)
+            self._counts[id(module)] = sum(own.values())
+            self._held.append(module)
+            for child in module.children():
+                self._around.setdefault(id(child), id(module))
+
+    def by_path(self, model: nn.Module) -> dict[str, int]:
+        """By the paths that the modules have now; what a removed one had counts where it was."""
+        paths = {id(module): path for path, module in model.named_modules()}
+        found: dict[str, int] = {}
+        for number, count in self._counts.items():
+            while number not in paths and number in self._around:
+                number = self._around[number]
+            if count and number in paths:
+                found[paths[number]] = found.get(paths[number], 0) + count
+        return found
+
+
+# ----------------------------------------
+
+
+MASKED, CUT = "masked", "cut"
+SENSITIVITY = "sensitivity"  # an importance that takes long
+MOST_SENSED = 4  # tables that are kept: a cut that is undone has its own again
+
+
+class Operation(NamedTuple):
+    """What has been done to the model."""
+
+    stage: str
+    receipt: Any
+    plan: PruningPlan
+    weights: str = ""  # a digest of them afterwards, where recalibration may follow
+    recalibrated: bool = False
+    evaluations: int = 0  # how many there were before
+
+
+class Sensed(NamedTuple):
+    """What each index costs."""
+
+    table: pd.DataFrame
+    increases: bytes  # the same as float64 of all axes in turn, NaN where there is none
+
+
+class HandPruning:
+    """A model and the draft for it; the model changes by `mask`, `cut` and `undo` alone."""
+
+    def __init__(
+        self, model: Any, args: Any, kwargs: Mapping[str, Any] | None, optimizer: Any, data: UserData | None = None
+    ) -> None:
+        self.model, self.args, self.kwargs = model, args, kwargs
+        self.data = UserData() if data is None else data
+        self.title = hierarchy(model).root.class_name
+        self.draft = Draft(trace(model, args, kwargs))
+        self.generation = 1  # how often the model has been traced: each time its axes may be others
+        self.importances: dict[str, Any] = {name: name for name in criteria}
+        if self.data.has_sensitivity:
+            self.importances[SENSITIVITY] = SENSITIVITY
+        self._optimizer = optimizer
+        self._operations: list[Operation] = []
+        self._uncut: UncutSizes | None = None
+        self._scores: tuple[str, bytes] = ("", b"")  # of the importance of that name
+        self._sensed: dict[str, Sensed] = {}  # by a digest of the weights
+        self._unmasked = ""  # that digest of the model without its mask
+        self._evaluations = Evaluations()
+
+    # ----------------------------------------------------------- the model
+
+    @property
+    def operations(self) -> int:
+        """How many operations can be undone."""
+        return len(self._operations)
+
+    @property
+    def last(self) -> Operation | None:
+        """The operation that `undo` takes back."""
+        return self._operations[-1] if self._operations else None
+
+    @property
+    def stage(self) -> str:
+        """What the last operation has made of the model: "masked", "cut", or "" where there was none."""
+        return self.last.stage if self.last else ""
+
+    @property
+    def uncut(self) -> dict[str, int]:
+        """How many parameters of its own each module had before the first cut; empty where none stands.
+
+        Those of a block that has gone are with what it was in.
+        """
+        return {} if self._uncut is None else self._uncut.by_path(self.model)
+
+    def mask(self, plan: PruningPlan) -> None:
+        """Set what goes to zero; what the mask before had set is put back."""
+        if self.stage != MASKED:
+            self._unmasked = self._digest() if self._sensed else ""
+        before = self.last if self.stage == MASKED else None
+        if before is not None:
+            before.receipt.restore()
+            self._operations.pop()
+        try:
+            self._mask(plan)
+        except BaseException:
+            if before is not None:
+                self._mask(before.plan)
+            raise
+
+    def cut(self, plan: PruningPlan, recalibrate: bool = False) -> None:
+        """Cut the model, and the optimizer's state along; with `recalibrate` its statistics are those of the batches.
+
+        Where there is a function that evaluates, it says what the model was worth before, after, and recalibrated.
+        Raises `CutError` before anything has changed.
+        """
+        before = self._uncut or UncutSizes(self.model)
+        if self.data.evaluate is None:
+            self._cut(plan, recalibrate)
+        else:
+            if not self._evaluations.knows(self._digest()):
+                self.evaluate()
+            self._cut(plan, False)
+            try:
+                self.evaluate()
+                if recalibrate:
+                    self.recalibrate()
+            except BaseException:  # batches that do not fit, or an interrupt of what may take long
+                self.undo()
+                raise
+        self._uncut = before
+
+    def recalibrate(self) -> None:
+        """Renew the statistics of the model that was cut last; to undo the cut takes this back too.
+
+        Raises `CutError` where no cut was last, and when the weights are not as it left them.
+        """
+        last = self.last
+        if last is None or last.stage != CUT:
+            raise CutError("recalibration follows a cut, and none was last: cut first")
+        batches = self._batches
+        if self._digest() != last.weights:
+            raise CutError(
+                "the weights have changed since the cut, by training perhaps, which a recalibration would take back"
+            )
+        graph = self.draft.graph
+        # the receipt of the cut takes back what was written since, too
+        renew_statistics(self.model, last.plan.traced or TracedCall.of(graph.call, graph.training), batches)
+        self._operations[-1] = last._replace(recalibrated=True, weights=self._digest())
+        if self.data.evaluate is not None:
+            self.evaluate()
+
+    def _cut(self, plan: PruningPlan, recalibrate: bool) -> None:
+        more = {"recalibrate": self._batches} if recalibrate else {}
+        receipt = plan.cut(self.model, self._optimizer, **more)
+        weights = "" if self.data.batches is None else self._digest()
+        count = len(self._evaluations.entries)
+        self._operations.append(Operation(CUT, receipt, plan, weights, recalibrate, count))
+
+    @property
+    def _batches(self) -> Any:
+        if self.data.batches is None:
+            raise CutError("recalibration renews statistics from batches: pass batches=, a list or a DataLoader")
+        return self.data.batches
+
+    def undo(self) -> Operation:
+        """Make the model byte for byte as before the last operation, which is returned.
+
+        Raises `CutError` where there was none, or when the model is not as that left it.
+        """
+        if self.last is None:
+            raise CutError("there is nothing to undo: neither mask() nor cut() has changed the model")
+        self.last.receipt.undo()
+        undone = self._operations.pop()
+        self._evaluations.forget(undone.evaluations)
+        if not any(operation.stage == CUT for operation in self._operations):
+            self._uncut = None
+        return undone
+
+    def trace_again(self, plan: PruningPlan | None) -> None:
+        """Go on with the model as it has become, and with the draft that `plan` says."""
+        draft = Draft(trace(self.model, self.args, self.kwargs), self.draft.revision)
+        draft.take(plan)
+        self.draft, self._scores = draft, ("", b"")
+        self.generation += 1
+
+    def _mask(self, plan: PruningPlan) -> None:
+        count = len(self._evaluations.entries)
+        self._operations.append(Operation(MASKED, plan.mask(self.model), plan, evaluations=count))
+
+    # ---------------------------------------------------------- evaluation
+
+    @property
+    def evaluations(self) -> list[Evaluation]:
+        """What the user's function found, from the model as it was first to the model as it is."""
+        return self._evaluations.entries
+
+    @property
+    def is_recalibrated(self) -> bool:
+        """Whether the last operation is a cut whose statistics were renewed."""
+        return self.last is not None and self.last.recalibrated
+
+    def evaluate(self) -> Evaluation:
+        """What the user's function finds of the model as it is; an error of that function is found too."""
+        values, error = self.data.evaluated(self.model)
+        state = RECALIBRATED if self.is_recalibrated else self.stage or UNCUT
+        self._evaluations.add(state, self._digest(), values, error)
+        return self.evaluations[-1]
+
+    def _digest(self) -> str:
+        return weight_fingerprint(self.model).hexdigest
+
+    # --------------------------------------------------------- sensitivity
+
+    @property
+    def sensed(self) -> Sensed | None:
+        """What each index of the model as it is costs, masks aside; None where that is not known yet."""
+        return self._sensed.get(self._sensed_weights()) if self._sensed else None
+
+    def takes_long(self, name: Any) -> bool:
+        """Whether an importance has to be computed for long before it can rank."""
+        return isinstance(name, str) and self.is_comparable(name) and self.sensed is None
+
+    def sensing(self) -> Iterator[Progress]:
+        """Compute what each index costs a step at a time; `sensed` has it when the steps have come to an end."""
+        draft, weights = self.draft, self._sensed_weights()
+        table = yield from self.data.sensitivity(draft.graph)
+        if draft is not self.draft or weights != self._sensed_weights():
+            raise CutError("the model has changed while its sensitivity was computed: compute it again")
+        self._sensed[weights] = Sensed(table, _increases(table, draft))
+        while len(self._sensed) > MOST_SENSED:
+            del self._sensed[next(iter(self._sensed))]
+
+    def _sensed_weights(self) -> str:
+        return (self.stage == MASKED and self._unmasked) or self._digest()
+
+    def _sense(self) -> Sensed:
+        """As `sensing`, at once."""
+        found = self.sensed
+        if found is None:
+            with tqdm(desc=SENSITIVITY, unit="index", delay=2, leave=False) as bar:
+                for done, bar.total in self.sensing():
+                    bar.update(done - bar.n)
+            found = self._sensed[self._sensed_weights()]
+        return found
+
+    # ---------------------------------------------------------- importance
+
+    def offer(self, importance: Any) -> str:
+        """The name of an importance, which is from now on one of `importances`."""
+        if isinstance(importance, str):
+            return importance
+        name = getattr(importance, "__name__", type(importance).__name__)
+        self.importances[name] = importance
+        return name
+
+    def rank(self, importance: Any) -> str:
+        """The name of an importance that ranks the indices; one that cannot raises `CutError`, and is not offered."""
+        known = dict(self.importances)
+        name = self.offer(importance)
+        self._scores = ("", b"")  # another may have had this name
+        try:
+            self.scores(name)
+        except BaseException:
+            self.importances = known
+            raise
+        return name
+
+    def scores(self, name: str) -> bytes:
+        """How important each index is; raises `UnknownNameError`, and `CutError` where this importance cannot rank."""
+        if self.is_comparable(name):
+            return self._sense().increases
+        if self._scores[0] != name:
+            if name not in self.importances:
+                if name == SENSITIVITY:
+                    raise CutError("sensitivity is of a loss on batches: pass batches= and loss= to the editor")
+                raise UnknownNameError(f"there is no importance {shown(name)!r}: {nearest(name, self.importances)}")
+            self._scores = (name, self.draft.scores(self.importances[name]))
+        return self._scores[1]
+
+    def block_scores(self) -> BlockScores:
+        """How important each block that can go is, and what says so."""
+        return shown_scores(self.draft.graph, self.draft.blocks.blocks, self.data.batches)
+
+    def is_comparable(self, name: str) -> bool:
+        """Whether the scores of an importance have one unit on all axes, so that they rank together as they are."""
+        own = self.importances.get(name)
+        return isinstance(own, str) and own == SENSITIVITY and self.data.has_sensitivity
+
+
+def _increases(table: pd.DataFrame, draft: Draft) -> bytes:
+    """The increases of a table for all axes of a draft in turn: float64, NaN where there is none."""
+    found = [np.full(axis.size, np.nan) for axis in draft.axes]
+    for name, part in table.groupby("axis", sort=False)["increase"]:
+        with suppress(UnknownAxisError):  # of a pass that is not all of the draft's
+            number = draft.number(str(name))
+            if len(part) == len(found[number]) and draft.axes[number].frozen is None:
+                found[number] = part.to_numpy(dtype=np.float64)
+    return b"".join(part.astype("<f8").tobytes() for part in found)

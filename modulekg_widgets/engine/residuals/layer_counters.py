@@ -1,0 +1,240 @@
+"""The attributes that follow when modules leave a container: their own numbers in it, and counts in configurations.
+
+A number of a module's own is an attribute that each module of the container has, with its place there as value, as the
+`layer_idx` by which a cache knows an attention. That an attribute of a configuration is the count is shown by building
+the module that holds both, on meta tensors, from a copy of the configuration with one layer less.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.identity.walk import Walk, walk
+from modulekg_widgets.engine.torch_runtime.private import MODULES
+from modulekg_widgets.engine.torch_runtime.state import NumberedModules, module_state, numbering
+
+log = logging.getLogger("modulekg_widgets")
+Attributes = dict[str, tuple[Any, Any]]  # by path, before → after
+
+
+def followers(model: nn.Module, paths: Iterable[str]) -> Attributes:
+    """What changes when the modules at these paths leave their containers."""
+    walked = walk(model)
+    places = dict(walked.places())
+    gone: dict[str, set[str]] = {}
+    for path in paths:
+        container, _, name = path.rpartition(".")
+        gone.setdefault(container, set()).add(name)
+    found: Attributes = {}
+    for container, names in gone.items():
+        children = walked.states[places[container]][MODULES]
+        prefix = numbering(children)
+        if prefix is not None:
+            modules = NumberedModules(container, prefix)
+            numbers = {int(name.removeprefix(prefix)) for name in names}
+            found.update(_own_numbers(walked, places, modules, len(children), numbers))
+            _add_counts(found, walked, places, modules, len(children), numbers)
+    return found
+
+
+# ------------------------------------------------------------- own numbers
+
+
+Numbered = dict[tuple[str, str], dict[int, int]]  # by the path in a layer and the attribute: layer -> its number
+
+
+def _numbered(walked: Walk, places: Mapping[str, int], modules: NumberedModules, count: int) -> Numbered:
+    """The attributes that say at which place of the container a module is."""
+    known: Numbered = {}
+    for path, index in places.items():
+        number, below = modules.split(path) or (count, "")
+        for name, value in walked.states[index].items() if number < count else ():
+            if type(value) is int:
+                known.setdefault((below, name), {})[number] = value
+    return {key: values for key, values in known.items() if all(value == at for at, value in values.items())}
+
+
+def _own_numbers(
+    walked: Walk, places: Mapping[str, int], modules: NumberedModules, count: int, gone: set[int]
+) -> Attributes:
+    """What becomes of the numbers of the layers that move up."""
+    numbered = _numbered(walked, places, modules, count)
+    places_of: dict[str, set[int]] = {}
+    for (_, name), values in numbered.items():
+        places_of.setdefault(name, set()).update(values)
+    found: Attributes = {}
+    for (below, name), values in numbered.items():
+        if len(places_of[name]) < 2:  # of one place a number may be of anything
+            continue
+        for number in values.keys() - gone:
+            after = number - sum(other < number for other in gone)
+            if after != number:
+                found[".".join(filter(None, (modules.path_of(number), below, name)))] = (number, after)
+    return found
+
+
+def first_of_numbered(model: nn.Module, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The modules at some paths in which the first layer is that knows its number, each with the attribute's name.
+
+    What is counted over all layers may be kept at the place of that one, as the length of what a cache holds.
+    """
+    walked = walk(model)
+    places = dict(walked.places())
+    for path in paths:
+        parts = path.split(".")
+        for at in (at for at, part in enumerate(parts) if part.isdecimal()):
+            container, number = ".".join(parts[:at]), int(parts[at])
+            children = walked.states[places[container]][MODULES]
+            numbered = _numbered(walked, places, NumberedModules(container, ""), len(children))
+            own = ".".join(parts[at + 1 :])
+            names = [
+                name for (below, name), values in numbered.items()
+                if number == min(values) and len(values) > 1 and (not own or f"{below}.".startswith(f"{own}."))
+            ]  # fmt: skip
+            if names:
+                yield path, names[0]
+                break
+
+
+# ------------------------------------------------------------------ counts
+
+
+def _add_counts(
+    found: Attributes, walked: Walk, places: Mapping[str, int], modules: NumberedModules, count: int, gone: set[int]
+) -> None:
+    """Enter the counts and the lists by layer of the configuration that the container was made from."""
+    container = modules.path
+    homes = list(_configurations(walked, places, container))
+    for owner, name, config in homes:
+        start = f"{owner}.{name}" if owner else name
+        known = {attribute: after for attribute, (_, after) in _edits_of(found, start).items()}
+        words = _lists(vars(config), (str, bool), count, gone)
+        numbers = _lists(vars(config), (int, float), count, gone)
+        # a module around may check lists that the one that holds the container does not
+        made = [home for home, _, other in homes if other is config][-1] if numbers else owner
+        stays = [walked.states[places[modules.path_of(at)]] for at in range(count) if at not in gone]
+        trial = _ChangedConfigurations(
+            type(walked.modules[places[made]]), config, container[len(made) + 1 :] if made else container, known, stays
+        )
+        for attribute, after in _possible_counts(vars(config), known, count, count - len(gone)):
+            lists = trial.lists_with({attribute: after}, words, numbers)
+            if lists is not None:
+                found[f"{start}.{attribute}"] = (vars(config)[attribute], after)
+                found.update({f"{start}.{other}": (vars(config)[other], left) for other, left in lists.items()})
+                return
+
+
+@dataclass(frozen=True)
+class _ChangedConfigurations:
+    """A module with the container built from changed configurations, beside the modules that stay in it."""
+
+    cls: type
+    config: Any
+    container: str
+    known: Mapping[str, Any]
+    stays: Sequence[Mapping[str, Any]]
+
+    def lists_with(
+        self, count: Mapping[str, Any], words: Mapping[str, Any], numbers: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """The lists by layer that go with a changed count; None where it does not count the container.
+
+        Numbers in a list may be of other things, as strides: they follow where the layers would be others otherwise,
+        or the module would not be made.
+        """
+        lists = dict(words)
+        best = self._unlike({**count, **lists})
+        for name, left in numbers.items():
+            if (now := self._unlike({**count, **lists, name: left})) < best:
+                lists[name], best = left, now
+        if best == math.inf and numbers:
+            lists = {**words, **numbers}
+            best = self._unlike({**count, **lists})
+            for name in numbers if best < math.inf else ():
+                fewer = {key: left for key, left in lists.items() if key != name}
+                if self._unlike({**count, **fewer}) <= best:
+                    lists = fewer
+        return None if best == math.inf else lists
+
+    def _unlike(self, changed: Mapping[str, Any]) -> float:
+        """How many attributes are others than in the layers that stay; infinite where there are not as many layers."""
+        built = _built(self.cls, self.config, {**self.known, **changed}, self.container)
+        if built is None or len(built) != len(self.stays):
+            return math.inf
+        return sum(_differences(one, other) for one, other in zip(built, self.stays, strict=True))
+
+
+def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> int:
+    """The plain attributes of two modules, and of those below, that are not the same."""
+    own = {name: value for name, value in one.items() if type(value) in (int, float, bool, str)}
+    unlike = sum(type(other.get(name)) is type(value) and other[name] != value for name, value in own.items())
+    theirs = other[MODULES]
+    return unlike + sum(
+        _differences(module_state(child), module_state(theirs[name])) if theirs.get(name) is not None else 1
+        for name, child in one[MODULES].items()
+        if child is not None
+    )
+
+
+def _lists(values: Mapping[str, Any], kinds: tuple[type, ...], count: int, gone: set[int]) -> dict[str, list[Any]]:
+    """The lists that say something of each of `count` layers, without what they say of those that go."""
+    return {
+        attribute: [part for at, part in enumerate(value) if at not in gone]
+        for attribute, value in values.items()
+        # a list of one tells nothing: it is as long as many other things
+        if type(value) is list and len(value) == count > 1 and all(type(part) in kinds for part in value)
+    }
+
+
+def _edits_of(found: Attributes, start: str) -> Attributes:
+    return {path[len(start) + 1 :]: pair for path, pair in found.items() if path.rpartition(".")[0] == start}
+
+
+def _configurations(walked: Walk, places: Mapping[str, int], container: str) -> Iterator[tuple[str, str, Any]]:
+    """The plain objects that modules around the container hold and are made from, the innermost first."""
+    path = container
+    while path:
+        path = path.rpartition(".")[0]
+        for name, value in walked.states[places[path]].items():
+            if name != MODULES and type(getattr(value, "__dict__", None)) is dict and not _is_code(value):
+                yield path, name, value
+
+
+def _is_code(value: Any) -> bool:
+    return isinstance(value, nn.Module | torch.Tensor | type) or callable(value)
+
+
+def _possible_counts(values: dict[str, Any], known: dict[str, Any], before: int, after: int) -> Iterator[Any]:
+    """The attributes that may be the count, with what they would become."""
+    for attribute, value in values.items():
+        if type(value) is int and value == before and attribute not in known:
+            yield attribute, after
+    for attribute, value in values.items():
+        now = known.get(attribute, value)
+        if type(value) in (list, tuple) and all(type(part) is int for part in value):
+            for at, part in enumerate(value):
+                if part == before and now[at] == before:
+                    yield attribute, type(value)([*now[:at], after, *now[at + 1 :]])
+
+
+def _built(cls: type, config: Any, changed: Mapping[str, Any], container: str) -> list[Mapping[str, Any]] | None:
+    """The states of the container's modules in a module made from the changed configuration; None where none is."""
+    try:
+        new = copy.deepcopy(config)
+        vars(new).update(changed)
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):
+            made = cls(new)
+        for name in container.split("."):
+            made = module_state(made)[MODULES][name]
+        return [module_state(child) for child in module_state(made)[MODULES].values()]
+    except Exception as error:  # noqa: BLE001 - code of the user's, for sizes that it may not take
+        log.debug("%s cannot be made from a changed configuration: %s", cls.__name__, error)
+        return None

@@ -1,0 +1,222 @@
+"""Looking at a model: it runs as its shadow, so that the model itself is not touched, not even for a moment."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.errors import ModelInUseError, shown
+from modulekg_widgets.engine.torch_runtime.hooks import HookRegistered, NoHooks
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, LOOSE, SHARED, Shadow, can_take
+from modulekg_widgets.engine.torch_runtime.isolation.state_guard import bytes_kept, classes_kept, untouched
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS, version_of
+from modulekg_widgets.engine.torch_runtime.process import process_kept
+from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws, Seed
+from modulekg_widgets.engine.torch_runtime.state import module_state, registry
+from modulekg_widgets.engine.torch_runtime.threads import user_of
+
+T = TypeVar("T")
+DEEPEST = 4  # looks inside of each other
+_looks = threading.local()
+
+
+@dataclass
+class Stage:
+    """What a look runs: the modules in the order in which they were given, and what the model is called with."""
+
+    modules: list[nn.Module]
+    held: Any
+    shadow: Shadow | None  # None where the model itself had to serve
+    replaces: bool = False  # whether what runs puts other tensors in the place of the modules' own
+    notes: list[str] = field(default_factory=list)  # what is not as usual, as sentences
+
+    @property
+    def model(self) -> nn.Module:
+        return self.modules[0]
+
+    @property
+    def copies(self) -> list[nn.Module] | None:
+        """The modules where they are those of a shadow."""
+        return None if self.shadow is None else self.modules
+
+    @property
+    def states(self) -> list[dict[str, Any]]:
+        return [module_state(module) for module in self.modules]
+
+    def of(self, value: Any) -> Any:
+        """What stands for a value of the user's."""
+        return value if self.shadow is None else self.shadow.of(value)
+
+    def original(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The user's tensor that one of the stage stands for; any other is its own."""
+        return tensor if self.shadow is None else self.shadow.original(tensor)
+
+    def hold(self, tensor: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        """What stands for a tensor of the stage once it has this value: itself, so that all that leads to it finds it.
+
+        The value, where there is no shadow or the tensor is of a class that cannot take it.
+        """
+        if self.shadow is None or not can_take(tensor, value):
+            return value
+        self.shadow.forget(tensor)
+        tensor.data = value.detach()
+        return tensor.requires_grad_(value.requires_grad)
+
+    def check(self, value: Any) -> None:
+        """To be told of every module and tensor that a forward meets; ends the look where it left the shadow."""
+        if self.shadow is not None and self.shadow.is_original(value):
+            raise _LeftTheShadow(value)
+
+
+class _LeftTheShadow(BaseException):
+    """Forward reached the model itself; no `Exception`, so that the model's code does not catch it."""
+
+
+def look(modules: Sequence[nn.Module], held: Any, run: Callable[[Stage], T], own: int = SHARED, seed: Seed = None) -> T:
+    """What `run` makes of a shadow of a model, given by all of its modules, the root first, and of `held`, its inputs.
+
+    `own` says which tensors get memory of their own; with `SHARED` the run is on tensors without data. Random numbers
+    are drawn from `seed`, or from a copy of the process's generators. Where forward leads past the shadow, `run` is
+    called again on the model itself, after which all is put back. Raises `ModelInUseError` when another thread uses the
+    model then.
+    """
+    with _not_too_deep(modules):
+        return _look(modules, held, run, own, seed)
+
+
+@contextmanager
+def _not_too_deep(modules: Sequence[nn.Module]) -> Iterator[None]:
+    """Raise `ModelInUseError` where a model's own code or hooks look at it, and so would without end."""
+    depth = getattr(_looks, "depth", 0)
+    if depth == DEEPEST:
+        raise ModelInUseError(
+            f"{shown(type(modules[0]).__name__)} is looked at inside of {depth} other looks of this thread: a hook or "
+            "the forward of a model looks at it each time that it runs. Let it not do so while it runs for a look"
+        )
+    _looks.depth = depth + 1
+    try:
+        yield
+    finally:
+        _looks.depth = depth
+
+
+def _look(
+    modules: Sequence[nn.Module], held: Any, run: Callable[[Stage], T], own: int, seed: Seed, hooks_come: bool = False
+) -> T:
+    no_hooks = NoHooks()
+    try:
+        shadow = Shadow(modules[0], held, own, None if hooks_come else no_hooks)
+    except Exception as error:  # noqa: BLE001 - of the classes of what is in the model, or nested too deeply
+        why = f"no copy of it can be made ({type(error).__name__}: {shown(str(error), 100)})"
+        return _on_the_model(modules, held, run, own, seed, why)
+    stage = Stage([shadow.of(module) for module in modules], shadow.held, shadow)
+    stage.notes += _not_copied(shadow)
+    left = next((f"{shown(type(each).__name__)} cannot be copied" for each in shadow.shared if is_module(each)), None)
+    if left is None:
+        try:
+            with process_kept(), classes_kept(modules), _draws(own, seed, stage.check):
+                result = run(stage)
+            if not no_hooks.hooked:
+                return result
+        except _LeftTheShadow as found:
+            left = f"its code reaches {_described(found.args[0], modules)} past self"
+        except (Exception, HookRegistered):  # the end of a forward that registers a hook, whatever its code made of it
+            if not no_hooks.hooked:
+                raise
+        finally:
+            shadow.let_go()
+        if no_hooks.hooked:
+            return _look(modules, held, run, own, seed, hooks_come=True)
+    else:
+        shadow.let_go()
+    assert left is not None
+    return _on_the_model(modules, held, run, own, seed, left)
+
+
+def _draws(own: int, seed: Seed, check: Callable[[Any], None] | None = None) -> AbstractContextManager[Any]:
+    """Where nothing has memory of its own, operators run without data: none of them draws."""
+    return nullcontext() if own == SHARED else ReproducibleDraws(seed, check)
+
+
+def is_module(value: Any) -> bool:
+    return issubclass(type(value), nn.Module)
+
+
+def _not_copied(shadow: Shadow) -> Iterator[str]:
+    for each in shadow.shared:
+        if not is_module(each):
+            name = shown(type(each).__name__)
+            yield f"forward ran with the model's own {name}, an object that cannot be copied: what it left there stays"
+
+
+def _described(value: Any, modules: Sequence[nn.Module]) -> str:
+    if is_module(value):
+        return f"the module {shown(type(value).__name__)}"
+    for module in modules:
+        for kind in (PARAMETERS, BUFFERS):
+            for name, tensor in registry(module_state(module), kind).items():
+                if tensor is value:
+                    return f"the tensor {shown(name)!r} of {shown(type(module).__name__)}"
+    return "a tensor of the model"
+
+
+# ------------------------------------------------------- without a shadow
+
+
+def _on_the_model(
+    modules: Sequence[nn.Module], held: Any, run: Callable[[Stage], T], own: int, seed: Seed, why: str
+) -> T:
+    """The same on the model itself, put back afterwards; refused while somebody else uses it."""
+    stage = Stage(list(modules), held, None, notes=[f"the model itself ran, and was put back: {why}"])
+    with (
+        untouched(modules, held) as kept,
+        _nobody_else(modules, stage, why),
+        process_kept(),
+        classes_kept(modules),
+        _draws(own, seed),
+    ):
+        tensors = {SHARED: [], LOOSE: kept.plain_tensors, ALL: kept.every_tensor}[own]
+        with bytes_kept(tensors):
+            return run(stage)
+
+
+@contextmanager
+def _nobody_else(modules: Sequence[nn.Module], stage: Stage, why: str) -> Iterator[None]:
+    """Raise where another thread uses the model before or after, or has replaced or trained its tensors meanwhile."""
+    before, parameters = _tensors(modules), _parameters(modules)
+    versions = [version_of(tensor) for tensor in parameters]
+    if (user := user_of(modules)) is not None:
+        raise _in_use(user, modules, why)
+    yield
+    user = user_of(modules)
+    moved = not stage.replaces and list(map(id, before)) != list(map(id, _tensors(modules)))
+    if user is None and moved:
+        user = "its tensors were replaced meanwhile"
+    if user is None and versions != [version_of(tensor) for tensor in parameters]:
+        user = "its parameters were written meanwhile"
+    if user is not None:
+        raise _in_use(user, modules, why)
+
+
+def _tensors(modules: Sequence[nn.Module]) -> list[Any]:
+    states = map(module_state, modules)
+    return [tensor for state in states for name in (PARAMETERS, BUFFERS) for tensor in registry(state, name).values()]
+
+
+def _parameters(modules: Sequence[nn.Module]) -> list[torch.Tensor]:
+    """Those whose versions are counted."""
+    every = [tensor for module in modules for tensor in registry(module_state(module), PARAMETERS).values()]
+    return [tensor for tensor in every if tensor is not None and not tensor.is_inference()]
+
+
+def _in_use(user: str, modules: Sequence[nn.Module], why: str) -> ModelInUseError:
+    return ModelInUseError(
+        f"{shown(type(modules[0]).__name__)} cannot be looked at now: {user}, and no copy can stand for it, for {why}. "
+        "Look when that is done, or use self in the forward, so that a copy can run"
+    )

@@ -1,0 +1,277 @@
+"""Tensors that a module holds in plain attributes, neither parameters nor buffers: alone, or in containers there.
+
+A table of positions is often kept so. `state_dict` does not have them. What lies in lists, tuples, dictionaries and
+plain objects is found as well; what can be learnt, or is what the code may compute anew, is none of them.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import FunctionType, MethodType
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.identity.walk import Walk
+from modulekg_widgets.engine.torch_runtime.isolation.attribute_writes import Written, written_by
+from modulekg_widgets.engine.torch_runtime.isolation.callables import tensors_behind
+from modulekg_widgets.engine.torch_runtime.isolation.instances import ATOMS, PLAIN, attributes, is_outside, is_plain
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import in_plain_memory
+from modulekg_widgets.engine.torch_runtime.private import CALL_HOOKS, PARAMETERS, address_of
+from modulekg_widgets.engine.torch_runtime.state import STANDARD, registered_tensors
+
+PARAMETER, BUFFER = "parameter", "buffer"
+ATTRIBUTE = "attribute"  # a tensor of the model that is neither parameter nor buffer
+DEEPEST = 4  # containers in each other
+_MAPPINGS = (dict, OrderedDict, defaultdict)
+_KEYS = PLAIN | {bytes}
+_CALLED = (FunctionType, MethodType, functools.partial)
+
+
+class HeldTensor(NamedTuple):
+    """A tensor under one of its names."""
+
+    name: str
+    kind: str
+    tensor: torch.Tensor
+    state: dict[str, Any]  # of the module that holds it
+    attribute: str
+    way: tuple[Any, ...] = ()  # of a plain tensor: the containers between the attribute and it
+    names: tuple[str, ...] = ()  # of a plain tensor: the attributes on the way, first that of the module
+
+
+def held_tensors(walk: Walk, places: Sequence[tuple[str, int]]) -> Iterator[HeldTensor]:
+    """The parameters and buffers under each of their names, in the order of the places."""
+    for place, index in places:
+        state = walk.states[index]
+        for name, tensor in registered_tensors(state).items():
+            kind = PARAMETER if name in state[PARAMETERS] else BUFFER
+            yield HeldTensor(f"{place}.{name}" if place else name, kind, tensor, state, name)
+
+
+class _Found(NamedTuple):
+    """A tensor in a container."""
+
+    suffix: str  # as `['cos'][0]`
+    tensor: torch.Tensor
+    way: tuple[Any, ...]  # the containers that lead to it
+    names: tuple[str, ...]  # of the attributes of plain objects among them
+
+
+def plain_tensors(walk: Walk) -> Iterator[HeldTensor]:
+    """The plain tensors of all modules under each of their names, as `pos` and `rope.tables['cos']`."""
+    places = walk.places()
+    registered = [held.tensor for held in held_tensors(walk, places)]
+    others = set(map(id, registered))
+    functions = (value for state in walk.states for value in state.values() if isinstance(value, _CALLED))
+    others.update(id(tensor) for function in functions for tensor in tensors_behind(function))
+    search = _TableSearch(others, {_storage(tensor) for tensor in registered} - {0})
+    for place, index in places:
+        state = walk.states[index]
+        for attribute, found in search.of_module(state):
+            name = f"{place}.{attribute}{found.suffix}" if place else f"{attribute}{found.suffix}"
+            yield HeldTensor(name, ATTRIBUTE, found.tensor, state, attribute, found.way, (attribute, *found.names))
+
+
+def plain_tensor(state: dict[str, Any], name: str) -> torch.Tensor | None:
+    """The tensor of this name that a module holds by now."""
+    every = _TableSearch().of_module(state)
+    return next((found.tensor for attribute, found in every if attribute + found.suffix == name), None)
+
+
+class _TableSearch:
+    """Looks into each container once."""
+
+    def __init__(self, others: set[int] | None = None, memories: set[int] | None = None) -> None:
+        self._others = others or set()  # tensors that are registered, or that a function reaches past the attribute
+        self._memories = memories or set()  # of parameters and buffers: a view of one has to stay a view
+        self._known: dict[tuple[int, int], list[_Found]] = {}
+
+    def of_module(self, state: dict[str, Any]) -> Iterator[tuple[str, _Found]]:
+        """What lies in the attributes of a module, each with the attribute."""
+        for attribute, value in state.items():
+            if attribute not in STANDARD and type(value) not in PLAIN:
+                yield from ((attribute, found) for found in self.inside(value))
+
+    def inside(self, value: Any, depth: int = 0) -> list[_Found]:
+        if isinstance(value, torch.Tensor):
+            return [_Found("", value, (), ())] if self._is_table(value) else []
+        if depth == DEEPEST or not is_container(value):
+            return []
+        key = (id(value), depth)
+        if key not in self._known:
+            self._known[key] = []  # while it is looked into: it may contain itself
+            self._known[key] = [
+                _Found(step + found.suffix, found.tensor, (value, *found.way), (*names, *found.names))
+                for step, part, names in _parts(value)
+                for found in self.inside(part, depth + 1)
+            ]
+        return self._known[key]
+
+    def _is_table(self, tensor: torch.Tensor) -> bool:
+        """Whether it has dimensions that can be cut: what has a gradient belongs to an optimizer or to a graph."""
+        plain = type(tensor) is torch.Tensor and not tensor.requires_grad and id(tensor) not in self._others
+        return plain and in_plain_memory(tensor) and tensor.numel() > 1 and _storage(tensor) not in self._memories
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    """What identifies memory, also memory without data; 0 where a tensor has none of its own."""
+    own = in_plain_memory(tensor) and not nn.parameter.is_lazy(tensor)
+    return address_of(tensor.untyped_storage()) if own else 0
+
+
+def is_container(value: Any) -> bool:
+    """Whether a value is a list, tuple or dictionary, or an object that is nothing but its attributes."""
+    cls = type(value)
+    if cls in _MAPPINGS or cls in (list, tuple) or _is_named_tuple(cls):
+        return True
+    other = isinstance(value, (*ATOMS, nn.Module, torch.Tensor)) or hasattr(cls, "__del__") or is_outside(cls)
+    return not other and is_plain(cls) and attributes(value) is not None
+
+
+def _is_named_tuple(cls: type) -> bool:
+    return issubclass(cls, tuple) and hasattr(cls, "_make") and hasattr(cls, "_fields")
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
+    """What a container holds: how its name goes on, the part, and the attribute if it is one."""
+    if isinstance(value, dict):
+        for key, part in list(value.items()):
+            if type(key) in _KEYS or (type(key) is tuple and all(type(each) in _KEYS for each in key)):
+                yield f"[{key!r}]", part, ()
+    elif isinstance(value, list | tuple):
+        yield from ((f"[{at}]", part, ()) for at, part in enumerate(value) if type(part) not in PLAIN)
+    else:
+        yield from ((f".{name}", part, (name,)) for name, part in list((attributes(value) or {}).items()))
+
+
+class Tables:
+    """The plain tensors of a model by their identity, looked for once one is asked about.
+
+    `original`: the model of which `walk` is a copy, where a copy has as its own what the model finds in its classes.
+    """
+
+    def __init__(self, walk: Walk, original: Walk | None = None) -> None:
+        self._walk = walk
+        self._original = original
+        self._held: dict[int, list[HeldTensor]] | None = None
+
+    def of(self, tensor: torch.Tensor) -> list[HeldTensor]:
+        """All places of a tensor; none where it is no plain tensor."""
+        if type(tensor) is not torch.Tensor or tensor.requires_grad or tensor.numel() < 2:
+            return []
+        if self._held is None:
+            self._held = {}
+            names = None if self._original is None else {held.name for held in plain_tensors(self._original)}
+            for held in plain_tensors(self._walk):
+                if names is None or held.name in names:
+                    self._held.setdefault(id(held.tensor), []).append(held)
+        return self._held.get(id(tensor), [])
+
+    @functools.cached_property
+    def written(self) -> Written:
+        """What the code of the model may write while it runs."""
+        states = self._walk.states
+        objects = [value for state in states for value in state.values() if is_container(value)]
+        held = (each for every in (self._held or {}).values() for held in every for each in held.way)
+        classes = [type(each) for each in (*self._walk.modules, *held)]
+        hooks = [hook for state in states for name in CALL_HOOKS for hook in (state.get(name) or {}).values()]
+        own = [value for state in states for value in state.values() if isinstance(value, _CALLED)]
+        return written_by(classes, [*own, *hooks], map(type, (*objects, *hooks)))
+
+    def may_be_written(self, places: Iterable[HeldTensor]) -> bool:
+        """Whether the code may put something else at one of the places: it is a cache then, of any size."""
+        return any(self.written.may_write(held.names, bool(held.way)) for held in places)
+
+    def moved(self) -> set[str]:
+        """The names of those that were looked for and are no longer there."""
+        before = {held.name: held.tensor for every in (self._held or {}).values() for held in every}
+        now = {held.name: held.tensor for held in plain_tensors(self._walk)} if before else {}
+        return {name for name, tensor in before.items() if now.get(name) is not tensor}
+
+
+def held_named(walk: Walk, names: Iterable[str]) -> dict[str, HeldTensor]:
+    """Parameters and buffers by name, and the plain tensors where `names` has others than these."""
+    held = {each.name: each for each in held_tensors(walk, walk.places())}
+    if any(name not in held for name in names):
+        return {**{each.name: each for each in plain_tensors(walk)}, **held}
+    return held
+
+
+# --------------------------------------------------------------- replacing
+
+
+class AttributeSwap(NamedTuple):
+    """What an attribute of a module will hold."""
+
+    state: dict[str, Any]
+    attribute: str
+    value: Any
+
+
+def swaps(
+    held: Iterable[HeldTensor], new: Mapping[int, torch.Tensor], copies: Mapping[int, Any] | None = None
+) -> list[AttributeSwap]:
+    """What the attributes that hold plain tensors will hold, with replacements by the identity of these tensors."""
+    every = list(held)
+    attributes = {(id(each.state), each.attribute): each for each in every}.values()
+    now = [AttributeSwap(each.state, each.attribute, each.state[each.attribute]) for each in attributes]
+    return rebuilt(now, every, new, copies)
+
+
+def rebuilt(
+    now: Iterable[AttributeSwap],
+    held: Iterable[HeldTensor],
+    new: Mapping[int, torch.Tensor],
+    copies: Mapping[int, Any] | None = None,
+) -> list[AttributeSwap]:
+    """A copy in which tensors are replaced.
+
+    The containers on the way are copied, each once: who else holds them keeps what they hold. `copies` are those that
+    exist already, by the identity of the original.
+    """
+    on_way = {id(container) for each in held if id(each.tensor) in new for container in each.way}
+    made = _Rebuilt(new, on_way, dict(copies or {}))
+    return [each._replace(value=made.of(each.value)) for each in now]
+
+
+def put_tables(walk: Walk, values: Mapping[str, torch.Tensor]) -> None:
+    """Put tensors in the places of plain ones, by name; names of parameters and buffers are passed over."""
+    held = held_named(walk, values)
+    plain = [each for name, each in held.items() if each.kind == ATTRIBUTE and name in values]
+    for state, attribute, value in swaps(plain, {id(each.tensor): values[each.name] for each in plain}):
+        state[attribute] = value
+
+
+class _Rebuilt:
+    def __init__(self, new: Mapping[int, torch.Tensor], on_way: set[int], copies: dict[int, Any]) -> None:
+        self._new, self._on_way, self._copies = new, on_way, copies
+        self._filled: set[int] = set()
+
+    def of(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self._new.get(id(value), value)
+        if id(value) not in self._on_way:
+            return value
+        if isinstance(value, tuple):
+            return getattr(type(value), "_make", type(value))([self.of(part) for part in value])
+        if id(value) not in self._copies:
+            self._copies[id(value)] = copy.copy(value)
+        made = self._copies[id(value)]
+        if id(value) not in self._filled:
+            self._filled.add(id(value))
+            self._fill(made, value)
+        return made
+
+    def _fill(self, made: Any, value: Any) -> None:
+        """Replace what holds new tensors, and nothing else."""
+        target = made if isinstance(value, list | dict) else vars(made)
+        source = dict(enumerate(value)) if isinstance(value, list) else value if target is made else vars(value)
+        for key, part in list(source.items()):
+            changed = self.of(part)
+            if changed is not part:
+                target[key] = changed

@@ -1,0 +1,313 @@
+"""KnowledgeExplorer: the graph of many models to look at, search, rank and compare."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from ipywidgets import widget_serialization
+from traitlets import Dict, List, Unicode, validate
+
+from modulekg_widgets.engine.errors import TooLargeError, UnknownNameError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.knowledge.analysis.superfamilies import Superfamilies, superfamilies
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.views.knowledge_payload import FAILED, RUNNING, findings_of, knowledge_payload, selectable
+from modulekg_widgets.engine.views.payload import text
+from modulekg_widgets.engine.views.pictures.knowledge import svg
+from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
+
+# --------------------
+# What takes long to find out about a large graph, in a thread of its own: the page has its models meanwhile.
+
+
+log = logging.getLogger("modulekg_widgets")
+
+
+class _CancelledError(Exception):
+    """Raised between two steps of an analysis that nobody asks for."""
+
+
+class BackgroundAnalysis:
+    """Makes the whole payload of `contents`; `done` is told once, a bound method that is held weakly."""
+
+    def __init__(self, contents: Contents, families: Superfamilies, done: Callable[[BackgroundAnalysis], None]) -> None:
+        self._contents, self._families = contents, families
+        self._done = weakref.WeakMethod(done)
+        self._payload: dict[str, Any] = {}
+        self._ready = threading.Event()
+        self._is_cancelled = False
+        self._starting = threading.Lock()
+        # a daemon: it must not keep a kernel that is to end
+        self._thread = threading.Thread(target=self._run, name="modulekg-analysis", daemon=True)
+
+    @property
+    def is_done(self) -> bool:
+        return self._ready.is_set()
+
+    def start(self) -> None:
+        """Start the thread, unless it was started before."""
+        with self._starting:
+            if self._thread.ident is None:
+                self._thread.start()
+
+    def cancel(self) -> None:
+        """Nobody asks for it any more: it ends after its present step."""
+        self._is_cancelled = True
+
+    def _go_on(self) -> None:
+        if self._is_cancelled:
+            raise _CancelledError
+
+    def payload(self) -> dict[str, Any]:
+        """The whole payload, or where the analysis failed that of the models alone; waits for it."""
+        self.start()
+        self._ready.wait()
+        return self._payload
+
+    def _run(self) -> None:
+        try:
+            findings = findings_of(self._contents, self._go_on)
+            self._payload = knowledge_payload(self._contents, self._families, findings)
+        except _CancelledError:
+            self._payload = knowledge_payload(self._contents, self._families, None, FAILED)
+        except Exception:  # the models stay to be looked at, and the page says that the rest is missing
+            log.exception("the structures of the graph could not be analysed")
+            self._payload = knowledge_payload(self._contents, self._families, None, FAILED)
+        self._ready.set()
+        done = self._done()
+        if done is not None:
+            done(self)
+
+
+# ----------------------------------------
+
+
+VIEWS = ("graph", "scatter", "ranking", "communities", "types", "overlap", "frequency", "jobs")
+COLORS = ("family", "community", "class", "uses", "importance", "none")
+MOST_STRUCTURES = 200_000  # 2,000 models of three libraries have 61,500, which are 13 megabytes
+AT_ONCE = 8_000  # structures up to which all is found out before the explorer is there; torchvision's have 6,380
+ANALYSED = ("Community:", "Type:")  # beginnings of keys that only the analysis knows
+KEYWORDS = ("selected", "view", "color_by", "query")
+
+
+class KnowledgeExplorer(ModuleKGWidget):
+    """The models of a knowledge graph and all structures in them, in the browser: `display(KnowledgeExplorer(kg))`.
+
+    It shows what the graph holds now, without the kernel from then on; `refresh()` shows what was added since. Of a
+    large graph models, families and results are there at once, and structures follow as soon as they are analysed.
+
+    Parameters
+    ----------
+    kg : KnowledgeGraph
+        The graph of models, of 200,000 structures at most.
+    selected, view, color_by, query : optional
+        What the attributes of these names start with.
+    layout : ipywidgets.Layout or dict, optional
+        Size and margins in the page.
+    **unknown
+        Refused: a keyword that there is not.
+
+    Attributes
+    ----------
+    selected : str or None
+        The fingerprint of a structure, "Model:resnet18", "Family:…", "Superfamily:…", "Community:…" or "Type:…". This
+        and the following can be set at any time, here and in the browser.
+    view : str
+        "graph", "scatter", "ranking", "communities", "types", "overlap", "frequency" or "jobs".
+    color_by : str
+        "family", "community", "class", "uses", "importance" or "none".
+    query : str
+        Text, `class:Conv2d`, `params>1M`, `models>5`, `model:resnet18`; several terms must all hold.
+
+    Raises
+    ------
+    TooLargeError
+        Beyond 200,000 structures.
+    UnknownKeywordError, UnknownNameError, UnknownPathError, WidgetValueError
+        For a name that there is not, and for a value of the wrong kind.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> kg = mk.KnowledgeGraph()
+    >>> _ = kg.add_model(nn.Sequential(nn.Linear(4, 8), nn.ReLU()), name="small")
+    >>> mk.KnowledgeExplorer(kg, selected="Model:small")
+    <KnowledgeExplorer of 1 models: 3 structures, selected='Model:small'>
+    """
+
+    _model_name = Unicode("KnowledgeExplorerModel").tag(sync=True)
+    _view_name = Unicode("KnowledgeExplorerView").tag(sync=True)
+
+    payload = Dict().tag(sync=True)
+    selected = Unicode(None, allow_none=True).tag(sync=True, to_json=lambda v, w: None if v is None else text(v))
+    view = Unicode("graph").tag(sync=True)
+    color_by = Unicode("family").tag(sync=True)
+    query = Unicode("").tag(sync=True, to_json=lambda v, w: text(v))
+    graphs = List().tag(sync=True, **widget_serialization)  # linked ones, see linking.py
+
+    _analysis: BackgroundAnalysis | None = None  # that runs, or waits to
+    _contents: Contents | None = None  # that are shown
+
+    def __init__(
+        self,
+        kg: Any,
+        *,
+        selected: str | None = None,
+        view: str = "graph",
+        color_by: str = "family",
+        query: str = "",
+        layout: Any = None,
+        **unknown: Any,
+    ) -> None:
+        check_keywords("KnowledgeExplorer", unknown, KEYWORDS)
+        self._kg: Any = kg
+        self._is_made = False
+        self._taking = threading.RLock()  # a refresh and the thread of an analysis set the payload
+        super().__init__(
+            payload=self._read(),
+            selected=selected,
+            view=view,
+            color_by=color_by,
+            query=query,
+            **({} if layout is None else {"layout": layout}),
+        )
+        self._is_made = True
+        self._start()
+
+    def _read(self) -> dict[str, Any]:
+        if not callable(getattr(self._kg, "contents", None)):
+            kind = shown(type(self._kg).__name__)
+            raise WidgetValueError(f"KnowledgeExplorer shows a KnowledgeGraph: a {kind} was passed")
+        return self._show(self._kg.contents())
+
+    def _show(self, contents: Contents) -> dict[str, Any]:
+        """The payload of what is there at once, the analysis made ready, and the keys that there are."""
+        if len(contents.modules) > MOST_STRUCTURES:
+            raise TooLargeError(
+                f"the graph has {len(contents.modules):,} structures, and a page holds {MOST_STRUCTURES:,} at most: "
+                "explore a graph of fewer models"
+            )
+        families = superfamilies(contents)
+        is_large = len(contents.modules) > AT_ONCE
+        findings = None if is_large else findings_of(contents)
+        payload = knowledge_payload(contents, families, findings, RUNNING)
+        self._drop_analysis()
+        self._contents = contents
+        self._analysis = BackgroundAnalysis(contents, families, self._analysed) if is_large else None
+        # a name with a lone surrogate comes back from the browser as its escape
+        named = [*contents.modules, *(f"Model:{name}" for name in contents.models)]
+        self._escaped = {text(key): key for key in named if text(key) != key}
+        self._keys = selectable(payload) | {text(key) for key in contents.modules}
+        self._roots = {text(f"Model:{name}"): model.root for name, model in contents.models.items()}
+        return payload
+
+    def _start(self) -> None:
+        analysis = self._analysis
+        if analysis is None:
+            return
+        analysis.start()
+        if analysis.is_done:  # a selection has waited for it
+            self._analysed(analysis)
+
+    def _analysed(self, analysis: BackgroundAnalysis) -> None:
+        """Take the whole payload, but for one of contents that are no longer shown."""
+        payload = analysis.payload()
+        with self._taking:
+            if analysis is not self._analysis or not self._is_made:
+                return
+            self._keys |= selectable(payload)
+            if self.comm is not None:  # it was not closed meanwhile
+                with self.hold_sync():
+                    self.payload = payload
+                    if self.selected is not None and text(self.selected) not in self._keys:
+                        self.selected = None
+            self._analysis = None  # last: whoever finds none has the payload
+
+    def finish(self) -> bool:
+        """Wait for the analysis of structures; whether there was one to wait for."""
+        analysis = self._analysis
+        if analysis is None:
+            return False
+        analysis.payload()
+        self._analysed(analysis)
+        return True
+
+    def refresh(self) -> None:
+        """Show what the graph holds now; the selection stays where it still exists."""
+        contents = self._kg.contents()
+        if contents is self._contents:  # nothing was written since
+            return
+        with self._taking, self.hold_sync():
+            self.payload = self._show(contents)
+            selected = self.selected
+            waits = self._analysis is not None and selected is not None and selected.startswith(ANALYSED)
+            if selected is not None and not waits and text(selected) not in self._keys:
+                self.selected = None
+        self._start()
+
+    def _drop_analysis(self) -> None:
+        if self._analysis is not None:
+            self._analysis.cancel()
+        self._analysis = None
+
+    def _root_of(self, key: str | None) -> str | None:
+        """The fingerprint of the model that a key as "Model:resnet18" names; None for any other key."""
+        return None if key is None else self._roots.get(text(key))
+
+    def __repr__(self) -> str:
+        models, structures = len(self.payload["models"]["name"]), self.payload["size"]
+        selected = None if self.selected is None else shown(self.selected)
+        return f"<KnowledgeExplorer of {models:,} models: {structures:,} structures, selected={selected!r}>"
+
+    def close(self) -> None:
+        """Remove the explorer from the kernel and from every page; the graph stays."""
+        self._drop_analysis()
+        self._kg = None
+        super().close()
+
+    # -------------------------------------------------------------- checks
+
+    @validate("selected")
+    def _check_selected(self, proposal: Any) -> str | None:
+        value = proposal["value"]
+        if value is None:
+            return None
+        if not self._is_known(value):
+            raise UnknownPathError(f"the graph has no {shown(value)!r}: {nearest(value, self._near(value))}")
+        return self._escaped.get(value, value)
+
+    def _is_known(self, key: str) -> bool:
+        """Whether there is something of that key; one that only the analysis knows waits for it."""
+        analysis = self._analysis
+        if analysis is not None and key.startswith(ANALYSED):
+            return text(key) in selectable(analysis.payload())
+        return text(key) in self._keys
+
+    def _near(self, key: str) -> list[str]:
+        """The keys among which a wrong one is looked for: of its kind, and the models."""
+        kind, colon, _ = key.partition(":")
+        models = [known for known in self._keys if known.startswith("Model:")]
+        return [known for known in self._keys if colon and known.startswith(kind + colon)] or models
+
+    @validate("view")
+    def _check_view(self, proposal: Any) -> str:
+        return _one_of("view", proposal["value"], VIEWS)
+
+    @validate("color_by")
+    def _check_color_by(self, proposal: Any) -> str:
+        return _one_of("color", proposal["value"], COLORS)
+
+    # -------------------------------------------------------------- other forms
+
+    def _static_picture(self) -> str:
+        return svg(self.payload)
+
+
+def _one_of(what: str, value: str, known: tuple[str, ...]) -> str:
+    if value not in known:
+        raise UnknownNameError(f"there is no {what} {shown(value)!r}: {nearest(value, known)}")
+    return value
