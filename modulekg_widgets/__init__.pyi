@@ -3,8 +3,10 @@ from modulekg_widgets._version import __version__ as __version__
 from modulekg_widgets.engine.adapters import adapter as adapter
 from modulekg_widgets.engine.axes.graph import DataflowGraph as DataflowGraph
 from modulekg_widgets.engine.axes.graph import trace as trace
+from modulekg_widgets.engine.axes.inference.registration import axis_rule as axis_rule
 from modulekg_widgets.engine.errors import ModelFileError as ModelFileError
 from modulekg_widgets.engine.errors import ModuleKGError as ModuleKGError
+from modulekg_widgets.engine.files.compare.comparison import diff as diff
 from modulekg_widgets.engine.files.model_file import ModelFile as ModelFile
 from modulekg_widgets.engine.files.model_file import open_file as open_file
 from modulekg_widgets.engine.files.readers import file_reader as file_reader
@@ -16,6 +18,7 @@ from modulekg_widgets.engine.identity.hierarchy import levels as levels
 from modulekg_widgets.engine.identity.weights import weight_fingerprint as weight_fingerprint
 from modulekg_widgets.engine.knowledge.exchange import exporter as exporter
 from modulekg_widgets.engine.knowledge.graph import KnowledgeGraph as KnowledgeGraph
+from modulekg_widgets.engine.knowledge.graph import load_graph as load_graph
 from modulekg_widgets.engine.knowledge.indexing import index_models as index_models
 from modulekg_widgets.engine.knowledge.zoo.published_results import published_results as published_results
 from modulekg_widgets.engine.knowledge.zoo.timm_models import timm_builders as timm_builders
@@ -32,12 +35,17 @@ from modulekg_widgets.engine.pruning.loading import load_pretrained as load_pret
 from modulekg_widgets.engine.pruning.loading import save_model as save_model
 from modulekg_widgets.engine.pruning.nni.speedup import speedup as speedup
 from modulekg_widgets.engine.pruning.plan.plan import plan as plan
+from modulekg_widgets.engine.pruning.plan.saved.plan_file import load_plan as load_plan
+from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan as PruningPlan
 from modulekg_widgets.engine.pruning.plan.schedule import PruningSchedule as PruningSchedule
 from modulekg_widgets.engine.rewriting import rewrite as rewrite
 from modulekg_widgets.engine.versions import show_versions as show_versions
+from modulekg_widgets.widgets.forward_player import ForwardPlayer as ForwardPlayer
 from modulekg_widgets.widgets.hosts.marimo import marimo as marimo
+from modulekg_widgets.widgets.knowledge_explorer import KnowledgeExplorer as KnowledgeExplorer
 from modulekg_widgets.widgets.linking import link as link
 from modulekg_widgets.widgets.mask_editor.mask_editor import MaskEditor as MaskEditor
 from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel as MetricPanel
 from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph as ModelGraph
 from modulekg_widgets.widgets.pages.pages import save_html as save_html
+from modulekg_widgets.widgets.workbench import Workbench as Workbench
