@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 PICTURE_FORMATS = (".html", ".json", ".png", ".svg")
 LIBRARIES = ("torchvision", "timm", "transformers")
 STORES = (".db", ".sqlite", ".sqlite3")
-STORE_START = b"SQLite format 3\0"
+STORE_MAGIC = b"SQLite format 3\0"
 LAB_MISSING = "JupyterLab is not installed: run `pip install 'modulekg-widgets[lab]'`."
 DEMO_FOLDER = "modulekg-notebooks"  # where the command is called
 NOTEBOOK_TIMEOUT = 600  # seconds a cell may take
-QUIET = "--IPKernelApp.log_level=ERROR"  # a kernel warns of its own transport, between our lines
+QUIET_KERNEL_OPTION = "--IPKernelApp.log_level=ERROR"  # a kernel warns of its own transport, between our lines
 
 
 class CommandError(Exception):
@@ -141,12 +141,12 @@ def check_copies(arguments: argparse.Namespace) -> int:
         raise CommandError("--check runs copies that it deletes: leave --folder out")
     folder = Path(tempfile.mkdtemp(prefix="modulekg-check-"))
     try:
-        return check_notebooks(chosen_notebooks(copy_notebooks(folder)[0], arguments.notebooks))
+        return check_notebooks(select_notebooks(copy_notebooks(folder)[0], arguments.notebooks))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def chosen_notebooks(notebooks: Sequence[Path], names: Sequence[str]) -> list[Path]:
+def select_notebooks(notebooks: Sequence[Path], names: Sequence[str]) -> list[Path]:
     """The notebooks of these names, or all where none is named."""
     by_name = {notebook.name: notebook for notebook in notebooks}
     unknown = [name for name in names if name not in by_name]
@@ -172,7 +172,7 @@ def start_lab(folder: Path, notebook: Path, arguments: argparse.Namespace) -> No
 
 def copy_notebooks(folder: Path) -> tuple[list[Path], list[str]]:
     """Copy to `folder` what it does not have; the notebooks there in order, and the files that are others there."""
-    source = shipped_notebooks()
+    source = notebooks_folder()
     wanted = [path.relative_to(source) for path in sorted(source.rglob("*")) if path.is_file()]
     wanted = [path for path in wanted if not any(part.startswith((".", "__")) for part in path.parts)]
     changed = []
@@ -186,7 +186,7 @@ def copy_notebooks(folder: Path) -> tuple[list[Path], list[str]]:
     return [folder / path for path in wanted if path.suffix == ".ipynb"], changed
 
 
-def shipped_notebooks() -> Path:
+def notebooks_folder() -> Path:
     """The folder inside an installed package, or beside the package in a checkout."""
     package = Path(__file__).resolve().parent
     for source in (package / "notebooks", package.parent / "notebooks"):
@@ -216,7 +216,9 @@ def first_error(notebook: Path) -> str | None:
     resources = {"metadata": {"path": str(notebook.parent)}}
     try:
         content = nbformat.read(notebook, as_version=4)
-        NotebookClient(content, timeout=NOTEBOOK_TIMEOUT, resources=resources, extra_arguments=[QUIET]).execute()
+        NotebookClient(
+            content, timeout=NOTEBOOK_TIMEOUT, resources=resources, extra_arguments=[QUIET_KERNEL_OPTION]
+        ).execute()
     except CellExecutionError as error:
         return one_line(f"{error.ename}: {error.evalue}")
     except Exception as error:  # noqa: BLE001 - an unreadable file, a dead kernel or a timeout must not hide the other notebooks
@@ -226,18 +228,18 @@ def first_error(notebook: Path) -> str | None:
 
 def run_show(arguments: argparse.Namespace) -> int:
     """Print format, metadata, warnings and modules of a file."""
-    from modulekg_widgets.engine.errors import shown
+    from modulekg_widgets.engine.errors import printable
     from modulekg_widgets.engine.files.model_file import open_file
 
     file = open_file(arguments.file)
     print(repr(file)[1:-1])
     for name, value in file.metadata.items():
-        print(f"  {shown(name)}: {shown(str(value))}")
+        print(f"  {printable(name)}: {printable(str(value))}")
     for warning in file.warnings:
-        print(f"  warning: {shown(warning, 400)}")
+        print(f"  warning: {printable(warning, 400)}")
     if arguments.tensors:
         for each in file.contents.tensors:
-            print(f"{shown(each.name, 400)}  {list(each.shape)}  {shown(each.dtype)}  {each.nbytes:,}")
+            print(f"{printable(each.name, 400)}  {list(each.shape)}  {printable(each.dtype)}  {each.nbytes:,}")
     else:
         print(file.hierarchy().fold())
     return 0
@@ -287,7 +289,7 @@ def run_export(arguments: argparse.Namespace) -> int:
     """Write one model, or one graph, to one file."""
     import modulekg_widgets as mk
     from modulekg_widgets.engine.knowledge.exchange import exporters
-    from modulekg_widgets.engine.knowledge.store.database import existing
+    from modulekg_widgets.engine.knowledge.store.database import checked_existing
 
     stored = "://" in arguments.model or is_store(arguments.model)
     ending = arguments.out.suffix.lower()
@@ -298,7 +300,7 @@ def run_export(arguments: argparse.Namespace) -> int:
     if not arguments.out.absolute().parent.is_dir():
         raise CommandError(f"cannot export to {str(arguments.out)!r}: there is no such folder")
     if stored:
-        mk.KnowledgeGraph(existing(arguments.model)).export(arguments.out)
+        mk.KnowledgeGraph(checked_existing(arguments.model)).export(arguments.out)
     elif ending in PICTURE_FORMATS:
         mk.ModelGraph(model_or_file(arguments.model)).export(arguments.out)
     else:
@@ -314,7 +316,7 @@ def is_store(name: str) -> bool:
     if name.endswith(STORES) or not Path(name).is_file():
         return name.endswith(STORES)
     with open(name, "rb") as file:
-        return file.read(len(STORE_START)) == STORE_START
+        return file.read(len(STORE_MAGIC)) == STORE_MAGIC
 
 
 def model_or_file(name: str) -> "nn.Module | ModelFile":

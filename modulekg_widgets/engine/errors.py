@@ -155,22 +155,22 @@ class TooLargeError(ModuleKGError):
     """A result that would be too large to be of use, such as the expanded tree of heavily shared modules."""
 
 
-def shown(text: str, limit: int = 80) -> str:
+def printable(text: str, limit: int = 80) -> str:
     """`text` as one printable line for a message, at most `limit` characters."""
     line = text if len(text) <= limit else text[: limit - 1] + "…"
     return line.encode("unicode_escape").decode("ascii") if not line.isprintable() else line
 
 
-def counted(count: int, one: str, many: str) -> str:
+def pluralize(count: int, one: str, many: str) -> str:
     """ "1 axis", "12 axes": a count with its noun."""
     return f"{count:,} {one if count == 1 else many}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def closest_match_hint(name: str, known: Iterable[str]) -> str:
     """A hint that names the closest of `known`, or lists them all when none is close."""
     options = sorted(known)
     close = difflib.get_close_matches(name, options, n=3, cutoff=0.5)
     if close:
-        return "did you mean " + " or ".join(repr(shown(c)) for c in close) + "?"
-    listed = ", ".join(repr(shown(o)) for o in options[:12]) + (", …" if len(options) > 12 else "")
+        return "did you mean " + " or ".join(repr(printable(c)) for c in close) + "?"
+    listed = ", ".join(repr(printable(o)) for o in options[:12]) + (", …" if len(options) > 12 else "")
     return f"known are {listed}" if options else "none is known"

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from modulekg_widgets.engine.errors import DuplicateNameError, NotAFunctionError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import (
+    DuplicateNameError,
+    NotAFunctionError,
+    UnknownNameError,
+    closest_match_hint,
+    printable,
+)
 
 Entry = TypeVar("Entry", bound=Callable[..., object])
 Key = str | type
-SESSION = "__main__"  # the module of what is typed into a notebook
+SESSION_MODULE = "__main__"  # the module of what is typed into a notebook
 
 
 class _Registered(NamedTuple):
@@ -23,9 +29,9 @@ class Registry(Generic[Entry]):
     An unknown name is an error that names the nearest. `taken` is the message for a key that is taken.
     """
 
-    def __init__(self, subject: str, taken: str | None = None) -> None:
+    def __init__(self, subject: str, duplicate_message: str | None = None) -> None:
         self._subject = subject
-        self._taken = taken or f"the {subject} {{!r}} is registered already: choose another name"
+        self._taken = duplicate_message or f"the {subject} {{!r}} is registered already: choose another name"
         self.entries: Mapping[Key, _Registered] = {}  # another one after each change, for who remembers what it held
 
     def register(self, *keys: Key) -> Callable[[Entry], Entry]:
@@ -47,7 +53,7 @@ class Registry(Generic[Entry]):
         """
         new = {key: _Registered(entry, home or getattr(entry, "__module__", None)) for key, entry in entries.items()}
         for key, each in new.items():
-            check_function(each.entry, f"the {self._subject} {shown(_name(key))!r}")
+            check_function(each.entry, f"the {self._subject} {printable(_name(key))!r}")
             if key not in self.entries or self.entries[key].entry is not each.entry:
                 self.check_free([key], each.home)
         self._write(new)
@@ -56,10 +62,10 @@ class Registry(Generic[Entry]):
         """Raise `DuplicateNameError` for keys that code of the module `home` may not register."""
         for key in keys:
             if key in self.entries and not is_new_version(self.entries[key].home, home):
-                raise DuplicateNameError(self._taken.format(shown(_name(key))))
+                raise DuplicateNameError(self._taken.format(printable(_name(key))))
 
     def replace(self, entry: Entry, keys: Iterable[Key]) -> None:
-        """Register `entry` under `keys`, taken or not: for who has made sure that it may."""
+        """Register `item_write` under `keys`, taken or not: for who has made sure that it may."""
         self._write(dict.fromkeys(keys, _Registered(entry, getattr(entry, "__module__", None))))
 
     def _write(self, entries: Mapping[Any, _Registered]) -> None:
@@ -78,8 +84,8 @@ class Registry(Generic[Entry]):
         try:
             return self.entries[key].entry
         except (KeyError, TypeError):
-            hint = nearest(str(key), map(_name, self.entries))
-            raise UnknownNameError(f"there is no {self._subject} {shown(str(key))!r}: {hint}") from None
+            hint = closest_match_hint(str(key), map(_name, self.entries))
+            raise UnknownNameError(f"there is no {self._subject} {printable(str(key))!r}: {hint}") from None
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, Key) and key in self.entries
@@ -93,14 +99,14 @@ class Registry(Generic[Entry]):
 
 def is_new_version(old: str | None, new: str | None) -> bool:
     """Whether what module `new` registers replaces what module `old` did: a notebook's cell may run again."""
-    return old == new == SESSION
+    return old == new == SESSION_MODULE
 
 
 def check_function(entry: object, what: str) -> None:
     """Raise `NotAFunctionError` for what cannot be called."""
     if not callable(entry):
         raise NotAFunctionError(
-            f"{what} is a {shown(type(entry).__name__)}: put the decorator over a function or class"
+            f"{what} is a {printable(type(entry).__name__)}: put the decorator over a function or class"
         )
 
 

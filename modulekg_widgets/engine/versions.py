@@ -15,11 +15,11 @@ from modulekg_widgets.engine.plugins import plugins
 
 DISTRIBUTION = "modulekg-widgets"
 # the variables of the environment that this package reads, with their switches: any other value may be a secret
-SWITCHES = {"MODULEKG_COLAB": ("page", "widgets"), "MODULEKG_PLUGINS": ("0", "1")}
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-ABSENT = "not installed"
+ENVIRONMENT_SETTINGS = {"MODULEKG_COLAB": ("page", "widgets"), "MODULEKG_PLUGINS": ("0", "1")}
+PACKAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+NOT_INSTALLED = "not installed"
 # where Jupyter looks behind the environment and the user's own folder; Debian's and Colab's pip put files there
-SHARES = (Path("/usr/local/share"), Path("/usr/share"))
+SHARE_FOLDERS = (Path("/usr/local/share"), Path("/usr/share"))
 # what shows a kernel's widgets, by a module that is loaded there or a variable that it sets
 HOSTS = {"Colab": "google.colab", "marimo": "marimo"}
 HOST_VARIABLES = {"VS Code": "VSCODE_PID", "JupyterHub": "JUPYTERHUB_USER"}
@@ -61,9 +61,9 @@ def versions() -> dict[str, str]:
         "host": _host(),
         **_accelerator(),
         **{name: _version_of(name) for name in needed},
-        **{name: found for name in optional if (found := _version_of(name)) != ABSENT},
+        **{name: found for name in optional if (found := _version_of(name)) != NOT_INSTALLED},
         **{f"plugin {each.name}": each.distribution + (", not loaded" if each.error else "") for each in plugins()},
-        **{name: value for name, known in SWITCHES.items() if (value := os.environ.get(name)) in known},
+        **{name: value for name, known in ENVIRONMENT_SETTINGS.items() if (value := os.environ.get(name)) in known},
     }
 
 
@@ -73,7 +73,7 @@ def _requirements() -> tuple[list[str], list[str]]:
     optional: dict[str, None] = {}
     for line in requires(DISTRIBUTION) or ():
         requirement, _, marker = line.partition(";")
-        name = NAME.match(requirement)
+        name = PACKAGE_NAME.match(requirement)
         if name and name[0] != DISTRIBUTION:
             (optional if "extra" in marker else needed).setdefault(name[0])
     return sorted(needed), sorted(set(optional) - set(needed))
@@ -82,20 +82,20 @@ def _requirements() -> tuple[list[str], list[str]]:
 def _front_end() -> str:
     """The version of what JupyterLab shows in this environment: another one is a common fault."""
     bases = [Path(base) for base in (sys.prefix, site.getuserbase()) if base]
-    for share in (*(base / "share" for base in bases), *SHARES):
+    for share in (*(base / "share" for base in bases), *SHARE_FOLDERS):
         file = share / "jupyter" / "labextensions" / DISTRIBUTION / "package.json"
         try:
             return str(json.loads(file.read_text("utf-8"))["version"])
         except (OSError, ValueError, KeyError, TypeError):
             continue
-    return ABSENT
+    return NOT_INSTALLED
 
 
 def _version_of(distribution: str) -> str:
     try:
         return version(distribution)
     except PackageNotFoundError:
-        return ABSENT
+        return NOT_INSTALLED
 
 
 def _host() -> str:

@@ -8,27 +8,27 @@ from typing import Any
 
 from traitlets import Bool, Dict, Float, Int, Unicode, observe, validate
 
-from modulekg_widgets.engine.errors import ModuleKGError, shown
+from modulekg_widgets.engine.errors import ModuleKGError, printable
 from modulekg_widgets.engine.playback.player import Playback
 from modulekg_widgets.engine.playback.steps import ForwardStep, error_text
 from modulekg_widgets.engine.views.forward_payload import forward_payload, maps_message, pictures_payload
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.engine.views.pictures.forward import svg
-from modulekg_widgets.widgets.pages.pages import Answer, answers
+from modulekg_widgets.widgets.pages.pages import SavedAnswer, saved_answers
 from modulekg_widgets.widgets.shared.base import (
     WidgetValueError,
     check_keywords,
-    in_main_thread,
+    is_main_thread,
     when_idle,
 )
 from modulekg_widgets.widgets.shared.model_widget import ModelWidget
 
-FASTEST = 60.0  # steps a second
+MAX_SPEED = 60.0  # steps a second
 KEYWORDS = ("args", "kwargs", "step", "selected", "playing", "speed", "hide_shapes", "sample", "page")
-MOST_PIXELS = 8 << 20  # bytes of pictures in a saved page
+MAX_PIXEL_BYTES = 8 << 20  # bytes of pictures in a saved page
 MISSING = "This picture is not in the saved page."
-NO_FINER = "Finer pictures of this step are not in the saved page."
-NO_GUESSES = {"asked": 0, "right": 0}
+NO_FURTHER_PAGE = "Finer pictures of this step are not in the saved page."
+EMPTY_QUIZ = {"asked": 0, "right": 0}
 
 
 class ForwardPlayer(ModelWidget):
@@ -92,7 +92,7 @@ class ForwardPlayer(ModelWidget):
     _model_name = Unicode("ForwardPlayerModel").tag(sync=True)
     _view_name = Unicode("ForwardPlayerView").tag(sync=True)
 
-    of_kernel = frozenset({"payload", "pictures"})
+    kernel_traits = frozenset({"payload", "pictures"})
 
     payload = Dict().tag(sync=True)
     pictures = Dict().tag(sync=True)
@@ -103,7 +103,7 @@ class ForwardPlayer(ModelWidget):
     hide_shapes = Bool(False).tag(sync=True)
     sample = Int(0).tag(sync=True)
     page = Int(0).tag(sync=True)
-    quiz = Dict(NO_GUESSES).tag(sync=True)
+    quiz = Dict(EMPTY_QUIZ).tag(sync=True)
 
     def __init__(
         self,
@@ -123,13 +123,13 @@ class ForwardPlayer(ModelWidget):
     ) -> None:
         check_keywords("ForwardPlayer", unknown, KEYWORDS)
         self._model: Any = model
-        self._wanted: dict[str, Any] | None = None
+        self._pending_question: dict[str, Any] | None = None
         self._asking = threading.Lock()
         self._runs = 1
-        self._take(Playback(model, args, kwargs, None if sample is None else _sample_of(sample)))
+        self._take(Playback(model, args, kwargs, None if sample is None else _sample_index(sample)))
         self._found_sample = None if sample is not None else self._played.sample  # nobody has asked for it
         if selected is not None and step == 0:
-            step = self._played.first(selected) or 0
+            step = self._played.first_step(selected) or 0
         super().__init__(
             payload=forward_payload(self._played, self._runs),
             pictures=pictures_payload(self._played, self._runs, step),
@@ -142,7 +142,7 @@ class ForwardPlayer(ModelWidget):
             page=page,
             **({} if layout is None else {"layout": layout}),
         )
-        self.on_msg(self._heard)
+        self.on_msg(self._on_message)
         self._watch(model)
 
     def __len__(self) -> int:
@@ -150,7 +150,7 @@ class ForwardPlayer(ModelWidget):
 
     def __repr__(self) -> str:
         where = f"step={self.step} of {len(self)}, selected={self.selected!r}"
-        return f"<ForwardPlayer of {shown(self._played.title)}: {where}>"
+        return f"<ForwardPlayer of {printable(self._played.title)}: {where}>"
 
     @property
     def steps(self) -> tuple[ForwardStep, ...]:
@@ -184,7 +184,7 @@ class ForwardPlayer(ModelWidget):
         if self._model is None:
             raise WidgetValueError("this player is closed: make a new one")
         before = self._played
-        given = (args, kwargs) if args or kwargs else before.given
+        given = (args, kwargs) if args or kwargs else before.inputs
         is_found = self.sample == self._found_sample
         played = Playback(self._model, *given, None if is_found else self.sample)
         self._found_sample = played.sample if is_found else None
@@ -197,7 +197,7 @@ class ForwardPlayer(ModelWidget):
             self.sample = played.sample
             self.pictures = pictures_payload(played, self._runs, self.step if is_alike else 0)
             self.payload = forward_payload(played, self._runs)
-            self.quiz = NO_GUESSES
+            self.quiz = EMPTY_QUIZ
             if not is_alike:
                 self.playing = False
                 self.step = self.page = 0
@@ -211,7 +211,7 @@ class ForwardPlayer(ModelWidget):
         self._model = None
         super().close()
 
-    def _show_anew(self, model: Any) -> None:
+    def _redraw(self, model: Any) -> None:
         self.run()
 
     def _take(self, played: Playback) -> None:
@@ -231,13 +231,13 @@ class ForwardPlayer(ModelWidget):
     @validate("selected")
     def _check_selected(self, proposal: Any) -> str | None:
         value: str | None = proposal["value"]
-        return None if value is None else self._played.known(self._escaped.get(value) or value)
+        return None if value is None else self._played.canonical_path(self._escaped.get(value) or value)
 
     @validate("speed")
     def _check_speed(self, proposal: Any) -> float:
         value = proposal["value"]
-        if not 0 < value <= FASTEST:
-            raise WidgetValueError(f"the speed is above 0 and at most {FASTEST:g} steps a second: {value} was passed")
+        if not 0 < value <= MAX_SPEED:
+            raise WidgetValueError(f"the speed is above 0 and at most {MAX_SPEED:g} steps a second: {value} was passed")
         return value
 
     @validate("sample", "page")
@@ -249,7 +249,7 @@ class ForwardPlayer(ModelWidget):
     @validate("quiz")
     def _check_quiz(self, proposal: Any) -> dict[str, int]:
         value = proposal["value"]
-        if set(value) != set(NO_GUESSES) or not all(type(count) is int for count in value.values()):
+        if set(value) != set(EMPTY_QUIZ) or not all(type(count) is int for count in value.values()):
             raise WidgetValueError('the quiz is {"asked": …, "right": …}, two counts')
         if not 0 <= value["right"] <= value["asked"]:
             raise WidgetValueError(f"of {value['asked']} guesses {value['right']} cannot be right")
@@ -259,19 +259,19 @@ class ForwardPlayer(ModelWidget):
 
     @observe("step")
     def _step_changed(self, change: Any) -> None:
-        self._follow(change, "selected", self._path_of(change["new"]))
-        self._follow(change, "page", 0)
+        self._set_linked_trait(change, "selected", self._path_of(change["new"]))
+        self._set_linked_trait(change, "page", 0)
 
     @observe("selected")
     def _selected_changed(self, change: Any) -> None:
         path = change["new"]
         if path is None or path == self._path_of(self.step):
             return
-        first = self._played.first(path)
+        first = self._played.first_step(path)
         if first is not None:
-            self._follow(change, "step", first)
+            self._set_linked_trait(change, "step", first)
 
-    def _follow(self, change: Any, name: str, value: Any) -> None:
+    def _set_linked_trait(self, change: Any, name: str, value: Any) -> None:
         """Set a trait that goes with another one; what comes from the page is left to the page, which may be ahead."""
         if change["name"] in self._property_lock:
             if name in self._property_lock:
@@ -284,7 +284,7 @@ class ForwardPlayer(ModelWidget):
 
     # -------------------------------------------------------------- pictures
 
-    def _heard(self, widget: Any, content: Any, buffers: Any) -> None:
+    def _on_message(self, widget: Any, content: Any, buffers: Any) -> None:
         """The page asks for pictures; the latest question counts.
 
         Messages are heard beside a running cell, in a subshell: the model runs in the main thread alone, between cells.
@@ -292,16 +292,16 @@ class ForwardPlayer(ModelWidget):
         question = _question(content)
         if question is None:
             return
-        if not self._answer(question, may_run=in_main_thread()):
+        if not self._answer(question, may_run=is_main_thread()):
             self.send({"kind": "maps", **question, "later": True})  # the page says what it waits for
             with self._asking:
-                is_waiting, self._wanted = self._wanted is not None, question
+                is_waiting, self._pending_question = self._pending_question is not None, question
             if not is_waiting:
                 when_idle(self._answer_waiting)
 
     def _answer_waiting(self) -> None:
         with self._asking:
-            question, self._wanted = self._wanted, None
+            question, self._pending_question = self._pending_question, None
         if question is not None and self.comm is not None:
             self._answer(question, may_run=True)
 
@@ -330,7 +330,7 @@ class ForwardPlayer(ModelWidget):
         return svg(self._played, self.step, self.hide_shapes)
 
 
-def _sample_of(sample: Any) -> int:
+def _sample_index(sample: Any) -> int:
     """The item that pictures are made of; another kind of value is refused by its trait."""
     return sample if type(sample) is int and sample >= 0 else 0
 
@@ -347,13 +347,13 @@ def _question(content: Any) -> dict[str, int] | None:
 # ------------------------------------------------------------------ a saved page
 
 
-@answers.register("ForwardPlayer")
-def _pictures(player: ForwardPlayer) -> Iterator[Answer]:
+@saved_answers.register("ForwardPlayer")
+def _pictures(player: ForwardPlayer) -> Iterator[SavedAnswer]:
     """Of the item that is shown: the first page of each step, then the further ones, as far as there is room.
 
     What comes with the steps is not asked for; where it is coarse and there is no room for more, that is said.
     """
-    room = MOST_PIXELS
+    room = MAX_PIXEL_BYTES
     come = player.pictures["each"] if player.pictures["sample"] == player.sample else []
     known = {step: one["maps"] for one in come if one["whole"] for step in one["steps"]}
     coarse = {step for one in come if not one["whole"] for step in one["steps"]}
@@ -366,19 +366,19 @@ def _pictures(player: ForwardPlayer) -> Iterator[Answer]:
         if room < 0:
             break
         if content:
-            yield Answer(question, content, pixels)
+            yield SavedAnswer(question, content, pixels)
             coarse.discard(step)
         if has_more:
             waiting.append((step, page + 1))
     for step in sorted(coarse):
-        yield Answer({"kind": "maps", "step": step, "page": 0}, {"error": NO_FINER})
-    yield Answer({"kind": "maps"}, {"error": MISSING})
+        yield SavedAnswer({"kind": "maps", "step": step, "page": 0}, {"error": NO_FURTHER_PAGE})
+    yield SavedAnswer({"kind": "maps"}, {"error": MISSING})
 
 
 def _picture(player: ForwardPlayer, step: int, page: int) -> tuple[dict[str, Any], list[bytes], bool]:
     """The content of an answer, its pixels, and whether there is a further page."""
     try:
-        found = player._played.picture(step, player.sample, page, in_main_thread())
+        found = player._played.picture(step, player.sample, page, is_main_thread())
     except ModuleKGError as error:
         return {"error": text(str(error))}, [], False
     if found is None:

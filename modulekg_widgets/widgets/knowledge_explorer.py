@@ -11,10 +11,22 @@ from typing import Any
 from ipywidgets import widget_serialization
 from traitlets import Dict, List, Unicode, validate
 
-from modulekg_widgets.engine.errors import TooLargeError, UnknownNameError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.errors import (
+    TooLargeError,
+    UnknownNameError,
+    UnknownPathError,
+    closest_match_hint,
+    printable,
+)
 from modulekg_widgets.engine.knowledge.analysis.superfamilies import Superfamilies, superfamilies
 from modulekg_widgets.engine.knowledge.facts.contents import Contents
-from modulekg_widgets.engine.views.knowledge_payload import FAILED, RUNNING, findings_of, knowledge_payload, selectable
+from modulekg_widgets.engine.views.knowledge_payload import (
+    FAILED,
+    RUNNING,
+    analyse_contents,
+    knowledge_payload,
+    selectable,
+)
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.engine.views.pictures.knowledge import svg
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
@@ -57,7 +69,7 @@ class BackgroundAnalysis:
         """Nobody asks for it any more: it ends after its present step."""
         self._is_cancelled = True
 
-    def _go_on(self) -> None:
+    def _check_cancelled(self) -> None:
         if self._is_cancelled:
             raise _CancelledError
 
@@ -69,7 +81,7 @@ class BackgroundAnalysis:
 
     def _run(self) -> None:
         try:
-            findings = findings_of(self._contents, self._go_on)
+            findings = analyse_contents(self._contents, self._check_cancelled)
             self._payload = knowledge_payload(self._contents, self._families, findings)
         except _CancelledError:
             self._payload = knowledge_payload(self._contents, self._families, None, FAILED)
@@ -87,9 +99,11 @@ class BackgroundAnalysis:
 
 VIEWS = ("graph", "scatter", "ranking", "communities", "types", "overlap", "frequency", "jobs")
 COLORS = ("family", "community", "class", "uses", "importance", "none")
-MOST_STRUCTURES = 200_000  # 2,000 models of three libraries have 61,500, which are 13 megabytes
-AT_ONCE = 8_000  # structures up to which all is found out before the explorer is there; torchvision's have 6,380
-ANALYSED = ("Community:", "Type:")  # beginnings of keys that only the analysis knows
+MAX_STRUCTURES = 200_000  # 2,000 models of three libraries have 61,500, which are 13 megabytes
+MAX_SYNCHRONOUS = (
+    8_000  # structures up to which all is found out before the explorer is there; torchvision's have 6,380
+)
+ANALYSIS_PREFIXES = ("Community:", "Type:")  # beginnings of keys that only the analysis knows
 KEYWORDS = ("selected", "view", "color_by", "query")
 
 
@@ -180,24 +194,24 @@ class KnowledgeExplorer(ModuleKGWidget):
 
     def _read(self) -> dict[str, Any]:
         if not callable(getattr(self._kg, "contents", None)):
-            kind = shown(type(self._kg).__name__)
+            kind = printable(type(self._kg).__name__)
             raise WidgetValueError(f"KnowledgeExplorer shows a KnowledgeGraph: a {kind} was passed")
         return self._show(self._kg.contents())
 
     def _show(self, contents: Contents) -> dict[str, Any]:
         """The payload of what is there at once, the analysis made ready, and the keys that there are."""
-        if len(contents.modules) > MOST_STRUCTURES:
+        if len(contents.modules) > MAX_STRUCTURES:
             raise TooLargeError(
-                f"the graph has {len(contents.modules):,} structures, and a page holds {MOST_STRUCTURES:,} at most: "
+                f"the graph has {len(contents.modules):,} structures, and a page holds {MAX_STRUCTURES:,} at most: "
                 "explore a graph of fewer models"
             )
         families = superfamilies(contents)
-        is_large = len(contents.modules) > AT_ONCE
-        findings = None if is_large else findings_of(contents)
+        is_large = len(contents.modules) > MAX_SYNCHRONOUS
+        findings = None if is_large else analyse_contents(contents)
         payload = knowledge_payload(contents, families, findings, RUNNING)
         self._drop_analysis()
         self._contents = contents
-        self._analysis = BackgroundAnalysis(contents, families, self._analysed) if is_large else None
+        self._analysis = BackgroundAnalysis(contents, families, self._take_analysis) if is_large else None
         # a name with a lone surrogate comes back from the browser as its escape
         named = [*contents.modules, *(f"Model:{name}" for name in contents.models)]
         self._escaped = {text(key): key for key in named if text(key) != key}
@@ -211,9 +225,9 @@ class KnowledgeExplorer(ModuleKGWidget):
             return
         analysis.start()
         if analysis.is_done:  # a selection has waited for it
-            self._analysed(analysis)
+            self._take_analysis(analysis)
 
-    def _analysed(self, analysis: BackgroundAnalysis) -> None:
+    def _take_analysis(self, analysis: BackgroundAnalysis) -> None:
         """Take the whole payload, but for one of contents that are no longer shown."""
         payload = analysis.payload()
         with self._taking:
@@ -233,7 +247,7 @@ class KnowledgeExplorer(ModuleKGWidget):
         if analysis is None:
             return False
         analysis.payload()
-        self._analysed(analysis)
+        self._take_analysis(analysis)
         return True
 
     def refresh(self) -> None:
@@ -244,7 +258,7 @@ class KnowledgeExplorer(ModuleKGWidget):
         with self._taking, self.hold_sync():
             self.payload = self._show(contents)
             selected = self.selected
-            waits = self._analysis is not None and selected is not None and selected.startswith(ANALYSED)
+            waits = self._analysis is not None and selected is not None and selected.startswith(ANALYSIS_PREFIXES)
             if selected is not None and not waits and text(selected) not in self._keys:
                 self.selected = None
         self._start()
@@ -260,7 +274,7 @@ class KnowledgeExplorer(ModuleKGWidget):
 
     def __repr__(self) -> str:
         models, structures = len(self.payload["models"]["name"]), self.payload["size"]
-        selected = None if self.selected is None else shown(self.selected)
+        selected = None if self.selected is None else printable(self.selected)
         return f"<KnowledgeExplorer of {models:,} models: {structures:,} structures, selected={selected!r}>"
 
     def close(self) -> None:
@@ -277,17 +291,19 @@ class KnowledgeExplorer(ModuleKGWidget):
         if value is None:
             return None
         if not self._is_known(value):
-            raise UnknownPathError(f"the graph has no {shown(value)!r}: {nearest(value, self._near(value))}")
+            raise UnknownPathError(
+                f"the graph has no {printable(value)!r}: {closest_match_hint(value, self._similar_keys(value))}"
+            )
         return self._escaped.get(value, value)
 
     def _is_known(self, key: str) -> bool:
         """Whether there is something of that key; one that only the analysis knows waits for it."""
         analysis = self._analysis
-        if analysis is not None and key.startswith(ANALYSED):
+        if analysis is not None and key.startswith(ANALYSIS_PREFIXES):
             return text(key) in selectable(analysis.payload())
         return text(key) in self._keys
 
-    def _near(self, key: str) -> list[str]:
+    def _similar_keys(self, key: str) -> list[str]:
         """The keys among which a wrong one is looked for: of its kind, and the models."""
         kind, colon, _ = key.partition(":")
         models = [known for known in self._keys if known.startswith("Model:")]
@@ -295,11 +311,11 @@ class KnowledgeExplorer(ModuleKGWidget):
 
     @validate("view")
     def _check_view(self, proposal: Any) -> str:
-        return _one_of("view", proposal["value"], VIEWS)
+        return _check_option("view", proposal["value"], VIEWS)
 
     @validate("color_by")
     def _check_color_by(self, proposal: Any) -> str:
-        return _one_of("color", proposal["value"], COLORS)
+        return _check_option("color", proposal["value"], COLORS)
 
     # -------------------------------------------------------------- other forms
 
@@ -307,7 +323,7 @@ class KnowledgeExplorer(ModuleKGWidget):
         return svg(self.payload)
 
 
-def _one_of(what: str, value: str, known: tuple[str, ...]) -> str:
+def _check_option(what: str, value: str, known: tuple[str, ...]) -> str:
     if value not in known:
-        raise UnknownNameError(f"there is no {what} {shown(value)!r}: {nearest(value, known)}")
+        raise UnknownNameError(f"there is no {what} {printable(value)!r}: {closest_match_hint(value, known)}")
     return value

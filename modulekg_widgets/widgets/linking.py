@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.widgets.knowledge_explorer import KnowledgeExplorer
 from modulekg_widgets.widgets.mask_editor.mask_editor import MaskEditor
 from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
@@ -69,7 +69,7 @@ def link(*widgets: Any) -> Link:
     """
     for widget in widgets:
         if not isinstance(widget, ModuleKGWidget):
-            kind = shown(type(widget).__name__)
+            kind = printable(type(widget).__name__)
             raise WidgetValueError(f"link joins widgets of this package, as ModelGraph and MaskEditor: got a {kind}")
     if len(set(widgets)) < 2:
         raise WidgetValueError(f"link joins two widgets at least: {len(set(widgets))} was passed")

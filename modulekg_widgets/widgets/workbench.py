@@ -8,7 +8,7 @@ from typing import Any
 from ipywidgets import widget_serialization
 from traitlets import Dict, Instance, Unicode, validate
 
-from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.widgets.knowledge_explorer import KnowledgeExplorer
 from modulekg_widgets.widgets.linking import link
 from modulekg_widgets.widgets.mask_editor.mask_editor import MaskEditor
@@ -19,8 +19,8 @@ from modulekg_widgets.widgets.shared.pair_links import PrunedShare
 
 KEYWORDS = ("args", "kwargs", "monitor", "kg", "optimizer", "batches", "loss", "evaluate", "split")
 PARTS = ("graph", "editor", "panel", "explorer")
-SPLIT = {"rows": 0.5, "columns": 0.6}  # the share of the graph above, and of the editor beside the panel
-LEAST = 0.1
+DEFAULT_SPLIT = {"rows": 0.5, "columns": 0.6}  # the share of the graph above, and of the editor beside the panel
+MIN_SHARE = 0.1
 
 
 class Workbench(ModuleKGWidget):
@@ -132,11 +132,15 @@ class Workbench(ModuleKGWidget):
     @validate("split")
     def _check_split(self, proposal: Any) -> dict[str, float]:
         for name, share in proposal["value"].items():
-            if name not in SPLIT:
-                raise UnknownNameError(f"there is no split {shown(str(name))!r}: {nearest(str(name), SPLIT)}")
-            if isinstance(share, bool) or not isinstance(share, int | float) or not LEAST <= share <= 1 - LEAST:
-                raise WidgetValueError(f"split[{name!r}] is a share of {LEAST} … {1 - LEAST}: got {shown(repr(share))}")
-        return {**SPLIT, **proposal["value"]}
+            if name not in DEFAULT_SPLIT:
+                raise UnknownNameError(
+                    f"there is no split {printable(str(name))!r}: {closest_match_hint(str(name), DEFAULT_SPLIT)}"
+                )
+            if isinstance(share, bool) or not isinstance(share, int | float) or not MIN_SHARE <= share <= 1 - MIN_SHARE:
+                raise WidgetValueError(
+                    f"split[{name!r}] is a share of {MIN_SHARE} … {1 - MIN_SHARE}: got {printable(repr(share))}"
+                )
+        return {**DEFAULT_SPLIT, **proposal["value"]}
 
     def _picture_state(self) -> Hashable:
         return self.graph._picture_state()

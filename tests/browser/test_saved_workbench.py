@@ -141,7 +141,7 @@ def test_coarse_pictures_without_finer_ones_are_said_to_be_coarse(
 ) -> None:
     """As of a large model: what came with the player is drawn, and is not said to be missing."""
     monkeypatch.setattr(f"{PLAYER_MODULE}.MOST_PIXELS", 1)
-    monkeypatch.setattr("modulekg_widgets.engine.playback.player.BUDGET", 1500)
+    monkeypatch.setattr("modulekg_widgets.engine.playback.player.MAX_PREVIEW_BYTES", 1500)
     player = mk.ForwardPlayer(model, x)
     with saved_page(browser, mk.save_html(player, tmp_path / "player.html")) as page:
         for step in (1, 2):

@@ -23,7 +23,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Callable[[nn.Module, torch.Tensor],
         count[0] += 1
         return rehearse(*args, **how)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(repair, "rehearse", counted)
+    monkeypatch.setattr(repair, "dry_run", counted)
 
     def plan_of(model: nn.Module, x: torch.Tensor) -> tuple[int, mk.PruningPlan]:
         count[0] = 0
@@ -104,7 +104,7 @@ def test_a_call_that_raises_is_listened_to_in_the_same_run(monkeypatch: pytest.M
     from modulekg_widgets.engine.pruning.plan.dry_run import dry_run as dryrun
 
     passes = []
-    rehearsed = dryrun._rehearsed
+    rehearsed = dryrun._dry_run
     monkeypatch.setattr(dryrun, "_rehearsed", lambda *args: passes.append(args[3]) or rehearsed(*args))
     model = nn.Sequential(*(Fixed() for _ in range(4)), nn.Linear(6, 2)).eval()
     mk.plan(mk.trace(model, torch.randn(3, 6)), ratio=0.5)

@@ -13,7 +13,7 @@ import modulekg_widgets as mk
 from axes import transformers_models
 from modulekg_widgets.engine.errors import CutError, UnknownNameError
 from modulekg_widgets.engine.pruning.plan.planner import Planner
-from modulekg_widgets.engine.pruning.plan.selection.repeated import repeated_axes
+from modulekg_widgets.engine.pruning.plan.selection.repeated_layers import repeated_axes
 from modulekg_widgets.engine.pruning.plan.selection.request import Request
 from sampling import sampled
 

@@ -14,7 +14,7 @@ from torch.nn.utils import parametrizations
 import modulekg_widgets as mk
 from axes.checks import seeded
 from modulekg_widgets.engine.errors import UnknownNameError
-from modulekg_widgets.engine.pruning.importance.votes import reading_places, voters
+from modulekg_widgets.engine.pruning.importance.members import reading_dims, scoring_weights
 from pruning.criterion_samples import Concatenated, Grouped, Heads, image, scores, tokens
 from pruning.trained_nets import Convolutional, Recurrent, Transformer
 
@@ -22,7 +22,7 @@ Tensor = torch.Tensor
 
 
 def having_a_say(model: nn.Module, *args: Tensor) -> set[str]:
-    return {node.label for node in voters(mk.trace(model.eval(), args).axes)}
+    return {node.label for node in scoring_weights(mk.trace(model.eval(), args).axes)}
 
 
 def names(model: nn.Module, *endings: str) -> set[str]:
@@ -155,7 +155,7 @@ def test_distances_are_between_what_makes_an_index_alone() -> None:
 
 
 def reading(model: nn.Module, *args: Tensor) -> set[tuple[str, int]]:
-    return {(node.label, at) for node, at in reading_places(mk.trace(model.eval(), args).axes)}
+    return {(node.label, at) for node, at in reading_dims(mk.trace(model.eval(), args).axes)}
 
 
 def test_what_reads_and_makes_one_axis_is_told_by_its_place() -> None:

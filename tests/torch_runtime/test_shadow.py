@@ -21,7 +21,7 @@ from torch import nn
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
 from identity.samples import nasty_module
-from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, LOOSE, SHARED, Shadow
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, SHARED, UNREGISTERED, Shadow
 from tracing.samples import Calls, unchanged
 
 
@@ -35,7 +35,11 @@ def net() -> nn.Sequential:
 def test_whose_memory_it_is() -> None:
     model = Calls(lambda module, x: x, linear=nn.Linear(2, 2), loose=torch.zeros(3))
     model.register_buffer("buffer", torch.zeros(2))
-    for own, shares in ((SHARED, (True, True, True)), (LOOSE, (True, True, False)), (ALL, (False, False, False))):
+    for own, shares in (
+        (SHARED, (True, True, True)),
+        (UNREGISTERED, (True, True, False)),
+        (ALL, (False, False, False)),
+    ):
         copy = Shadow(model, own=own).model
         pairs = [(model.linear.weight, copy.linear.weight), (model.buffer, copy.buffer), (model.loose, copy.loose)]
         assert tuple(a.data_ptr() == b.data_ptr() for a, b in pairs) == shares

@@ -18,8 +18,8 @@ from browser.legibility_models import build
 from modulekg_widgets.engine.views.payload import class_of
 from modulekg_widgets.engine.views.pictures.boxes import WIDTH
 from modulekg_widgets.engine.views.pictures.flow_column import (
-    MOST_LANES,
-    MOST_TRACKS,
+    MAX_EDGES,
+    MAX_LANES,
     FlowColumn,
     flow_column,
     tracks_of,
@@ -288,7 +288,7 @@ def test_too_many_edges_are_counted_and_not_drawn() -> None:
     total = len(FlowParts(dense.payload, opened).edges)
     assert total > 5_000
     assert len(column.arrows) + len(column.tips) + column.left_out == total
-    assert len(column.tips) <= MOST_TRACKS
+    assert len(column.tips) <= MAX_EDGES
     assert f"{column.left_out:,} more data edges are not drawn" in texts(picture)
     assert len(picture) < 200_000
     assert len(dense._static_picture()) <= 90_000
@@ -296,7 +296,7 @@ def test_too_many_edges_are_counted_and_not_drawn() -> None:
 
 def test_lanes_have_a_limit() -> None:
     tracks = tracks_of([(row, row + 60) for row in range(100)])
-    assert (tracks.lanes, len(tracks.drawn) + tracks.left_out) == (MOST_LANES, 100)
+    assert (tracks.lanes, len(tracks.drawn) + tracks.left_out) == (MAX_LANES, 100)
     assert tracks.left_out > 0
 
 

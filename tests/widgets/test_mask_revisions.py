@@ -43,7 +43,7 @@ def test_what_is_drawn_while_python_shows_its_draft_is_shown_last(
 
     revisions: list[int] = []
     editor.observe(lambda change: revisions.append(change["new"]["revision"]), "draft")
-    monkeypatch.setattr(editor, "_drawn", interrupted)
+    monkeypatch.setattr(editor, "_draft_traits", interrupted)
     editor.plan = mk.plan(editor.graph, per_axis={WIDE: [4]})
     drawing.join()
     assert editor._draft.dropped == {HIDDEN: [0]}

@@ -24,15 +24,15 @@ from modulekg_widgets.engine.axes.dependencies.views import (
 )
 from modulekg_widgets.engine.axes.inference.attention import find_attention
 from modulekg_widgets.engine.axes.inference.layers import Layers
-from modulekg_widgets.engine.axes.proof.module_lists import axes_of
-from modulekg_widgets.engine.axes.proof.proved import ProvableAxes
-from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.operators.recorded import Unknown
+from modulekg_widgets.engine.axes.proof.module_lists import build_axes
+from modulekg_widgets.engine.axes.proof.operator_proofs import ProvableAxes
+from modulekg_widgets.engine.errors import printable
+from modulekg_widgets.engine.keywords import explain_keywords
+from modulekg_widgets.engine.operators.recorded_call import CallRecord
 from modulekg_widgets.engine.profiling.profile import profile
-from modulekg_widgets.engine.residuals.table import block_table
-from modulekg_widgets.engine.torch_runtime.parallel import inside
-from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode, wanted_outputs
+from modulekg_widgets.engine.residuals.removable_blocks import block_table
+from modulekg_widgets.engine.torch_runtime.parallel import unwrap_model
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode, parse_output_selection
 from modulekg_widgets.engine.tracing.execution import fill_values
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
@@ -69,7 +69,7 @@ class DataflowGraph(Dataflow):
     @cached_property
     def axes(self) -> ProvableAxes:
         """The axes, with the model's inputs and outputs kept as they are."""
-        return axes_of(self)
+        return build_axes(self)
 
     def free_axes(self, inputs: bool = False, outputs: bool = False) -> ProvableAxes:
         """The axes where the dimensions of the model's inputs or outputs may change too.
@@ -91,7 +91,7 @@ class DataflowGraph(Dataflow):
         >>> len(graph.axes.free), len(graph.free_axes(inputs=True, outputs=True).free)
         (0, 2)
         """
-        return axes_of(self, free_inputs=inputs, free_outputs=outputs)
+        return build_axes(self, free_inputs=inputs, free_outputs=outputs)
 
     def blocks(self) -> pd.DataFrame:
         """The residual blocks x + f(x) that can go, so that x goes on as it is.
@@ -132,8 +132,8 @@ class DataflowGraph(Dataflow):
         Returns
         -------
         DataFrame
-            A row for each `module`: its `time_ms`, missing where it is not called; `memory`, bytes of the tensors that
-            its operators make, without views; its `flops`; and `flops_per_s`.
+            A row for each `module`: its `time_ms`, missing where it is not called; `writable_alias`, bytes of the
+            tensors that its operators make, without views; its `flops`; and `flops_per_s`.
 
         Raises
         ------
@@ -153,7 +153,7 @@ class DataflowGraph(Dataflow):
         return profile(self, args, kwargs, plan)
 
     @property
-    def unknown(self) -> list[Unknown]:
+    def unknown(self) -> list[CallRecord]:
         """The operators that no rule knows, with module and source line; all that they touch is frozen."""
         return self.axes.unknown
 
@@ -299,7 +299,7 @@ class DataflowGraph(Dataflow):
         return AttentionDependency(tuple(find_attention(Layers(self.axes.inference))))
 
 
-@called_as("mk.trace")
+@explain_keywords("mk.trace")
 def trace(
     model: nn.Module,
     args: Any = (),
@@ -342,24 +342,24 @@ def trace(
     >>> mk.trace(torch.nn.Linear(3, 4), torch.zeros(1, 3))
     <DataflowGraph of Linear: 2 operators, 5 values, 1 modules, on meta>
     """
-    return whole_trace(inside(model), args, kwargs, outputs, training)
+    return trace_with_wrappers(unwrap_model(model), args, kwargs, outputs, training)
 
 
-def whole_trace(
+def trace_with_wrappers(
     model: nn.Module, args: Any, kwargs: Any, outputs: Any = None, training: bool | None = None
 ) -> DataflowGraph:
     """The trace of a model, what wraps it for several devices included: that is not run, and is part of every name."""
-    wanted = wanted_outputs(outputs)
-    graph = trace_dataflow(model, args, kwargs, training=training, make=DataflowGraph)
+    wanted = parse_output_selection(outputs)
+    graph = trace_dataflow(model, args, kwargs, training=training, graph_type=DataflowGraph)
     graph.wanted = wanted
-    if graph.following:
-        graph.notes.append(_following_note(graph))
+    if graph.cuttable_outputs:
+        graph.notes.append(_cuttable_outputs_note(graph))
     return graph
 
 
-def _following_note(graph: DataflowGraph) -> str:
+def _cuttable_outputs_note(graph: DataflowGraph) -> str:
     """What a cut does to the outputs that do not count."""
-    names = ", ".join(shown(name) for name in list(graph.following)[:8] if name)
+    names = ", ".join(printable(name) for name in list(graph.cuttable_outputs)[:8] if name)
     if graph.wanted is not None and not graph.wanted:
         return f"No output keeps its shape, as outputs=[] says: {names or 'the output'} may be cut."
     return (

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import ModelFileError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import ModelFileError, UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.files import formats as _formats  # noqa: F401  they register themselves
-from modulekg_widgets.engine.files.config import with_config
-from modulekg_widgets.engine.files.decoding import decoded_tensor
-from modulekg_widgets.engine.files.formats.pickle.distributed import METADATA, SHARD
-from modulekg_widgets.engine.files.mapping import mapped_tensor, opened_again, torch_dtype
-from modulekg_widgets.engine.files.readers import extension_of, read
+from modulekg_widgets.engine.files.config_json import add_config
+from modulekg_widgets.engine.files.formats.pickle.distributed_checkpoint import METADATA, SHARD_EXTENSION
+from modulekg_widgets.engine.files.memory_mapping import map_tensor, reopened, torch_dtype
+from modulekg_widgets.engine.files.readers import extension_of, read_contents
 from modulekg_widgets.engine.files.records import FileContents, OperatorGraph, TensorRecord, ValueRecord
 from modulekg_widgets.engine.files.skeleton import skeleton
-from modulekg_widgets.engine.files.source import FileSource, opened
+from modulekg_widgets.engine.files.source import FileSource, open_source
+from modulekg_widgets.engine.files.tensor_decoding import decode_tensor
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
 from modulekg_widgets.engine.identity.skeleton_source import SkeletonSource
 from modulekg_widgets.engine.safe_files import PATHLIKE
@@ -94,13 +94,13 @@ def _connect(found: Any, graph: OperatorGraph, giver: str, taker: str, value: st
 
 COLUMNS = ("name", "shape", "dtype", "bytes")
 # what a folder is opened by, in this order
-USUAL_NAMES = (
+DEFAULT_NAMES = (
     "model.safetensors.index.json", "model.safetensors", "diffusion_pytorch_model.safetensors.index.json",
     "diffusion_pytorch_model.safetensors", "pytorch_model.bin.index.json", "pytorch_model.bin", METADATA,
     "adapter_model.safetensors", "adapter_model.bin",
 )  # fmt: skip
 
-MOST_LOOKED_AT = 10_000  # names in a folder
+MAX_FOLDER_ENTRIES = 10_000  # names in a folder
 
 
 class ModelFile(SkeletonSource):
@@ -233,9 +233,9 @@ class ModelFile(SkeletonSource):
 
     def _tensor(self, record: TensorRecord) -> torch.Tensor:
         if record.encoded is None:
-            return mapped_tensor(self.path, record, self._size)
-        with opened_again(self.path, self._size) as source:
-            return decoded_tensor(source, record)
+            return map_tensor(self.path, record, self._size)
+        with reopened(self.path, self._size) as source:
+            return decode_tensor(source, record)
 
     def stored_values(self, name: str) -> torch.Tensor:
         """The values of a tensor, or its bytes where torch has no dtype for them, as of a quantised one.
@@ -285,7 +285,7 @@ class ModelFile(SkeletonSource):
 
     @contextmanager
     def _opened(self, name: str) -> Iterator[FileSource]:
-        with opened_again(self.path, self._size) as source:
+        with reopened(self.path, self._size) as source:
             if not name:
                 yield source
             else:
@@ -312,7 +312,9 @@ class ModelFile(SkeletonSource):
         """
         found = self._by_name.get(name)
         if found is None:
-            raise UnknownNameError(f"the file has no tensor {shown(str(name))!r}: {nearest(str(name), self._by_name)}")
+            raise UnknownNameError(
+                f"the file has no tensor {printable(str(name))!r}: {closest_match_hint(str(name), self._by_name)}"
+            )
         return found
 
     @cached_property
@@ -325,7 +327,8 @@ class ModelFile(SkeletonSource):
         count = len(self.warnings)
         warned = f", {count} warning{'s' if count > 1 else ''}" if count else ""
         return (
-            f"<ModelFile {shown(os.path.basename(self.path))!r}: {shown(self.format)}, {len(tensors):,} tensors, "
+            f"<ModelFile {printable(os.path.basename(self.path))!r}: {printable(self.format)}, {len(tensors):,} "
+            "tensors, "
             f"{size:,} bytes{warned}>"
         )
 
@@ -366,8 +369,8 @@ def open_file(path: PATHLIKE) -> ModelFile:
     0.weight (2, 4) float32     32
       0.bias   (2,) float32      8
     """
-    with opened(_file_of(path)) as source:
-        return ModelFile(source.path, with_config(read(source), source), source.size)
+    with open_source(_file_of(path)) as source:
+        return ModelFile(source.path, add_config(read_contents(source), source), source.size)
 
 
 def is_file(model: object) -> TypeGuard[ModelFile]:
@@ -386,24 +389,28 @@ def _file_of(path: PATHLIKE) -> str:
         if not os.path.isdir(text):
             return text
     except (TypeError, ValueError) as error:
-        raise ModelFileError(f"a {shown(type(path).__name__)} was passed ({error}): pass the path of a file") from None
-    found = next((name for name in USUAL_NAMES if os.path.isfile(os.path.join(text, name))), None)
+        raise ModelFileError(
+            f"a {printable(type(path).__name__)} was passed ({error}): pass the path of a file"
+        ) from None
+    found = next((name for name in DEFAULT_NAMES if os.path.isfile(os.path.join(text, name))), None)
     if found is None:
-        raise ModelFileError(f"the folder {shown(os.path.basename(text))!r} {_found_in(text)}")
+        raise ModelFileError(f"the folder {printable(os.path.basename(text))!r} {_folder_advice(text)}")
     return os.path.join(text, found)
 
 
-def _found_in(folder: str) -> str:
+def _folder_advice(folder: str) -> str:
     """The end of a sentence on a folder that has no file of a usual name."""
     try:
-        names = sorted(os.listdir(folder))[:MOST_LOOKED_AT]
+        names = sorted(os.listdir(folder))[:MAX_FOLDER_ENTRIES]
     except OSError as error:
-        return f"cannot be read ({shown(error.strerror or str(error))}): pass the path of a model file"
-    if any(name.endswith(SHARD) for name in names):
+        return f"cannot be read ({printable(error.strerror or str(error))}): pass the path of a model file"
+    if any(name.endswith(SHARD_EXTENSION) for name in names):
         return (
             f"has shards of torch.distributed.checkpoint, and no {METADATA}, which names what is in them: copy it, "
             "too, from where the checkpoint was saved"
         )
     models = [name for name in names if is_model_file(name)]
-    several = f"; it has {', '.join(map(shown, models[:3]))}{', …' if len(models) > 3 else ''}: pass the path of one"
-    return f"has none of {', '.join(USUAL_NAMES)}{several if models else ''}"
+    several = (
+        f"; it has {', '.join(map(printable, models[:3]))}{', …' if len(models) > 3 else ''}: pass the path of one"
+    )
+    return f"has none of {', '.join(DEFAULT_NAMES)}{several if models else ''}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-Plain = str | int | float | bool | None
+PlainValue = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class EncodedPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedValues:
     """How the numbers of a tensor are stored that do not stand in the file as torch has them, and where.
 
     `form` is "protobuf" (a message of ONNX with numbers of several bytes each), "big-endian", or "torch.save".
@@ -54,11 +54,11 @@ class TensorRecord:
     file: str = ""
     strides: tuple[int, ...] | None = None
     role: str | None = None
-    encoded: Encoded | None = None
+    encoded: EncodedValues | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ModulePart:
+class FileModuleRecord:
     """A module that a file names: its dotted path ("" is the root's) and its class, as "torch.nn.modules.conv.Conv2d".
 
     `class_name` is "" where the format does not tell it; `settings` are attributes such as `in_channels`.
@@ -66,7 +66,7 @@ class ModulePart:
 
     path: str
     class_name: str = ""
-    settings: Mapping[str, Plain] = field(default_factory=dict)
+    settings: Mapping[str, PlainValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class OperatorRecord:
     module: str = ""
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
-    attributes: Mapping[str, Plain] = field(default_factory=dict)
+    attributes: Mapping[str, PlainValue] = field(default_factory=dict)
     source: str = ""  # file and line that it comes from
 
 
@@ -115,8 +115,8 @@ class FileContents:
     format: str
     tensors: tuple[TensorRecord, ...]
     title: str = ""
-    metadata: Mapping[str, Plain] = field(default_factory=dict)
-    modules: tuple[ModulePart, ...] = ()
+    metadata: Mapping[str, PlainValue] = field(default_factory=dict)
+    modules: tuple[FileModuleRecord, ...] = ()
     graph: OperatorGraph | None = None
     classes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -32,7 +32,7 @@ def class_names(cls: type) -> tuple[str, str]:
     return (MAIN_MODULES.get(module, module) if type(module) is str else ""), _qualname(cls)
 
 
-def importable(module: str, qualified: str, value: Any) -> bool:
+def is_importable(module: str, qualified: str, value: Any) -> bool:
     """Whether `value` is what its name leads to, so that the name alone identifies it."""
     if module in MAIN_MODULES or "<" in qualified:
         return False
@@ -72,7 +72,7 @@ def instance_state(value: Any) -> dict[str, Any]:
     return state
 
 
-def source_of(cls: type) -> str | None:
+def source_location(cls: type) -> str | None:
     """File and line of the first method of `cls`, such as `torch/nn/modules/conv.py:337`; None where there is none.
 
     The file is named from its top-level package down, so that it reads the same on every machine.
@@ -83,12 +83,12 @@ def source_of(cls: type) -> str | None:
         codes = [v.__code__ for v in class_dict(base).values() if type(v) is types.FunctionType]
         if codes:
             first = min(codes, key=lambda code: code.co_firstlineno)
-            file = cell_of(first.co_filename) or _short_file(first.co_filename, class_names(base)[0])
+            file = notebook_cell(first.co_filename) or _short_file(first.co_filename, class_names(base)[0])
             return f"{file}:{first.co_firstlineno}"
     return None
 
 
-def cell_of(file: str) -> str | None:
+def notebook_cell(file: str) -> str | None:
     """The cell of a notebook that Python knows as `file`, such as `In[3]`; None for any other file.
 
     The file of a cell has a number for a name, which no reader can find; IPython has counted it.

@@ -11,15 +11,21 @@ from operator import itemgetter
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import BrokenModuleError, UninitializedModuleError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.identity.encoding.own_structure import MANY, SCHEME, OwnStructure
-from modulekg_widgets.engine.identity.encoding.packing import digest, sized, text
+from modulekg_widgets.engine.errors import (
+    BrokenModuleError,
+    UninitializedModuleError,
+    UnknownNameError,
+    closest_match_hint,
+    printable,
+)
+from modulekg_widgets.engine.identity.encoding.module_digests import BATCH_SIZE, SCHEME, ModuleDigester
+from modulekg_widgets.engine.identity.encoding.packing import digest, length_prefixed, text
 from modulekg_widgets.engine.identity.modulekg_v1_hash import seed_hashes
 from modulekg_widgets.engine.identity.skeleton_source import ModelLike, as_module
 from modulekg_widgets.engine.identity.tensors import without_subclass_code
 from modulekg_widgets.engine.identity.walk import Walk, class_name, walk
 from modulekg_widgets.engine.torch_runtime.private import MODULES
-from modulekg_widgets.engine.torch_runtime.state import is_ordinary, module_state
+from modulekg_widgets.engine.torch_runtime.state import is_plain_module, module_state
 
 # -------------------- From the digests of own structures to those of whole modules, with all that they contain
 
@@ -27,12 +33,12 @@ from modulekg_widgets.engine.torch_runtime.state import is_ordinary, module_stat
 _slots = itemgetter(MODULES)
 
 
-def whole_digest(own: bytes, names: tuple[str, ...], contents: Sequence[bytes]) -> bytes:
+def tree_digest(own: bytes, names: tuple[str, ...], contents: Sequence[bytes]) -> bytes:
     """The digest of a container, from that of its own structure and the names and digests of its slots."""
-    return digest(SCHEME, own, sized(b"".join([sized(text(name)) for name in names])), *contents)
+    return digest(SCHEME, own, length_prefixed(b"".join([length_prefixed(text(name)) for name in names])), *contents)
 
 
-def regular_digest(model: nn.Module) -> bytes | None:
+def fast_tree_digest(model: nn.Module) -> bytes | None:
     """The digest of a model in which nothing is unusual, in half the time of a `Walk`; None for any other model.
 
     Without it test_a_million_modules of tests/benchmarks/test_identity_speed.py needs 3.6 bare walks, and may need 2.5.
@@ -40,7 +46,7 @@ def regular_digest(model: nn.Module) -> bytes | None:
     A `Walk` keeps names and paths, and knows what to do with empty slots, containers in several places, cycles,
     wrappers, TorchScript and attributes that cannot be seen into.
     """
-    own_structure = OwnStructure()
+    own_structure = ModuleDigester()
     modules: list[nn.Module] = [model]  # breadth first, so that what a container holds stands together
     digests: list[bytes] = []
     ordinary: set[type] = set()
@@ -49,10 +55,10 @@ def regular_digest(model: nn.Module) -> bytes | None:
     met: set[int] = set()
     while len(digests) < len(modules):
         first = len(digests)
-        part = modules[first : first + MANY]
+        part = modules[first : first + BATCH_SIZE]
         kinds = set(map(type, part))
         if not kinds <= ordinary:
-            if not all(map(is_ordinary, kinds)):
+            if not all(map(is_plain_module, kinds)):
                 return None
             ordinary |= kinds
         states = list(map(module_state, part))
@@ -61,7 +67,7 @@ def regular_digest(model: nn.Module) -> bytes | None:
             slots = list(map(_slots, states))
         except KeyError:  # a module that has not run nn.Module.__init__
             return None
-        if set(map(type, slots)) != {dict} or own_structure.remarks:
+        if set(map(type, slots)) != {dict} or own_structure.has_remarks:
             return None
         containers += compress(count(first), slots)
         inside = list(filter(None, slots))
@@ -70,10 +76,10 @@ def regular_digest(model: nn.Module) -> bytes | None:
         if len(met) < len(contents):
             return None
         modules += chain.from_iterable(map(dict.values, inside))
-    return _fold(digests, containers, contents)
+    return _combine(digests, containers, contents)
 
 
-def _fold(digests: list[bytes], containers: list[int], contents: list[dict[str, nn.Module]]) -> bytes | None:
+def _combine(digests: list[bytes], containers: list[int], contents: list[dict[str, nn.Module]]) -> bytes | None:
     """The digest of the first module, given those of the own structures, breadth first."""
     known: dict[tuple, bytes] = {}
     end = len(digests)
@@ -85,7 +91,7 @@ def _fold(digests: list[bytes], containers: list[int], contents: list[dict[str, 
         if whole is None:
             if set(map(type, names)) != {str}:
                 return None
-            whole = known[key] = whole_digest(key[0], names, key[2:])
+            whole = known[key] = tree_digest(key[0], names, key[2:])
         digests[index] = whole
         end = start
     return digests[0]
@@ -134,63 +140,66 @@ class Identities:
 
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
-        self._own = OwnStructure()
-        self._wholes: dict[tuple, bytes] = {}
+        self._module_digester = ModuleDigester()
+        self._tree_digests: dict[tuple, bytes] = {}
         self.digests: list[bytes] = [b""] * len(walk.modules)
         with without_subclass_code():
-            own = self._own_digests()
+            own = self._module_digests()
             for index in walk.bottom_up:
                 container = index in walk.children or index in walk.irregular
-                self.digests[index] = self._with_slots(index, own[index]) if container else own[index]
+                self.digests[index] = self._tree_digest(index, own[index]) if container else own[index]
 
-    def _own_digests(self) -> list[bytes]:
+    def _module_digests(self) -> list[bytes]:
         modules, states = self._walk.modules, self._walk.states
         digests: list[bytes] = []
-        for start in range(0, len(modules), MANY):
-            digests += self._own.digests(modules[start : start + MANY], states[start : start + MANY], start)
-        for index in self._own.misnamed:
-            path = shown(self._walk.path(index)) or "(root)"
+        for start in range(0, len(modules), BATCH_SIZE):
+            digests += self._module_digester.digests(
+                modules[start : start + BATCH_SIZE], states[start : start + BATCH_SIZE], start
+            )
+        for index in self._module_digester.badly_named:
+            path = printable(self._walk.path(index)) or "(root)"
             raise BrokenModuleError(f"a parameter or buffer of {path!r} is not named by a text: names are text")
         return digests
 
     @property
     def uninitialised(self) -> list[tuple[int, str]]:
         """The parameters and buffers without a shape yet: (index of the module, name)."""
-        return self._own.uninitialised
+        return self._module_digester.uninitialised
 
     def fingerprint(self, index: int) -> Fingerprint:
         """The fingerprint of module `index`; raises `UninitializedModuleError` for one that holds a lazy module."""
         for lazy, name in sorted(self.uninitialised, key=itemgetter(0)):
-            if self._within(index, [lazy]):
+            if self._contained(index, [lazy]):
                 path = self._attribute_path(lazy, name)
                 raise UninitializedModuleError(
-                    f"{shown(path)!r} of {shown(self._class_name(lazy))} has no shape yet, so its structure is not "
+                    f"{printable(path)!r} of {printable(self._class_name(lazy))} has no shape yet, so its structure "
+                    "is not "
                     "settled: run one forward pass first"
                 )
         hexdigest = self.digests[index].hex()
         prefix = self._walk.path(index) + "." if index else ""
-        inside = self._within(index, self.opaque_indices)
-        paths = (self._attribute_path(i, a) for i in inside for a in self._own.opaque[i])
+        inside = self._contained(index, self.opaque_indices)
+        paths = (self._attribute_path(i, a) for i in inside for a in self._module_digester.opaque[i])
         opaque = tuple("" if path + "." == prefix else path.removeprefix(prefix) for path in paths)
         return Fingerprint(hexdigest, display_name(self._class_name(index), hexdigest), opaque)
 
-    def _within(self, index: int, others: Sequence[int]) -> Sequence[int]:
+    def _contained(self, index: int, others: Sequence[int]) -> Sequence[int]:
         """Those of `others`, which are sorted, that module `index` contains or is; shared ones included."""
         if not others:
             return others
         if self._walk.irregular:
             reached = self._walk.reachable(index)
             return [other for other in others if other in reached]
-        return others[bisect_left(others, index) : bisect_left(others, self._walk.ends[index])]
+        return others[bisect_left(others, index) : bisect_left(others, self._walk.subtree_ends[index])]
 
     @cached_property
     def opaque_indices(self) -> list[int]:
         """The modules that have attributes that could not be seen into."""
-        return sorted(self._own.opaque)
+        return sorted(self._module_digester.opaque)
 
     def opaque_attributes(self, index: int) -> list[str]:
         """The module's own attributes that could not be seen into."""
-        return self._own.opaque.get(index, [])
+        return self._module_digester.opaque.get(index, [])
 
     def _class_name(self, index: int) -> str:
         return class_name(self._walk.modules[index])
@@ -198,7 +207,7 @@ class Identities:
     def _attribute_path(self, index: int, attribute: str) -> str:
         return ".".join(filter(None, (self._walk.path(index), attribute)))
 
-    def _with_slots(self, index: int, own: bytes) -> bytes:
+    def _tree_digest(self, index: int, own: bytes) -> bytes:
         walk, digests = self._walk, self.digests
         if index in walk.irregular:
             contents = [self._slot_digest(index, child) for _, child in walk.irregular[index]]
@@ -206,9 +215,9 @@ class Identities:
             contents = [digests[child] for child in walk.children[index]]
         names = tuple(walk.states[index][MODULES])
         key = (own, names, *contents)
-        if key not in self._wholes:
-            self._wholes[key] = whole_digest(own, names, contents)
-        return self._wholes[key]
+        if key not in self._tree_digests:
+            self._tree_digests[key] = tree_digest(own, names, contents)
+        return self._tree_digests[key]
 
     def _slot_digest(self, index: int, child: int | None) -> bytes:
         if child is None:
@@ -259,13 +268,15 @@ def fingerprint(module: ModelLike, scheme: str = "structure") -> Fingerprint:
     module = as_module(module)
     if scheme == "structure":
         with without_subclass_code():
-            whole = regular_digest(module)
+            whole = fast_tree_digest(module)
         if whole is None:
             return Identities(walk(module)).fingerprint(0)
         return Fingerprint(whole.hex(), display_name(class_name(module), whole.hex()))
     if scheme == "seed":
         return seed_fingerprints(walk(module))[0]
-    raise UnknownNameError(f"there is no scheme {shown(str(scheme))!r}: {nearest(str(scheme), ('structure', 'seed'))}")
+    raise UnknownNameError(
+        f"there is no scheme {printable(str(scheme))!r}: {closest_match_hint(str(scheme), ('structure', 'seed'))}"
+    )
 
 
 def seed_fingerprints(walk: Walk) -> list[Fingerprint]:

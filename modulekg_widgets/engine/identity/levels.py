@@ -49,18 +49,18 @@ from typing import Any
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.classes import class_names
-from modulekg_widgets.engine.identity.tensors import own_tensors, shape_of
+from modulekg_widgets.engine.identity.tensors import direct_tensors, shape_of
 from modulekg_widgets.engine.identity.walk import Walk, nominal_class
 from modulekg_widgets.engine.torch_runtime.private import NATIVE, PARAMETERS, TRACED
 
 LEVELS = MODEL, STAGE, BLOCK, OP = ("model", "stage", "block", "op")
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 LISTS = (nn.ModuleList, nn.ModuleDict)
-LARGE = (2, 1, 0)  # layers; the next one is tried where nothing repeats
-MOST_BESIDE = 1  # layers of a row that are in none of its blocks
-ASIDE = 8  # a run counts from this part of the layers of the largest run or module beside it
+MIN_LAYERS = (2, 1, 0)  # layers; the next one is tried where nothing repeats
+MAX_LAYERS_BESIDE = 1  # layers of a row that are in none of its blocks
+MAX_LAYER_RATIO = 8  # a run counts from this part of the layers of the largest run or module beside it
 
 
 def levels_by_depth(walk: Walk) -> list[str]:
@@ -75,20 +75,22 @@ def levels_by_depth(walk: Walk) -> list[str]:
 def levels_by_repetition(walk: Walk) -> list[str]:
     """The level of each module of the walk, by what repeats; see the head of this file."""
     kinds = ModuleKinds(walk)
-    for least in LARGE:
+    for least in MIN_LAYERS:
         found = Repetition(kinds, least)
         if found.repeated.get(0):
             return found.levels()
-    return _without_runs(kinds)
+    return _levels_without_repetition(kinds)
 
 
-LEVELLINGS: dict[str, Callable[[Walk], list[str]]] = {"repetition": levels_by_repetition, "depth": levels_by_depth}
+LEVEL_METHODS: dict[str, Callable[[Walk], list[str]]] = {"repetition": levels_by_repetition, "depth": levels_by_depth}
 
 
-def checked_levelling(levels: str) -> str:
+def checked_level_method(levels: str) -> str:
     """`levels`, if it is "repetition" or "depth"; raises `UnknownNameError`."""
-    if not isinstance(levels, str) or levels not in LEVELLINGS:
-        raise UnknownNameError(f"there are no levels by {shown(str(levels))!r}: {nearest(str(levels), LEVELLINGS)}")
+    if not isinstance(levels, str) or levels not in LEVEL_METHODS:
+        raise UnknownNameError(
+            f"there are no levels by {printable(str(levels))!r}: {closest_match_hint(str(levels), LEVEL_METHODS)}"
+        )
     return levels
 
 
@@ -158,7 +160,7 @@ class Repetition:
             large = kinds.large_children(index, least)
             if large:
                 self.large[index] = large
-                self._find_among(index, large)
+                self._find_stages_and_blocks(index, large)
                 self._count(index, large)
                 self._find_row(index, large)
 
@@ -177,7 +179,7 @@ class Repetition:
             for block in (*blocks, *(member for stage in stages for member in self._members(stage))):
                 levels[block] = BLOCK
             trunk.extend(
-                child for child in self.large.get(index, ()) if levels[child] == OP and self._leads_on(index, child)
+                child for child in self.large.get(index, ()) if levels[child] == OP and self._is_on_trunk(index, child)
             )
         self._add_single(levels, passed)
         return levels
@@ -191,12 +193,12 @@ class Repetition:
                 if levels[child] == OP and child not in self._containers and kinds[child] in known:
                     levels[child] = BLOCK
 
-    def _leads_on(self, index: int, child: int) -> bool:
+    def _is_on_trunk(self, index: int, child: int) -> bool:
         """Whether the trunk goes on from a module to a child that is neither a stage nor a block."""
         beside = index in self.stages or index in self.blocks
         return child in self.staged if beside else bool(self.repeated.get(child))
 
-    def _find_among(self, index: int, large: list[int]) -> None:
+    def _find_stages_and_blocks(self, index: int, large: list[int]) -> None:
         """The stages and blocks among the large children of a module."""
         if len(large) == 1:
             if self._is_stage_alone(large[0]):
@@ -206,7 +208,7 @@ class Repetition:
         for child in large:
             alike.setdefault(self._kinds.kinds[child], []).append(child)
         is_container = index in self._containers
-        fewest = max(self._all_layers(run) for run in alike.values()) / ASIDE
+        fewest = max(self._all_layers(run) for run in alike.values()) / MAX_LAYER_RATIO
         stages: list[int] = []
         blocks: list[int] = []
         for run in alike.values():
@@ -270,11 +272,11 @@ class Repetition:
             blocks = self.blocks.get(index, ())
             if index in self.stages:
                 return
-            if blocks and self._beside(index, blocks) <= MOST_BESIDE:
+            if blocks and self._layers_beside(index, blocks) <= MAX_LAYERS_BESIDE:
                 self.rows[index] = True
-            elif self._beside(index, large) <= MOST_BESIDE:
+            elif self._layers_beside(index, large) <= MAX_LAYERS_BESIDE:
                 self.rows[index] = False
-        elif self._beside(index, large) <= MOST_BESIDE and all(
+        elif self._layers_beside(index, large) <= MAX_LAYERS_BESIDE and all(
             child in self.rows and child in self._containers for child in large
         ):
             self.rows[index] = any(self.rows[child] for child in large)
@@ -286,7 +288,7 @@ class Repetition:
             return large
         return [block for row in large for block in (self.large.get(row, ()) if row in self.rows else (row,))]
 
-    def _beside(self, index: int, inside: Iterable[int]) -> int:
+    def _layers_beside(self, index: int, inside: Iterable[int]) -> int:
         return self._layers[index] - self._all_layers(inside)
 
     def _all_layers(self, indices: Iterable[int]) -> int:
@@ -300,13 +302,13 @@ def _is_layer(state: dict[str, Any]) -> int:
         first = next(iter(parameters.values()))
         if type(first) is nn.Parameter and first.dim() > 1:  # as in most layers: the rest takes its time
             return 1
-    for own in own_tensors(state):
+    for own in direct_tensors(state):
         if own.role == "parameter" and own.tensor is not None and len(shape_of(own.tensor)) > 1:
             return 1
     return 0
 
 
-def _without_runs(kinds: ModuleKinds) -> list[str]:
+def _levels_without_repetition(kinds: ModuleKinds) -> list[str]:
     """The levels of a model in which nothing repeats."""
     children, layers = kinds.walk.children, kinds.layers
     levels = [OP] * len(kinds.kinds)

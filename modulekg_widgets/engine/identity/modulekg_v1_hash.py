@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 
-from modulekg_widgets.engine.errors import FingerprintError, shown
+from modulekg_widgets.engine.errors import FingerprintError, printable
 from modulekg_widgets.engine.identity.classes import class_names
 from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.torch_runtime.private import PADDING_TWICE
 
-LONGEST_TEXT = 10_000_000  # characters of one attribute
+MAX_TEXT_LENGTH = 10_000_000  # characters of one attribute
 _PRIMITIVES = (bool, int, float, str, tuple, list)
 
 
@@ -27,7 +27,7 @@ def seed_hashes(walk: Walk) -> list[int]:
     """The seed's hash of every module of the walk; raises `FingerprintError` for a cycle."""
     hashes: list[int | None] = [None] * len(walk.modules)
     for index in walk.bottom_up:
-        hashes[index] = _own_hash(walk, index) + _children_hash(walk, index, hashes)
+        hashes[index] = _module_hash(walk, index) + _children_hash(walk, index, hashes)
     return [value for value in hashes if value is not None]
 
 
@@ -40,7 +40,9 @@ def _children_hash(walk: Walk, index: int, hashes: list[int | None]) -> int:
         value = hashes[child]
         if value is None:
             path = ".".join(filter(None, (walk.path(index), name)))
-            raise FingerprintError(f"the seed scheme has no hash for a cycle: {shown(path)!r} leads back to its owner")
+            raise FingerprintError(
+                f"the seed scheme has no hash for a cycle: {printable(path)!r} leads back to its owner"
+            )
         values.append(value)
     width = 1
     while len(values) > 1:  # halves at a time, since a plain sum is quadratic in the number of children
@@ -49,7 +51,7 @@ def _children_hash(walk: Walk, index: int, hashes: list[int | None]) -> int:
     return values[0] if values else 0
 
 
-def _own_hash(walk: Walk, index: int) -> int:
+def _module_hash(walk: Walk, index: int) -> int:
     dotted = ".".join(class_names(type(walk.modules[index])))
     attributes = {"class": dotted, "type": dotted}
     for name, value in walk.states[index].items():
@@ -65,18 +67,18 @@ def _own_hash(walk: Walk, index: int) -> int:
 def _as_text(value: Any, walk: Walk, index: int, name: str) -> str:
     # a container prints its elements, so those must be plain too; an int of 5,000 digits has no decimal text
     try:
-        if _plain(value):
+        if _is_plain(value):
             return str(value)
     except (ValueError, RecursionError):
         pass
     path = ".".join(filter(None, (walk.path(index), name)))
-    raise FingerprintError(f"the seed scheme cannot write {shown(path)!r} as text: use scheme='structure'")
+    raise FingerprintError(f"the seed scheme cannot write {printable(path)!r} as text: use scheme='structure'")
 
 
-def _plain(value: Any) -> bool:
+def _is_plain(value: Any) -> bool:
     # counted as it is printed, so that containers that share their elements end here
     waiting, length = [value], 0
-    while waiting and length < LONGEST_TEXT:
+    while waiting and length < MAX_TEXT_LENGTH:
         part = waiting.pop()
         length += len(part) + 1 if type(part) in (tuple, list, str) else 1
         if type(part) in (tuple, list):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 # what a tensor of a skeleton takes where it lies, where that is not what torch would count; stands in its `__dict__`
-BYTES_WHERE_IT_LIES = "modulekg_bytes"
+STORED_BYTES = "modulekg_bytes"
 
 
 class Untold(nn.Module):

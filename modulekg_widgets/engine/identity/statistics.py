@@ -11,19 +11,19 @@ from typing import Any, NamedTuple
 import torch
 
 from modulekg_widgets.engine.identity.fingerprint import Identities
-from modulekg_widgets.engine.identity.levels import LEVELLINGS, checked_levelling
-from modulekg_widgets.engine.identity.skeleton_source import BYTES_WHERE_IT_LIES, ModelLike, as_module
+from modulekg_widgets.engine.identity.levels import LEVEL_METHODS, checked_level_method
+from modulekg_widgets.engine.identity.skeleton_source import STORED_BYTES, ModelLike, as_module
 from modulekg_widgets.engine.identity.tensors import (
     PLAIN_TENSORS,
     TensorBase,
+    direct_tensors,
     is_uninitialised,
-    own_tensors,
     without_subclass_code,
 )
 from modulekg_widgets.engine.identity.walk import Walk, walk
 
 
-class Figures:
+class ModuleStatistics:
     """The figures of one model's modules, by their index in the walk; each kind is computed when it is asked for."""
 
     def __init__(self, model: ModelLike) -> None:
@@ -59,7 +59,7 @@ class Figures:
         return sizes(self.walk)
 
     @cached_property
-    def tied(self) -> list[list[TensorPlace]]:
+    def tied(self) -> list[list[TensorLocation]]:
         """The tensors that are registered under several names, each with all its places."""
         return tied_tensors(self.walk)
 
@@ -115,8 +115,8 @@ class Figures:
         UnknownNameError
             For other `levels`.
         """
-        if checked_levelling(levels) not in self._levels:
-            self._levels[levels] = LEVELLINGS[levels](self.walk)
+        if checked_level_method(levels) not in self._levels:
+            self._levels[levels] = LEVEL_METHODS[levels](self.walk)
         return self._levels[levels]
 
 
@@ -128,14 +128,14 @@ class ModuleSizes:
     """
 
     params: list[int]
-    own_params: list[int]
+    direct_params: list[int]
     bytes: list[int]
 
 
 def sizes(walk: Walk) -> ModuleSizes:
     """Count every module of the walk; a tensor under several names, or in a shared module, counts once per total."""
     figures: dict[int, tuple[int, int]] = {}  # id of a tensor -> its parameters and bytes
-    own = [_own_figures(state, figures) for state in walk.states]
+    own = [_count_direct_tensors(state, figures) for state in walk.states]
     places: dict[int, set[int]] = {}  # id of a tensor -> the modules that hold it
     for index, keys in enumerate(own):
         for key in keys:
@@ -160,7 +160,7 @@ def sizes(walk: Walk) -> ModuleSizes:
         ordered = sorted(holders)
         for left, right in pairwise(ordered):
             # a total sums its subtree: what two neighbours in pre-order both hold is taken off where they meet
-            add(walk.meeting(left, right), key, -1)
+            add(walk.common_ancestor(left, right), key, -1)
     for index in range(len(own) - 1, 0, -1):
         params[walk.parents[index]] += params[index]
         total_bytes[walk.parents[index]] += total_bytes[index]
@@ -171,10 +171,10 @@ def sizes(walk: Walk) -> ModuleSizes:
     return ModuleSizes(params, own_params, total_bytes)
 
 
-def _own_figures(state: dict[str, Any], figures: dict[int, tuple[int, int]]) -> set[int]:
+def _count_direct_tensors(state: dict[str, Any], figures: dict[int, tuple[int, int]]) -> set[int]:
     keys = set()
     with without_subclass_code():
-        for own in own_tensors(state):
+        for own in direct_tensors(state):
             if own.tensor is None or is_uninitialised(own.tensor):
                 continue
             keys.add(id(own.tensor))
@@ -185,23 +185,23 @@ def _own_figures(state: dict[str, Any], figures: dict[int, tuple[int, int]]) -> 
 
 
 def _bytes_of(tensor: torch.Tensor, elements: int) -> int:
-    if type(tensor) in PLAIN_TENSORS and BYTES_WHERE_IT_LIES in tensor.__dict__:
-        return tensor.__dict__[BYTES_WHERE_IT_LIES]
+    if type(tensor) in PLAIN_TENSORS and STORED_BYTES in tensor.__dict__:
+        return tensor.__dict__[STORED_BYTES]
     return elements * TensorBase.element_size(tensor)
 
 
-class TensorPlace(NamedTuple):
+class TensorLocation(NamedTuple):
     """Where a tensor is registered: the index of the module and the name there."""
 
     module: int
     name: str
 
 
-def tied_tensors(walk: Walk) -> list[list[TensorPlace]]:
+def tied_tensors(walk: Walk) -> list[list[TensorLocation]]:
     """The tensors that are registered under several names, each with all its places in the order of the walk."""
-    places: dict[int, list[TensorPlace]] = {}
+    places: dict[int, list[TensorLocation]] = {}
     for index, state in enumerate(walk.states):
-        for own in own_tensors(state):
+        for own in direct_tensors(state):
             if own.tensor is not None:
-                places.setdefault(id(own.tensor), []).append(TensorPlace(index, own.name))
+                places.setdefault(id(own.tensor), []).append(TensorLocation(index, own.name))
     return [group for group in places.values() if len(group) > 1]

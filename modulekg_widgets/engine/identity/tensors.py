@@ -60,10 +60,10 @@ def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
     with without_subclass_code():
         if _read_nested(tensor) and _read_layout(tensor) is torch.strided:
             return (TensorBase.size(tensor, 0), *[RAGGED] * (TensorBase.dim(tensor) - 1))
-        return tuple(d if type(d) is int else _settled(d) for d in _read_shape(tensor))
+        return tuple(d if type(d) is int else _size_as_int(d) for d in _read_shape(tensor))
 
 
-def _settled(size: Any) -> int:
+def _size_as_int(size: Any) -> int:
     known = size.node.maybe_as_int()
     return RAGGED if known is None else known
 
@@ -83,20 +83,20 @@ def dtype_kind(tensor: torch.Tensor) -> str:
 _REGISTRIES = (("parameter", PARAMETERS), ("buffer", BUFFERS))
 
 
-class OwnTensor(NamedTuple):
+class DirectTensor(NamedTuple):
     name: str
     role: str  # "parameter" or "buffer"
     tensor: torch.Tensor | None  # None for an empty slot
 
 
-def own_tensors(state: dict[str, Any]) -> Iterator[OwnTensor]:
+def direct_tensors(state: dict[str, Any]) -> Iterator[DirectTensor]:
     """The parameters and buffers that a module itself registers, given its `__dict__`; all of a TorchScript module."""
     if (NATIVE in state or TRACED in state) and native_script(state) is not None:
-        yield from (OwnTensor(name, role, tensor) for name, role, tensor in script_tensors(state))
+        yield from (DirectTensor(name, role, tensor) for name, role, tensor in script_tensors(state))
         return
     for role, registry in _REGISTRIES:
         for name, tensor in state.get(registry, {}).items():
-            yield OwnTensor(name, role, tensor if issubclass(type(tensor), torch.Tensor) else None)
+            yield DirectTensor(name, role, tensor if issubclass(type(tensor), torch.Tensor) else None)
 
 
 # ------------------------------------------ TorchScript: one opaque module with a program, its constants and tensors

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import BrokenModuleError, NotAModuleError, shown
+from modulekg_widgets.engine.errors import BrokenModuleError, NotAModuleError, printable
 from modulekg_widgets.engine.identity.classes import class_names
 from modulekg_widgets.engine.identity.skeleton_source import SkeletonSource
 from modulekg_widgets.engine.identity.tensors import native_script
-from modulekg_widgets.engine.torch_runtime.private import LEFT_BY_WRAPPERS, MODULES, type_of_script
+from modulekg_widgets.engine.torch_runtime.private import MODULES, WRAPPER_ATTRIBUTES, type_of_script
 from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, unwrapped
 
 # --------------------
@@ -66,7 +66,7 @@ class Paths:
         return ".".join(reversed(segments))
 
     @cached_property
-    def ends(self) -> list[int]:
+    def subtree_ends(self) -> list[int]:
         """For each module the index behind the last one that it contains: what is below a module follows it."""
         ends = list(range(1, len(self) + 1))
         for index in range(len(self) - 1, 0, -1):
@@ -102,13 +102,13 @@ class Paths:
             found = self._lookups[index] = slots, any("." in name for name in slots)
         return found
 
-    def near(self, path: str) -> list[str]:
+    def similar_paths(self, path: str) -> list[str]:
         """Paths of about the same depth, to suggest from; never those of a million modules."""
         depth = path.count(".") + 1
         near = [i for i in range(1, min(len(self), 20_000)) if abs(self.depths[i] - depth) <= 1]
         return [self.path(i) for i in near[:2_000]]
 
-    def is_place(self, parent: int, name: str, index: int) -> bool:
+    def is_first_slot(self, parent: int, name: str, index: int) -> bool:
         """Whether this slot is the one that the module has its place in: the first that leads to it."""
         return self.parents[index] == parent and self.names[index] == name
 
@@ -116,11 +116,11 @@ class Paths:
         """The slots whose module has its place elsewhere: shared modules and cycles."""
         for parent, slots in self.irregular.items():
             for name, index in slots:
-                if index is None or self.is_place(parent, name, index):
+                if index is None or self.is_first_slot(parent, name, index):
                     continue
-                yield Link(parent, name, index, "cycle" if self.meeting(parent, index) == index else "shared")
+                yield Link(parent, name, index, "cycle" if self.common_ancestor(parent, index) == index else "shared")
 
-    def meeting(self, left: int, right: int) -> int:
+    def common_ancestor(self, left: int, right: int) -> int:
         """The deepest module that contains both, or is one of them."""
         while left != right:
             # a module comes before all that it contains, so the later of the two is no ancestor of the other
@@ -140,14 +140,14 @@ class Paths:
                     waiting.append(index)
         return seen
 
-    def places(self) -> list[tuple[str, int]]:
+    def all_paths(self) -> list[tuple[str, int]]:
         """Every path at which a module stands, with its index; the further ones of shared modules come last."""
         places = [(self.path(index), index) for index in range(len(self))]
         for link in self.links():
             if link.kind == "shared":
                 above, path = self.path(link.parent), self.path(link.target)
                 alias = f"{above}.{link.name}" if above else link.name
-                below = range(link.target, self.ends[link.target])
+                below = range(link.target, self.subtree_ends[link.target])
                 places += [(alias + self.path(inner)[len(path) :], inner) for inner in below]
         return places
 
@@ -189,27 +189,27 @@ class Walk(Paths):
                 order.append(index)
         return order
 
-    def paths_alone(self) -> Paths:
+    def paths_only(self) -> Paths:
         """The paths without the modules, for whoever must not keep a model alive."""
-        return self._at_the_same_paths(Paths())
+        return self._with_same_paths(Paths())
 
     def with_modules(self, modules: list[nn.Module]) -> Walk:
         """The same paths with other modules, as those of a copy, in the same order."""
-        new = self._at_the_same_paths(Walk())
+        new = self._with_same_paths(Walk())
         new.modules, new.states = modules, list(map(module_state, modules))
         return new
 
-    def _at_the_same_paths(self, new: PathsT) -> PathsT:
+    def _with_same_paths(self, new: PathsT) -> PathsT:
         new.names, new.parents, new.children, new.irregular = self.names, self.parents, self.children, self.irregular
         return new
 
 
-def walk(model: nn.Module, instead: Mapping[int, Mapping[str, Any]] | None = None) -> Walk:
+def walk(model: nn.Module, children_override: Mapping[int, Mapping[str, Any]] | None = None) -> Walk:
     """Walk `model` once, each module object once; raises `NotAModuleError` or `BrokenModuleError` naming the path.
 
-    `instead`: the children that some modules, by their identity, count as having instead of their own.
+    `children_override`: the children that some modules, by their identity, count as having instead of their own.
     """
-    instead = instead or {}
+    children_override = children_override or {}
     root = unwrapped(_checked_root(model))
     out = Walk()
     modules, states, names, parents = out.modules, out.states, out.names, out.parents
@@ -241,19 +241,19 @@ def walk(model: nn.Module, instead: Mapping[int, Mapping[str, Any]] | None = Non
             names.append(name)
             parents.append(parent)
             count += 1
-            slots = instead.get(key) or state.get(MODULES)
+            slots = children_override.get(key) or state.get(MODULES)
             if slots and type(child) in ordinary:
                 inside = out.children[count - 1] = []
                 stack.append((count - 1, inside, iter(list(slots.items()))))
                 break
             if slots is None and type(child) in ordinary:
-                raise _not_initialised(child, out.path(count - 1))
+                raise _uninitialised_error(child, out.path(count - 1))
         else:
             stack.pop()
     if not all(issubclass(kind, str) for kind in set(map(type, names))):
-        raise _named_oddly(out)
+        raise _bad_name_error(out)
     for parent in out.irregular:
-        slots = instead.get(id(modules[parent])) or states[parent][MODULES]
+        slots = children_override.get(id(modules[parent])) or states[parent][MODULES]
         entries = list(slots.items())
         out.irregular[parent] = [(n, None if c is None else index_of[id(unwrapped(c))]) for n, c in entries]
     return out
@@ -262,10 +262,10 @@ def walk(model: nn.Module, instead: Mapping[int, Mapping[str, Any]] | None = Non
 def _checked_root(model: object) -> nn.Module:
     if issubclass(type(model), type):
         raise NotAModuleError(
-            f"got the class {shown(type.__dict__['__name__'].__get__(model))}: pass an instance of it"
+            f"got the class {printable(type.__dict__['__name__'].__get__(model))}: pass an instance of it"
         )
     if issubclass(type(model), SkeletonSource):
-        kind = shown(type(model).__name__)
+        kind = printable(type(model).__name__)
         raise NotAModuleError(
             f"got a {kind}, which has neither code to run nor values: look at it with mk.hierarchy, mk.diff or "
             "mk.ModelGraph, and pass a live model here"
@@ -273,27 +273,29 @@ def _checked_root(model: object) -> nn.Module:
     if not issubclass(type(model), nn.Module):
         names_a_file = issubclass(type(model), (str, PurePath))
         instead = "pass an instance of torch.nn.Module" + (", or mk.open_file(path)" if names_a_file else "")
-        raise NotAModuleError(f"got a {shown(type(model).__name__)}: {instead}")
+        raise NotAModuleError(f"got a {printable(type(model).__name__)}: {instead}")
     return model  # type: ignore[return-value]
 
 
 def _checked_child(child: object, name: str, out: Walk, parent: int) -> nn.Module:
     if not issubclass(type(child), nn.Module):
         path = ".".join(filter(None, (out.path(parent), name)))
-        kind = shown(type(child).__name__)
-        raise NotAModuleError(f"the child {shown(path)!r} is a {kind}: only modules may stand in _modules")
+        kind = printable(type(child).__name__)
+        raise NotAModuleError(f"the child {printable(path)!r} is a {kind}: only modules may stand in _modules")
     return unwrapped(child)  # type: ignore[arg-type]
 
 
-def _named_oddly(out: Walk) -> BrokenModuleError:
+def _bad_name_error(out: Walk) -> BrokenModuleError:
     index = next(i for i, name in enumerate(out.names) if not issubclass(type(name), str))
     path, kind = out.path(out.parents[index]), type(out.names[index]).__name__
-    return BrokenModuleError(f"a child of {shown(path) or '(root)'!r} is named by a {shown(kind)}: names are text")
+    return BrokenModuleError(
+        f"a child of {printable(path) or '(root)'!r} is named by a {printable(kind)}: names are text"
+    )
 
 
-def _not_initialised(module: nn.Module, path: str) -> BrokenModuleError:
-    where = f" at {shown(path)!r}" if path else ""
-    name = shown(type(module).__name__)
+def _uninitialised_error(module: nn.Module, path: str) -> BrokenModuleError:
+    where = f" at {printable(path)!r}" if path else ""
+    name = printable(type(module).__name__)
     return BrokenModuleError(f"{name}{where} has not run nn.Module.__init__: call super().__init__() in its __init__")
 
 
@@ -314,10 +316,10 @@ def nominal_class(module: nn.Module) -> type:
 
 
 # what every module carries: hooks, the training flag, its registries; asked of torch, so that new ones are known too
-NOT_STRUCTURE = frozenset(vars(nn.Module())) | LEFT_BY_WRAPPERS | {"__overloads__"}  # of scripts
+NON_STRUCTURAL_ATTRIBUTES = frozenset(vars(nn.Module())) | WRAPPER_ATTRIBUTES | {"__overloads__"}  # of scripts
 _RANDOM_KEY = "__composable_api_state_key_"  # likewise, with a random number behind it
 
 
-def is_structure(name: object) -> bool:
+def is_structural(name: object) -> bool:
     """Whether an attribute of a module is part of its structure."""
-    return isinstance(name, str) and name not in NOT_STRUCTURE and not name.startswith(_RANDOM_KEY)
+    return isinstance(name, str) and name not in NON_STRUCTURAL_ATTRIBUTES and not name.startswith(_RANDOM_KEY)

@@ -12,8 +12,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from modulekg_widgets.engine.errors import DuplicateNameError, StoreError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.identity.levels import checked_levelling
+from modulekg_widgets.engine.errors import (
+    DuplicateNameError,
+    StoreError,
+    UnknownNameError,
+    closest_match_hint,
+    printable,
+)
+from modulekg_widgets.engine.identity.levels import checked_level_method
 from modulekg_widgets.engine.knowledge.exchange import read_contents
 from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.knowledge.facts.property_values import encode
@@ -24,27 +30,29 @@ from modulekg_widgets.engine.knowledge.questions.equivalence import EquivalenceQ
 from modulekg_widgets.engine.knowledge.questions.exchange import ExchangeQuestions
 from modulekg_widgets.engine.knowledge.questions.prediction import PredictionQuestions
 from modulekg_widgets.engine.knowledge.questions.usage import UsageQuestions
-from modulekg_widgets.engine.knowledge.store.database import Location, existing
+from modulekg_widgets.engine.knowledge.store.database import Location, checked_existing
 
 # -------------------- Two graphs made one: what both know by the same name and what only one does
 
 
-NAMED = {"model": "models", "data set": "datasets", "user": "users", "job": "jobs"}
+NODE_GROUPS = {"model": "models", "data set": "datasets", "user": "users", "job": "jobs"}
 
 
-def without_conflicts(ours: Contents, theirs: Contents, on_conflict: str) -> Contents:
+def resolve_conflicts(ours: Contents, theirs: Contents, on_conflict: str) -> Contents:
     """What of `theirs` is to be added to `ours`; raises `DuplicateNameError` where both differ and that is an error."""
-    found = {kind: _conflicts(getattr(ours, place), getattr(theirs, place)) for kind, place in NAMED.items()}
+    found = {kind: _conflicts(getattr(ours, place), getattr(theirs, place)) for kind, place in NODE_GROUPS.items()}
     if on_conflict == "error" and any(found.values()):
         kind, names = next((kind, names) for kind, names in found.items() if names)
         more = f" and {sum(map(len, found.values())) - 1} more" if sum(map(len, found.values())) > 1 else ""
         raise DuplicateNameError(
-            f"both graphs have a {kind} {shown(names[0])!r}{more} and it is not the same: "
+            f"both graphs have a {kind} {printable(names[0])!r}{more} and it is not the same: "
             'pass on_conflict="keep" or "replace"; nothing was added'
         )
     fresh = {
-        place: _without(getattr(theirs, place), getattr(ours, place), found[kind] if on_conflict == "replace" else [])
-        for kind, place in NAMED.items()
+        place: _without_known(
+            getattr(theirs, place), getattr(ours, place), found[kind] if on_conflict == "replace" else []
+        )
+        for kind, place in NODE_GROUPS.items()
     }
     lost = set(found["model"]) if on_conflict == "keep" else set()  # a run of theirs is none of our model of that name
     fresh["jobs"] = {k: replace(job, model=None) if job.model in lost else job for k, job in fresh["jobs"].items()}
@@ -55,15 +63,15 @@ def without_conflicts(ours: Contents, theirs: Contents, on_conflict: str) -> Con
 
 
 def _conflicts(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    return [name for name, node in theirs.items() if name in ours and not _same(ours[name], node)]
+    return [name for name, node in theirs.items() if name in ours and not _is_same_node(ours[name], node)]
 
 
-def _same(one: Any, other: Any) -> bool:
+def _is_same_node(one: Any, other: Any) -> bool:
     """Equality under which NaN is NaN: a run that diverged is still the same run."""
     return one == other or (not isinstance(one, ModelNode) and encode(asdict(one)) == encode(asdict(other)))
 
 
-def _without(theirs: Mapping[str, Any], ours: Mapping[str, Any], but: list[str]) -> dict[str, Any]:
+def _without_known(theirs: Mapping[str, Any], ours: Mapping[str, Any], but: list[str]) -> dict[str, Any]:
     """What only `theirs` has, and those that replace ours."""
     return {name: node for name, node in theirs.items() if name not in ours or name in but}
 
@@ -121,7 +129,7 @@ class KnowledgeGraph(
     """
 
     def __init__(self, store: Location | None = None, *, scheme: str | None = None, levels: str = "repetition") -> None:
-        self.levels = checked_levelling(levels)
+        self.levels = checked_level_method(levels)
         super().__init__(store, None if scheme is None else checked_scheme(scheme))
         self.builders = {}
 
@@ -156,11 +164,11 @@ class KnowledgeGraph(
         ['one']
         """
         if on_conflict not in CONFLICTS:
-            hint = nearest(str(on_conflict), CONFLICTS)
-            raise UnknownNameError(f"a conflict cannot be met by {shown(str(on_conflict))!r}: {hint}")
+            hint = closest_match_hint(str(on_conflict), CONFLICTS)
+            raise UnknownNameError(f"a conflict cannot be met by {printable(str(on_conflict))!r}: {hint}")
         if not isinstance(other, Contents):
-            other = (other if isinstance(other, KnowledgeGraph) else KnowledgeGraph(existing(other))).contents()
-        self.add_contents(without_conflicts(self.contents(), other, on_conflict))
+            other = (other if isinstance(other, KnowledgeGraph) else KnowledgeGraph(checked_existing(other))).contents()
+        self.add_contents(resolve_conflicts(self.contents(), other, on_conflict))
 
     def __enter__(self) -> KnowledgeGraph:
         return self

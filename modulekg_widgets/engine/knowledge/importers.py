@@ -81,10 +81,10 @@ class ResultsGraph(EditableGraph):
         row 1: no model is called 'large': known are 'small'
         """
         from modulekg_widgets.engine.knowledge.imports import result_tables
-        from modulekg_widgets.engine.knowledge.imports.result_tables import result_table
+        from modulekg_widgets.engine.knowledge.imports.result_tables import result_columns
 
-        about = result_table(dataset, target, model, value, training, unit, device, columns)
-        contents, report = result_tables.added_results(result_tables.read_table(table), about, self.contents())
+        about = result_columns(dataset, target, model, value, training, unit, device, columns)
+        contents, report = result_tables.jobs_from_table(result_tables.read_table(table), about, self.contents())
         self.add_contents(contents)
         return report
 
@@ -238,9 +238,9 @@ class ResultsGraph(EditableGraph):
         2 results of 2 jobs added, 1 jobs left out
         job weak: it does not reach 0.9: its best is 0.3
         """
-        from modulekg_widgets.engine.knowledge.imports.convergence import goal_of, steps_to_goal
+        from modulekg_widgets.engine.knowledge.imports.convergence import convergence_goal, steps_to_goal
 
-        goal = goal_of(metric, reach, falls)
+        goal = convergence_goal(metric, reach, falls)
         contents, report = steps_to_goal(goal, self.contents())
         self.add_contents(contents)
         return report

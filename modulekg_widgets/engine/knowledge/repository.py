@@ -6,20 +6,20 @@ from collections.abc import Mapping
 
 import networkx as nx
 
-from modulekg_widgets.engine.errors import TooLargeError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.errors import TooLargeError, UnknownPathError, closest_match_hint, printable
 from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.knowledge.facts.records import ModelNode, StructureNode
-from modulekg_widgets.engine.knowledge.facts.usage import unknown
-from modulekg_widgets.engine.knowledge.store import reading
+from modulekg_widgets.engine.knowledge.facts.usage import unknown_name_error
+from modulekg_widgets.engine.knowledge.store import reader
 from modulekg_widgets.engine.knowledge.store.database import Location, Store
 
 # -------------------- The hierarchy of a model, restored from the structures in the graph
 
 
-MOST_PATHS = 1_000_000  # of one tree; a few modules that share each other have more paths than atoms to write them with
+MAX_PATHS = 1_000_000  # of one tree; a few modules that share each other have more paths than atoms to write them with
 
 
-def tree_of(model: ModelNode, modules: Mapping[str, StructureNode]) -> nx.DiGraph:
+def model_tree(model: ModelNode, modules: Mapping[str, StructureNode]) -> nx.DiGraph:
     """A node per dotted path with its `fingerprint`, successors in the order of children; a cycle ends where it closes.
 
     Raises `TooLargeError` beyond a million paths.
@@ -36,9 +36,9 @@ def tree_of(model: ModelNode, modules: Mapping[str, StructureNode]) -> nx.DiGrap
             continue
         within = above | {fingerprint} if model.cyclic else above
         slots = [(slot, child) for slot, child in modules[fingerprint].slots if child is not None]
-        if len(tree) + len(waiting) + len(slots) > MOST_PATHS:
-            name = shown(model.name)
-            raise TooLargeError(f"{name!r} has more than {MOST_PATHS:,} paths: its modules share each other")
+        if len(tree) + len(waiting) + len(slots) > MAX_PATHS:
+            name = printable(model.name)
+            raise TooLargeError(f"{name!r} has more than {MAX_PATHS:,} paths: its modules share each other")
         for slot, child in reversed(slots):
             waiting.append((path, f"{path}.{slot}" if path else slot, child, within))
     return tree
@@ -64,7 +64,7 @@ class StoredGraph:
         with self._store.read() as connection:
             revision = self._store.revision_in(connection)
             if self._read is None or self._read[0] != revision:
-                self._read = revision, reading.read_contents(connection, self.scheme)
+                self._read = revision, reader.read_contents(connection, self.scheme)
             return self._read[1]
 
     # -------------------------------------------------------------- names and counts
@@ -86,19 +86,19 @@ class StoredGraph:
 
     def _names_of(self, kind: str) -> list[str]:
         with self._store.read() as connection:
-            return reading.names_of(connection, kind)
+            return reader.names_of(connection, kind)
 
     @property
     def module_count(self) -> int:
         """The number of modules over all models, root and containers included, each module object once."""
         with self._store.read() as connection:
-            return reading.count_modules(connection)
+            return reader.count_modules(connection)
 
     @property
     def unique_count(self) -> int:
         """The number of different structures."""
         with self._store.read() as connection:
-            return reading.count_nodes(connection, "Module")
+            return reader.count_nodes(connection, "Module")
 
     # -------------------------------------------------------------- structures
 
@@ -136,13 +136,13 @@ class StoredGraph:
         {'weight': (3, 4), 'bias': (3,)}
         """
         with self._store.read() as connection:
-            found = reading.read_module(connection, fingerprint) if isinstance(fingerprint, str) else None
+            found = reader.read_module(connection, fingerprint) if isinstance(fingerprint, str) else None
         if found is not None:
             return found
         named = {name: key for key, name in self.contents().names.items()}
         if not isinstance(fingerprint, str) or fingerprint not in named:
-            what = f"no module has the fingerprint or name {shown(str(fingerprint))!r}"
-            raise UnknownPathError(f"{what}: {nearest(str(fingerprint), named)}")
+            what = f"no module has the fingerprint or name {printable(str(fingerprint))!r}"
+            raise UnknownPathError(f"{what}: {closest_match_hint(str(fingerprint), named)}")
         return self.contents().modules[named[fingerprint]]
 
     def names(self) -> dict[str, str]:
@@ -181,13 +181,13 @@ class StoredGraph:
         ['0', '1']
         """
         with self._store.read() as connection:
-            model = reading.read_model(connection, name) if isinstance(name, str) else None
+            model = reader.read_model(connection, name) if isinstance(name, str) else None
             if model is None:
-                raise unknown("model", name, reading.names_of(connection, "Model"))
+                raise unknown_name_error("model", name, reader.names_of(connection, "Model"))
             keys = dict.fromkeys([model.root, *(key for key, _ in model.occurrences)])
-            modules = reading.read_modules(connection, keys)
-            reading.check_closed(name, keys, modules)
-        return tree_of(model, modules)
+            modules = reader.read_modules(connection, keys)
+            reader.check_complete(name, keys, modules)
+        return model_tree(model, modules)
 
     def close(self) -> None:
         """Give the connections to the store back; the graph stays usable and opens new ones."""

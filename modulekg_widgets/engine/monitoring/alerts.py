@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from modulekg_widgets.engine.errors import UnknownNameError, nearest
+from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint
 from modulekg_widgets.engine.monitoring.readings import TRAIN, Reading, Slot
-from modulekg_widgets.engine.monitoring.ring import PackedRow
 from modulekg_widgets.engine.monitoring.run import Alert
 from modulekg_widgets.engine.monitoring.schedule import OnEvent
+from modulekg_widgets.engine.monitoring.transfer_ring import PackedRow
 
-ORIGIN = "NonFiniteOrigin"
-MOST_ALERTS = 10_000  # that are kept: a value that flickers across its bound shall not fill the memory
+ORIGIN_METRIC = "NonFiniteOrigin"
+MAX_ALERTS = 10_000  # that are kept: a value that flickers across its bound shall not fill the memory
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Bound:
         if key in self._outside:
             return None
         self._outside.add(key)
-        return Alert(self.metric, reading.module, reading.step, reading.value, _sentence(reading, said))
+        return Alert(self.metric, reading.module, reading.step, reading.value, _alert_text(reading, said))
 
     def _crossed(self, value: float) -> str | None:
         if math.isnan(value):
@@ -55,7 +55,7 @@ class Bound:
         return None
 
 
-class Crossings:
+class BoundCrossings:
     """What is sought in the values of a step: bounds of alerts that they cross, and events that schedules wait for."""
 
     def __init__(self, events: Sequence[OnEvent], measured: Set[str]) -> None:
@@ -63,24 +63,24 @@ class Crossings:
         self._events = events
         for event in events:
             if event.metric not in measured:
-                hint = nearest(event.metric, measured)
+                hint = closest_match_hint(event.metric, measured)
                 raise UnknownNameError(f"on({event.metric}, …) waits for a metric that is not measured: {hint}")
 
     @property
-    def are_sought(self) -> bool:
+    def is_active(self) -> bool:
         return bool(self.bounds or self._events)
 
-    def among(self, readings: list[Reading]) -> tuple[list[Alert], list[OnEvent]]:
+    def check(self, readings: list[Reading]) -> tuple[list[Alert], list[OnEvent]]:
         """The alerts that these readings give, and the events that take place."""
         alerts = [alert for bound in self.bounds for r in readings if (alert := bound.alert(r)) is not None]
-        return alerts, [event for event in self._events if any(_takes_place(event, r) for r in readings)]
+        return alerts, [event for event in self._events if any(_is_triggered(event, r) for r in readings)]
 
 
-def _takes_place(event: OnEvent, reading: Reading) -> bool:
+def _is_triggered(event: OnEvent, reading: Reading) -> bool:
     return reading.metric == event.metric and isinstance(reading.value, float) and event.crossed(reading.value)
 
 
-def _sentence(reading: Reading, said: str) -> str:
+def _alert_text(reading: Reading, said: str) -> str:
     where = f" of {reading.module}" if reading.module else ""
     return f"{reading.metric}{where} {said} at step {reading.step}"
 
@@ -88,18 +88,18 @@ def _sentence(reading: Reading, said: str) -> str:
 def first_origin(readings: list[Reading]) -> Alert | None:
     """The first module that turned finite inputs into something else; None when there is none."""
     for reading in readings:
-        if reading.metric == ORIGIN and reading.value == 1.0:
+        if reading.metric == ORIGIN_METRIC and reading.value == 1.0:
             where = reading.module or "the model"
             text = f"{where} turned finite inputs into NaN or infinity at step {reading.step}"
-            return Alert(ORIGIN, reading.module, reading.step, 1.0, text)
+            return Alert(ORIGIN_METRIC, reading.module, reading.step, 1.0, text)
     return None
 
 
-def keep_first_origin(packed: PackedRow, slots: list[Slot]) -> None:
+def clear_later_origins(packed: PackedRow, slots: list[Slot]) -> None:
     """Whatever contains the guilty module, or comes after it, is not guilty."""
     places = np.cumsum([0, *packed.sizes[:-1]])
     made = sorted(zip(packed.arrival, slots, places, strict=True))
-    guilty = [at for _, slot, at in made if slot.metric == ORIGIN and packed.numbers[at] == 1.0]
+    guilty = [at for _, slot, at in made if slot.metric == ORIGIN_METRIC and packed.numbers[at] == 1.0]
     if guilty:
         packed.numbers = packed.numbers.copy()
         packed.numbers[guilty[1:]] = 0.0

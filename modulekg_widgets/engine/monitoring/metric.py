@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.registry import Registry, check_function
 
-Made = TypeVar("Made", bound=Callable[..., Any])
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 # what a metric may need -> what it is given
 FORWARD = {
@@ -35,7 +35,7 @@ STEP = {
     "Loss": "the latest number logged as `loss`",
 }
 NEEDS = {**FORWARD, **BACKWARD, **STEP}
-MERGED = ("mean", "norm", "sum", "min", "max", "histogram")  # how values of several processes may be merged
+MERGE_RULES = ("mean", "norm", "sum", "min", "max", "histogram")  # how values of several processes may be merged
 
 
 class NoValueError(ModuleKGError):
@@ -65,25 +65,25 @@ class MetricKind:
     wants_module: bool = False
     keeps: str = ""  # the copy that it keeps between steps, in words
     before: bool = False  # whether it must also see the step before the scheduled one
-    made: Any = None  # the function or class that was registered
+    function: Any = None  # the function or class that was registered
     quick: Callable[[Any], Any] | None = None  # the same value, straight from the tensor behind the one need
     ranks: str = ""  # how the values of several processes are merged, where `merge.rules.RULES` does not say it
 
     @property
     def keeps_state(self) -> bool:
         """Whether every module and call has an object of its own."""
-        return inspect.isclass(self.made)
+        return inspect.isclass(self.function)
 
     def __call__(self, **settings: Any) -> ConfiguredMetric:
         known = [
             name
-            for name, parameter in _parameters(self.made).items()
+            for name, parameter in _parameters(self.function).items()
             if parameter.kind is parameter.KEYWORD_ONLY or parameter.default is not parameter.empty
         ]
         for name in settings:
             if name not in known:
-                hint = nearest(name, known)
-                raise ConfigError(f"the metric {self.name} has no setting {shown(name)!r}: {hint}")
+                hint = closest_match_hint(name, known)
+                raise ConfigError(f"the metric {self.name} has no setting {printable(name)!r}: {hint}")
         return ConfiguredMetric(self, settings)
 
 
@@ -120,7 +120,7 @@ def metric(
     before: bool = False,
     ranks: str = "",
     quick: Callable[[Any], Any] | None = None,
-) -> Callable[[Made], Made]:
+) -> Callable[[Decorated], Decorated]:
     """Register a metric: a function for values of one step, or a class for what keeps something between steps.
 
     A function is `fn(*needed) -> value`. A class is one object per module and call: `compute(self, *needed)` for one
@@ -179,16 +179,20 @@ def metric(
     wanted = (needs,) if isinstance(needs, str) else tuple(needs)
     for need in wanted:
         if need not in NEEDS:
-            raise UnknownNameError(f"a metric cannot need {shown(str(need))!r}: {nearest(str(need), NEEDS)}")
+            raise UnknownNameError(
+                f"a metric cannot need {printable(str(need))!r}: {closest_match_hint(str(need), NEEDS)}"
+            )
 
-    if ranks not in ("", *MERGED):
-        raise UnknownNameError(f"values of ranks cannot be merged by {shown(ranks)!r}: {nearest(ranks, MERGED)}")
+    if ranks not in ("", *MERGE_RULES):
+        raise UnknownNameError(
+            f"values of ranks cannot be merged by {printable(ranks)!r}: {closest_match_hint(ranks, MERGE_RULES)}"
+        )
 
     def decorate(made: Any) -> Any:
-        check_function(made, f"the metric {shown(names[0])!r}")
+        check_function(made, f"the metric {printable(names[0])!r}")
         is_class = inspect.isclass(made)
         if is_class and not hasattr(made, "compute"):
-            raise ConfigError(f"the metric class {shown(made.__name__)} has no compute(): it gives the value")
+            raise ConfigError(f"the metric class {printable(made.__name__)} has no compute(): it gives the value")
         multi_step = is_class and hasattr(made, "update")
         called: Any = getattr(made, "update" if multi_step else "compute") if is_class else made
         wants_module = "module" in _parameters(called)

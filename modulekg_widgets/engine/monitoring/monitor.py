@@ -11,31 +11,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.hierarchy import class_name
-from modulekg_widgets.engine.keywords import called_as
+from modulekg_widgets.engine.keywords import explain_keywords
 from modulekg_widgets.engine.monitoring.alerts import (
-    MOST_ALERTS,
-    ORIGIN,
+    MAX_ALERTS,
+    ORIGIN_METRIC,
     Bound,
-    Crossings,
+    BoundCrossings,
+    clear_later_origins,
     first_origin,
-    keep_first_origin,
 )
 from modulekg_widgets.engine.monitoring.config import Config, measurements, opaque_paths, root_of
 from modulekg_widgets.engine.monitoring.hessian import hessian
-from modulekg_widgets.engine.monitoring.hooks.gradients import Unscaled
-from modulekg_widgets.engine.monitoring.hooks.missing_values import WeightGradients, WithoutData
+from modulekg_widgets.engine.monitoring.hooks.gradients import GradientUnscaler
+from modulekg_widgets.engine.monitoring.hooks.missing_values import MetaModules, WeightGradients
 from modulekg_widgets.engine.monitoring.hooks.module_hooks import ModuleHooks
 from modulekg_widgets.engine.monitoring.hooks.module_metric import ActiveMetrics, ModuleMetric
 from modulekg_widgets.engine.monitoring.hooks.observation import TRACK, Observation
 from modulekg_widgets.engine.monitoring.hooks.value_writer import ValueWriter, numbering
 from modulekg_widgets.engine.monitoring.merge.distributed import Ranks, is_distributed
 from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Row, Slot
-from modulekg_widgets.engine.monitoring.ring import PackedRow, Ring
 from modulekg_widgets.engine.monitoring.run import Alert, Run
 from modulekg_widgets.engine.monitoring.schedule import events_of
 from modulekg_widgets.engine.monitoring.sinks.sink_set import SinkSet
+from modulekg_widgets.engine.monitoring.transfer_ring import PackedRow, TransferRing
 from modulekg_widgets.engine.torch_runtime.private import PARAMETERS
 from modulekg_widgets.engine.torch_runtime.state import module_state
 
@@ -85,7 +85,7 @@ def checked_step(step: Any) -> int:
     except TypeError:
         raise MonitorError(f"a step is a count: a {type(step).__name__} was passed") from None
     if isinstance(step, bool) or not 0 <= count < 1 << 63:
-        raise MonitorError(f"a step is a count from 0 on, below 2**63: {shown(str(step))} was passed")
+        raise MonitorError(f"a step is a count from 0 on, below 2**63: {printable(str(step))} was passed")
     return count
 
 
@@ -95,7 +95,7 @@ def logged_number(name: str, value: Any) -> float:
         return float(value.detach() if isinstance(value, torch.Tensor) else value)
     except (TypeError, ValueError, RuntimeError):
         kind = type(value).__name__
-        raise MonitorError(f"{shown(name)!r} is logged as a number: a {kind} was passed") from None
+        raise MonitorError(f"{printable(name)!r} is logged as a number: a {kind} was passed") from None
 
 
 # ----------------------------------------
@@ -148,7 +148,7 @@ class Monitor(Run):
     {'OutputSndNorm': [0, 1, 2], 'WeightNorm': [0, 2]}
     """
 
-    @called_as("mk.Monitor")
+    @explain_keywords("mk.Monitor")
     def __init__(
         self,
         model: nn.Module,
@@ -164,11 +164,11 @@ class Monitor(Run):
         root = root_of(model)
         planned = measurements(root, config)
         super().__init__(name or class_name(root))
-        self._ring = Ring()
-        self._writer = ValueWriter(self._ring.put, numbering(self.history, self._ring.ranks), self._ring.holds)
+        self._ring = TransferRing()
+        self._writer = ValueWriter(self._ring.put, numbering(self.history, self._ring.ranks), self._ring.has_value)
         self._metrics = [ModuleMetric(measurement, self._writer, rank) for rank, measurement in enumerate(planned)]
         self._events = events_of([metric.schedule for metric in self._metrics])
-        self._crossings = Crossings(self._events, {metric.name for metric in self._metrics})
+        self._crossings = BoundCrossings(self._events, {metric.name for metric in self._metrics})
         self._ranks = (
             Ranks(planned, self._events, self.history, self._ring) if distributed and is_distributed() else None
         )
@@ -179,11 +179,11 @@ class Monitor(Run):
         self._at_track = ActiveMetrics(at_track)
         self._of_losses = ActiveMetrics([metric for metric in self._metrics if metric.needs == ("Loss",)])
         self._ahead = [metric for metric in self._metrics if metric.kind.before]
-        self._seeks_origin = any(metric.name == ORIGIN for metric in self._metrics)
+        self._seeks_origin = any(metric.name == ORIGIN_METRIC for metric in self._metrics)
         self.opaque_paths = opaque_paths(root)
         self._weight_gradients = WeightGradients(self._metrics)
-        self._without_data = WithoutData(root, self._metrics)
-        self._hooks = ModuleHooks(root, measured, None if scaler is None else Unscaled(scaler))
+        self._without_data = MetaModules(root, self._metrics)
+        self._hooks = ModuleHooks(root, measured, None if scaler is None else GradientUnscaler(scaler))
         self._collecting = threading.RLock()  # a panel may read while the training tracks
         self._sinks = SinkSet(self.history, self.name, self._ranks is None or self._ranks.rank == 0)
         self._next = 0 if start is None else checked_step(start)
@@ -200,7 +200,9 @@ class Monitor(Run):
         modules = len({metric.path for metric in self._metrics})
         state = f"next step {self._next}" if self.is_running else "stopped"
         opaque = f", {len(self.opaque_paths)} opaque" if self.opaque_paths else ""
-        return f"<Monitor of {shown(self.name)}: {len(self._metrics)} metrics of {modules} modules{opaque}, {state}>"
+        return (
+            f"<Monitor of {printable(self.name)}: {len(self._metrics)} metrics of {modules} modules{opaque}, {state}>"
+        )
 
     # -------------------------------------------------------------- running
 
@@ -233,7 +235,7 @@ class Monitor(Run):
         self._weight_gradients.release()
         self._ring.clear()
         for metric in self._metrics:
-            metric.forget()
+            metric.release()
         self._collect(wait=True)
         if self._ranks is not None:
             self._ranks.leave()
@@ -265,8 +267,8 @@ class Monitor(Run):
             for metric in self._at_track.at(step):
                 self._measure_at_track(metric, step)
             self._without_data.note(step)
-            self._weight_gradients.note_gone(step)
-            self._hooks.note_moved(step)
+            self._weight_gradients.note_cleared(step)
+            self._hooks.note_replaced(step)
         self._ring.close(step)
         self._next = step + (step - self._last if self._last is not None and step > self._last else 1)
         self._last = step
@@ -283,9 +285,9 @@ class Monitor(Run):
         self._hooks.prepare(self._next)
 
     def _measure_at_track(self, metric: ModuleMetric, step: int) -> None:
-        calls = self._hooks.kept(metric)
+        calls = self._hooks.observations(metric)
         for observation in calls or [self._at_step(metric)]:
-            observation.found["Loss"] = self._loss
+            observation.by_need["Loss"] = self._loss
             metric.measure(observation, step)
 
     def _at_step(self, metric: ModuleMetric) -> Observation:
@@ -296,7 +298,7 @@ class Monitor(Run):
         """The hooks were there for another step than this: what this one does not ask for is not kept."""
         wanted = {(metric.path, metric.name) for metric in self._metrics if metric.schedule.due(step)}
         kept = {at for at, slot in enumerate(self.history.slots) if (slot.module, slot.metric) in wanted}
-        self._ring.keep(kept if self._ranks is None else kept | self._ranks.numbers)
+        self._ring.retain(kept if self._ranks is None else kept | self._ranks.numbers)
 
     def _collect(self, wait: bool, ended: int | None = None) -> None:
         """Take in what has arrived on the host, merged with what other ranks have read at the step that has `ended`."""
@@ -306,22 +308,22 @@ class Monitor(Run):
                 rows = self._ranks.merged(rows, ended, self._next)
             for packed in rows:
                 self._take_in(packed)
-        self._sinks.nudge()
+        self._sinks.notify()
 
     def _take_in(self, packed: PackedRow, is_merged: bool = True) -> None:
         if self._seeks_origin:
-            keep_first_origin(packed, [self.history.slots[number] for number in packed.slots])
+            clear_later_origins(packed, [self.history.slots[number] for number in packed.slots])
         self.history.append(packed.step, packed.slots, packed.numbers)
-        if self._crossings.are_sought:
+        if self._crossings.is_active:
             slots = [self.history.slots[number] for number in packed.slots]
             self._heed(packed.step, slots, packed.numbers, is_merged)
 
     def _heed(self, step: int, slots: list[Slot], numbers: np.ndarray, is_merged: bool) -> None:
         """Look for bounds that were crossed; ranks act together on what one of them alone has seen."""
-        alerts, crossed = self._crossings.among(Row(step, slots, numbers).readings())
-        self.alerts += alerts[: MOST_ALERTS - len(self.alerts)]
+        alerts, crossed = self._crossings.check(Row(step, slots, numbers).readings())
+        self.alerts += alerts[: MAX_ALERTS - len(self.alerts)]
         for event in crossed:
-            if is_merged or self._ranks is None or not self._ranks.pass_on(event):
+            if is_merged or self._ranks is None or not self._ranks.share_event(event):
                 event.due_at = max(self._next, step + 1)
 
     # -------------------------------------------------------------- what the user adds
@@ -351,19 +353,19 @@ class Monitor(Run):
             self._logged.note(str(name), at)
         row = np.array(numbers)
         self.history.append(at, slots, row)
-        if self._crossings.are_sought:
+        if self._crossings.is_active:
             self._heed(at, [self.history.slots[slot] for slot in slots], row, is_merged=False)
         if "loss" in values:
             self._loss = numbers[list(values).index("loss")]
             self._measure_loss(at)
-        self._sinks.nudge()
+        self._sinks.notify()
 
     def _measure_loss(self, step: int) -> None:
         """Metrics of the loss alone belong to the step that it was logged for, whenever `track` comes."""
-        ring = Ring()
+        ring = TransferRing()
         for metric in self._of_losses.at(step):
             observation = self._at_step(metric)
-            observation.found["Loss"] = self._loss
+            observation.by_need["Loss"] = self._loss
             with torch.no_grad():
                 metric.measure(observation, step, ring.put)
         ring.close(step)
@@ -391,7 +393,7 @@ class Monitor(Run):
         for path, values in found.items():
             slots = [self.history.slot_number(Slot(path, name, 0, TRAIN, SCALAR)) for name in values]
             self.history.append(self._next, slots, np.array(list(values.values())))
-        self._sinks.nudge()
+        self._sinks.notify()
         return found
 
     def alert(self, metric: str, *, above: float | None = None, below: float | None = None, module: str = "*") -> None:
@@ -414,10 +416,12 @@ class Monitor(Run):
             Without a bound.
         """
         if above is None and below is None:
-            raise MonitorError(f"an alert on {shown(metric)} needs a bound: pass above= or below=")
+            raise MonitorError(f"an alert on {printable(metric)} needs a bound: pass above= or below=")
         known = {each.name for each in self._metrics} | self._logged.names
         if metric not in known and module == "*":
-            raise UnknownNameError(f"no module is measured by {shown(metric)!r}: {nearest(metric, known)}")
+            raise UnknownNameError(
+                f"no module is measured by {printable(metric)!r}: {closest_match_hint(metric, known)}"
+            )
         self._crossings.bounds.append(Bound(metric, module, above, below))
 
     def add_sink(self, sink: Any) -> None:

@@ -87,6 +87,6 @@ def metrics() -> pd.DataFrame:
             "steps": ["several" if kind.multi_step else "one" for kind in kinds],
             "keeps": [kind.keeps for kind in kinds],
             "ranks": [rule_of(kind) for kind in kinds],
-            "meaning": [(inspect.getdoc(kind.made) or "").partition("\n")[0] for kind in kinds],
+            "meaning": [(inspect.getdoc(kind.function) or "").partition("\n")[0] for kind in kinds],
         }
     )

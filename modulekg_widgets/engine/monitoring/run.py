@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.readings import PHASES, TRAIN, Reading, Value
 
@@ -137,7 +137,9 @@ class Run:
             For another phase.
         """
         if phase is not None and phase not in PHASES:
-            raise UnknownNameError(f"there is no phase {shown(str(phase))!r}: {nearest(str(phase), PHASES)}")
+            raise UnknownNameError(
+                f"there is no phase {printable(str(phase))!r}: {closest_match_hint(str(phase), PHASES)}"
+            )
         return (reading for reading in self.history.readings() if phase is None or reading.phase == phase)
 
 

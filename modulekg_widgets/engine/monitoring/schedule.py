@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from modulekg_widgets.engine.errors import ModuleKGError, nearest, shown
+from modulekg_widgets.engine.errors import ModuleKGError, closest_match_hint, printable
 
 GRAMMAR = (
     "linear(interval, offset=0) · logarithmic(start, end, count) · steps(a, b, …) · range(start, stop, interval=1) · "
@@ -98,7 +98,7 @@ class AnyOf(_SingleStep):
         return any(each.due(step) for each in self.schedules)
 
 
-def united(schedules: list[Schedule]) -> Schedule:
+def union(schedules: list[Schedule]) -> Schedule:
     """One schedule for several."""
     return schedules[0] if len(schedules) == 1 else AnyOf(tuple(schedules))
 
@@ -160,20 +160,22 @@ def schedule(text: str) -> Schedule:
     """
     match = re.fullmatch(r"\s*(\w+)\s*\(([^()]*)\)\s*", text)
     if match is None:
-        raise ScheduleError(f"{shown(text)!r} is no schedule: write {GRAMMAR}")
+        raise ScheduleError(f"{printable(text)!r} is no schedule: write {GRAMMAR}")
     name, inside = match.groups()
     maker = _MAKERS.get(name)
     if maker is None:
-        raise ScheduleError(f"there is no schedule {shown(name)!r}: {nearest(name, _MAKERS)}; write {GRAMMAR}")
+        raise ScheduleError(
+            f"there is no schedule {printable(name)!r}: {closest_match_hint(name, _MAKERS)}; write {GRAMMAR}"
+        )
     words = [word.strip() for word in inside.split(",")] if inside.strip() else []
     try:
         return maker(words)
     except (ValueError, TypeError, OverflowError) as error:
         reason = str(error) if isinstance(error, ScheduleError) else "its numbers do not fit"
-        raise ScheduleError(f"{shown(text)!r} is no schedule: {reason}; write {GRAMMAR}") from None
+        raise ScheduleError(f"{printable(text)!r} is no schedule: {reason}; write {GRAMMAR}") from None
 
 
-def looks_like_schedule(text: str) -> bool:
+def is_schedule_text(text: str) -> bool:
     """Whether a string stands for a schedule, not for a metric."""
     return "(" in text or text.strip() in _MAKERS
 
@@ -234,7 +236,7 @@ def window(words: list[str]) -> Schedule:
 def on(words: list[str]) -> Schedule:
     metric, side, bound = words
     if side not in ("above", "below"):
-        raise ScheduleError(f"{shown(side)!r} stands where above or below is needed")
+        raise ScheduleError(f"{printable(side)!r} stands where above or below is needed")
     if math.isnan(float(bound)):
         raise ScheduleError("no value crosses NaN")
     return OnEvent(metric, float(bound), side == "above")

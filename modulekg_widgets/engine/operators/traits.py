@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from modulekg_widgets.engine.operators.arguments import Arguments, reading_of
+from modulekg_widgets.engine.operators.arguments import Arguments, schema_reading
 from modulekg_widgets.engine.operators.signature import base_name, overloads_of
-from modulekg_widgets.engine.operators.user_operators import remembered
+from modulekg_widgets.engine.operators.user_operators import cached_by_overload
 from modulekg_widgets.engine.torch_runtime.private import schema_of
 
 CHANNELS, LAST, GROUPS, LENGTH = "channels", "last dimensions", "groups", "length of a weight"  # what norms run over
@@ -217,10 +217,10 @@ row("uniform_ normal_ exponential_ rand_like randn_like", noise=FILLED)
 # ----------------------------------------------------------------------------- look-up
 
 
-@remembered
+@cached_by_overload
 def traits_of(overload: Any) -> Traits:
     """The traits of an operator, or of the one that it is said to be like."""
-    read = reading_of(overload).overload
+    read = schema_reading(overload).overload
     name = schema_of(read).name
     if has_traits(name):
         return traits_named(name)

@@ -11,8 +11,8 @@ import torch
 
 from modulekg_widgets.engine.registry import Registry
 
-Found = TypeVar("Found")
-TAKEN = "{} has a rule already: choose another operator"
+Derived = TypeVar("Derived")
+DUPLICATE_RULE = "{} has a rule already: choose another operator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +42,15 @@ class UserOperator:
         return func(*args, **kwargs)
 
 
-user_operators: Registry[UserOperator] = Registry("operator", taken=TAKEN)
+user_operators: Registry[UserOperator] = Registry("operator", duplicate_message=DUPLICATE_RULE)
 
 
-def remembered(find: Callable[[Any], Found]) -> Callable[[Any], Found]:
+def cached_by_overload(find: Callable[[Any], Derived]) -> Callable[[Any], Derived]:
     """A function of an overload that answers from memory until a user says something of an operator."""
-    known: dict[int, tuple[Any, object, Found]] = {}  # by the overload's address: hashing takes long
+    known: dict[int, tuple[Any, object, Derived]] = {}  # by the overload's address: hashing takes long
 
     @wraps(find)
-    def answer(overload: Any) -> Found:
+    def answer(overload: Any) -> Derived:
         entry = known.get(id(overload))
         if entry is None or entry[0] is not overload or entry[1] is not user_operators.entries:
             entry = known[id(overload)] = overload, user_operators.entries, find(overload)

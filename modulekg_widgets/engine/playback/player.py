@@ -11,18 +11,24 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import TraceError, UninitializedModuleError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.errors import (
+    TraceError,
+    UninitializedModuleError,
+    UnknownPathError,
+    closest_match_hint,
+    printable,
+)
 from modulekg_widgets.engine.identity.walk import Walk, class_name, walk
-from modulekg_widgets.engine.playback.feature_maps import Maps, maps_of
-from modulekg_widgets.engine.playback.steps import CallRecorder, ForwardStep, HeldOutput, listening
-from modulekg_widgets.engine.playback.summaries import Top, item_count, top
-from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Stage, look
+from modulekg_widgets.engine.playback.feature_maps import FeatureMaps, feature_maps
+from modulekg_widgets.engine.playback.steps import CachedOutput, CallRecorder, ForwardStep, recording_steps
+from modulekg_widgets.engine.playback.summaries import TopOutputs, item_count, top_outputs
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.pytree import call_arguments, input_tensors, list_hint, with_tensors
 from modulekg_widgets.engine.torch_runtime.rng import PythonGenerators, process_states
 from modulekg_widgets.engine.torch_runtime.state import registered_tensors, unwrapped
-from modulekg_widgets.engine.torch_runtime.structure import call_arguments, input_tensors, list_hint, with_tensors
 
-CACHE = 64 << 20  # bytes of outputs that are kept between two questions
+CACHE_BYTES = 64 << 20  # bytes of outputs that are kept between two questions
 CLOSED = "the model was let go by close(): there is nothing left to run"
 
 
@@ -44,13 +50,13 @@ class Playback:
         root = unwrapped(model)
         given = call_arguments(args, kwargs)
         _check(places, input_tensors(root, *given))
-        self.paths = places.paths_alone()
+        self.paths = places.paths_only()
         self.title = class_name(root)
         self._places: Walk | None = places
-        self._given: Any = with_tensors(given, _copy)
+        self._inputs: Any = with_tensors(given, _copy)
         self._random, self._pythons = process_states(), PythonGenerators()
         self._lock = threading.RLock()
-        self._held: dict[int, HeldOutput] = {}
+        self._outputs: dict[int, CachedOutput] = {}
         recorder = self._run(0, sample or 0, every=True)
         if sample is None and (broken := _broken_item(recorder.steps)):
             recorder = self._run(0, broken, every=True)  # for its pictures
@@ -59,42 +65,44 @@ class Playback:
         self.dropped = recorder.dropped  # calls beyond the most that are listed
         self.error: str | None = recorder.error and recorder.error + list_hint(given[0])
         self.failed: int | None = recorder.failed
-        self._held = recorder.held
+        self._outputs = recorder.outputs
         self.sample, self.sketches = sample, recorder.sketches
         self._first = {step.path: step.index for step in reversed(self.steps)}
 
     def __len__(self) -> int:
         return len(self.steps)
 
-    def first(self, path: str) -> int | None:
+    def first_step(self, path: str) -> int | None:
         """The first step of the module at a dotted path; None where it was not called.
 
         Raises `UnknownPathError` for a path that does not exist.
         """
-        return self._first.get(self.known(path))
+        return self._first.get(self.canonical_path(path))
 
-    def known(self, path: str) -> str:
+    def canonical_path(self, path: str) -> str:
         """The path at which the module's steps are found: the first one of a shared module."""
         index = self.paths.find(path)
         if index is None:
-            raise UnknownPathError(f"there is no module {shown(path)!r}: {nearest(path, self.paths.near(path))}")
+            raise UnknownPathError(
+                f"there is no module {printable(path)!r}: {closest_match_hint(path, self.paths.similar_paths(path))}"
+            )
         return self.paths.path(index)
 
     @property
-    def given(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def inputs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The inputs of the pass."""
-        if self._given is None:
+        if self._inputs is None:
             raise TraceError(CLOSED)
-        return self._given
+        return self._inputs
 
     def close(self) -> None:
         """Let go of the model, the inputs and all outputs; the steps stay."""
         with self._lock:
-            self._places, self._given, self._held = None, None, {}
+            self._places, self._inputs, self._outputs = None, None, {}
 
     def picture(
         self, index: int, sample: int = 0, page: int = 0, may_run: bool = True
-    ) -> tuple[Maps, Top | None, int] | None:
+    ) -> tuple[FeatureMaps, TopOutputs | None, int] | None:
         """Pictures and largest outputs of one item of a step's output, and the item's number; the last one at most.
 
         None where the pass would have to run again and may not. Raises `TraceError` when it then gives something else,
@@ -102,19 +110,19 @@ class Playback:
         """
         step = self.steps[index]
         if step.statistics is None or step.output is None:
-            return Maps("none"), None, 0
+            return FeatureMaps("none"), None, 0
         number = min(sample, item_count(step.output.sizes, step.batch_dim) - 1)
         if number < 0:
-            return Maps("none"), None, 0
+            return FeatureMaps("none"), None, 0
         with self._lock, torch.inference_mode(False), torch.no_grad():
             single = self._item(step, number)
             if single is None and may_run:
                 self._run_again(step, number)
                 single = self._item(step, number)
-            return None if single is None else (maps_of(single, page), top(single, step.is_result), number)
+            return None if single is None else (feature_maps(single, page), top_outputs(single, step.is_result), number)
 
     def _item(self, step: ForwardStep, number: int) -> torch.Tensor | None:
-        output = self._held.get(step.index)
+        output = self._outputs.get(step.index)
         return None if output is None else output.item(number)
 
     def _run_again(self, step: ForwardStep, sample: int) -> None:
@@ -126,29 +134,29 @@ class Playback:
                 "the model no longer gives what it gave at the run: its weights, its mode or its code have changed "
                 "since. Run it again"
             )
-        self._held = recorder.held
+        self._outputs = recorder.outputs
 
     def _run(self, first: int, sample: int, every: bool) -> CallRecorder:
         """One pass, after which all is as before."""
         if self._places is None:
             raise TraceError(CLOSED)
-        places, given = self._places, self.given
+        places, given = self._places, self.inputs
 
-        def play(stage: Stage) -> CallRecorder:
-            recorder = CallRecorder(places.with_modules(stage.modules), first, sample, CACHE, every)
+        def play(stage: Sandbox) -> CallRecorder:
+            recorder = CallRecorder(places.with_modules(stage.modules), first, sample, CACHE_BYTES, every)
             args, kwargs = stage.held
             self._pythons.set()
-            with listening(recorder, stage):
+            with recording_steps(recorder, stage):
                 try:
                     result = stage.model(*args, **kwargs)
                 except Exception as error:  # noqa: BLE001 - the user's forward may raise anything
                     recorder.fail(error)
                 else:
                     recorder.finish(result)
-            self._pythons.passed()
+            self._pythons.record_use()
             return recorder
 
-        return look(places.modules, given, play, ALL, self._random)
+        return run_isolated(places.modules, given, play, ALL, self._random)
 
 
 def _same(one: ForwardStep, other: ForwardStep) -> bool:
@@ -182,39 +190,39 @@ def _check(places: Walk, given: list[tuple[str, torch.Tensor]]) -> None:
             where = ".".join(filter(None, (places.path(index), name)))
             if nn.parameter.is_lazy(tensor):
                 raise UninitializedModuleError(
-                    f"{shown(where)!r} has no shape yet: run one forward pass of the lazy module, then play it"
+                    f"{printable(where)!r} has no shape yet: run one forward pass of the lazy module, then play it"
                 )
             if tensor.is_meta:
                 raise TraceError(
-                    f"{shown(where)!r} is on the meta device: give the model weights first, as by to_empty"
+                    f"{printable(where)!r} is on the meta device: give the model weights first, as by to_empty"
                 )
     for name, tensor in given:
         if tensor.is_meta:
-            raise TraceError(f"the input {shown(name)!r} is on the meta device: pass a tensor with data")
+            raise TraceError(f"the input {printable(name)!r} is on the meta device: pass a tensor with data")
 
 
 # --------------------
 # The pictures that come with the player itself: a kernel that goes on to further cells may answer no questions.
 
 
-BUDGET = 512 << 10  # bytes of all of them
-FEWER = (64, 32, 16, 8, 4)  # channels of a small picture, the most that fit into the budget
+MAX_PREVIEW_BYTES = 512 << 10  # bytes of all of them
+CHANNEL_LIMITS = (64, 32, 16, 8, 4)  # channels of a small picture, the most that fit into the budget
 
 
 @dataclass(frozen=True, slots=True)
-class FirstPicture:
+class Preview:
     """The first page of the pictures of an output, which several steps may have given.
 
     `is_whole` where a question would bring the same.
     """
 
     steps: tuple[int, ...]
-    maps: Maps
-    top: Top | None
-    is_whole: bool
+    maps: FeatureMaps
+    top: TopOutputs | None
+    is_complete: bool
 
 
-def first_pictures(played: Playback, index: int) -> list[FirstPicture]:
+def make_previews(played: Playback, index: int) -> list[Preview]:
     """Small pictures of all outputs as far as there is room; fine ones of step `index`, and then of the others."""
     steps: dict[int, list[int]] = {}
     for step in played.steps:
@@ -222,38 +230,40 @@ def first_pictures(played: Playback, index: int) -> list[FirstPicture]:
             steps.setdefault(step.value, []).append(step.index)
     order = sorted(steps, key=lambda value: (index not in steps[value], steps[value]))
     small = _fitting({value: played.sketches[value] for value in order})
-    room = BUDGET - sum(len(maps.pixels) for maps in small.values())
-    found: list[FirstPicture] = []
+    room = MAX_PREVIEW_BYTES - sum(len(maps.pixels) for maps in small.values())
+    found: list[Preview] = []
     for value, maps in small.items():
         own = tuple(steps[value])
-        picture = FirstPicture(own, maps, None, _is_whole(played, maps, played.sketches[value]))
-        fine = None if picture.is_whole else played.picture(own[0], played.sample, 0, may_run=False)
+        picture = Preview(own, maps, None, _is_whole(played, maps, played.sketches[value]))
+        fine = None if picture.is_complete else played.picture(own[0], played.sample, 0, may_run=False)
         more = 0 if fine is None else len(fine[0].pixels) - len(maps.pixels)
         if fine is not None and more <= room:
             room -= more
-            picture = FirstPicture(own, fine[0], fine[1], True)
+            picture = Preview(own, fine[0], fine[1], True)
         found.append(picture)
     return found
 
 
-def _fitting(every: Mapping[int, Maps]) -> dict[int, Maps]:
+def _fitting(every: Mapping[int, FeatureMaps]) -> dict[int, FeatureMaps]:
     """The pictures with as many channels as there is room for; of the last ones none where it does not suffice."""
-    found: dict[int, Maps] = {}
-    for most in FEWER:
+    found: dict[int, FeatureMaps] = {}
+    for most in CHANNEL_LIMITS:
         found = {value: _with_channels(maps, most) for value, maps in every.items()}
-        if sum(len(maps.pixels) for maps in found.values()) <= BUDGET:
+        if sum(len(maps.pixels) for maps in found.values()) <= MAX_PREVIEW_BYTES:
             return found
     sums = accumulate(len(maps.pixels) for maps in found.values())
-    return dict(entry for entry, bytes_so_far in zip(found.items(), sums, strict=True) if bytes_so_far <= BUDGET)
+    return dict(
+        entry for entry, bytes_so_far in zip(found.items(), sums, strict=True) if bytes_so_far <= MAX_PREVIEW_BYTES
+    )
 
 
-def _with_channels(maps: Maps, most: int) -> Maps:
+def _with_channels(maps: FeatureMaps, most: int) -> FeatureMaps:
     if maps.form != "channels" or len(maps.ranges) <= most:
         return maps
     return replace(maps, ranges=maps.ranges[:most], pixels=maps.pixels[: most * maps.width * maps.height])
 
 
-def _is_whole(played: Playback, maps: Maps, sketch: Maps) -> bool:
+def _is_whole(played: Playback, maps: FeatureMaps, sketch: FeatureMaps) -> bool:
     """Whether nothing is averaged or left out, and the largest outputs are known, which those of the first item are."""
     is_as_fine = maps.form not in ("channels", "heat") or maps.sizes == (maps.height, maps.width)
     return is_as_fine and len(maps.ranges) == len(sketch.ranges) and played.sample == 0

@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from modulekg_widgets.engine.torch_runtime.structure import tensors
+from modulekg_widgets.engine.torch_runtime.pytree import tensors
 
 Tensor = torch.Tensor
-MOST_TENSORS = 12  # of one call's inputs or outputs that are listed
-TOP = 5
-MOST_SAMPLED = 1 << 24  # elements of one item that are sorted
+MAX_TENSORS = 12  # of one call's inputs or outputs that are listed
+TOP_COUNT = 5
+MAX_RANKED = 1 << 24  # elements of one item that are sorted
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True)
-class Top:
+class TopOutputs:
     """The largest outputs of one item: ((index, value, share), …), the largest first.
 
     `kind` is "class" (index, with its softmax share), "channel" (channel and the place in it) or "element".
@@ -54,7 +54,7 @@ def layouts(value: Any) -> tuple[TensorLayout, ...]:
     found = []
     for name, tensor in tensors(value):
         found.append(TensorLayout(name, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")))
-        if len(found) == MOST_TENSORS:
+        if len(found) == MAX_TENSORS:
             break
     return tuple(found)
 
@@ -64,7 +64,7 @@ def main_tensor(value: Any) -> Tensor | None:
     return next((tensor for _, tensor in tensors(value)), None)
 
 
-def plain(tensor: Tensor) -> Tensor:
+def real_elements(tensor: Tensor) -> Tensor:
     """The elements as real numbers without a graph: quantised ones decoded, of complex ones the absolute values."""
     tensor = tensor.detach()
     if tensor.is_quantized:
@@ -86,7 +86,7 @@ def has_data(tensor: Tensor) -> bool:
 
 def statistics(tensor: Tensor) -> Statistics:
     """The statistics of a tensor that has data."""
-    elements, count = plain(tensor).reshape(-1), tensor.numel()
+    elements, count = real_elements(tensor).reshape(-1), tensor.numel()
     finite = torch.isfinite(elements)
     present = elements if bool(finite.all()) else elements[finite]
     broken = count - present.numel()
@@ -114,26 +114,26 @@ def item(tensor: Tensor, number: int, batch_dim: int) -> Tensor:
 
 def first_not_finite(tensor: Tensor, batch_dim: int) -> int | None:
     """The first item of the batch with a NaN or an infinity, of a tensor that has data; None where there is none."""
-    broken = ~torch.isfinite(plain(tensor))
+    broken = ~torch.isfinite(real_elements(tensor))
     if tensor.dim() <= max(1, batch_dim):
         return 0 if bool(broken.any()) else None
     found = broken.movedim(batch_dim, 0).flatten(1).any(1).nonzero()
     return int(found[0]) if len(found) else None
 
 
-def top(single: Tensor, are_classes: bool = False) -> Top:
+def top_outputs(single: Tensor, are_classes: bool = False) -> TopOutputs:
     """The largest outputs of one item that has data; NaNs are left out."""
-    elements = plain(single)
+    elements = real_elements(single)
     if are_classes and elements.dim() == 1:
-        return Top("class", _largest(elements, _shares(elements)))
+        return TopOutputs("class", _largest(elements, _shares(elements)))
     if elements.dim() >= 3:
-        return Top("channel", _largest_channels(elements))
-    return Top("element", _largest(elements, None))
+        return TopOutputs("channel", _largest_channels(elements))
+    return TopOutputs("element", _largest(elements, None))
 
 
 def _largest(elements: Tensor, shares: Tensor | None) -> tuple[tuple[tuple[int, ...], float, float | None], ...]:
-    flat = elements.reshape(-1)[:MOST_SAMPLED]
-    values, places = torch.topk(_without_nan(flat), min(TOP, flat.numel()))
+    flat = elements.reshape(-1)[:MAX_RANKED]
+    values, places = torch.topk(_without_nan(flat), min(TOP_COUNT, flat.numel()))
     found = []
     for value, place in zip(values.tolist(), places.tolist(), strict=True):
         if value != -math.inf:
@@ -146,7 +146,7 @@ def _largest_channels(elements: Tensor) -> tuple[tuple[tuple[int, ...], float, f
     if not elements.numel():
         return ()
     peaks, places = _without_nan(elements.reshape(elements.shape[0], -1)).max(1)
-    values, channels = torch.topk(peaks, min(TOP, len(peaks)))
+    values, channels = torch.topk(peaks, min(TOP_COUNT, len(peaks)))
     inside = tuple(elements.shape[1:])
     return tuple(
         ((channel, *_unravelled(int(places[channel]), inside)), value, None)

@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import CutError, TraceError, shown
+from modulekg_widgets.engine.errors import CutError, TraceError, printable
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.profiling.timing import (
-    LEAST,
+    MIN_ROUNDS,
     SECONDS,
     Call,
     Mark,
     TimedModel,
-    check_real,
+    check_has_data,
     lower_quartile,
     timed_rounds,
 )
-from modulekg_widgets.engine.torch_runtime.hooks import hearing_calls
-from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Stage, look
+from modulekg_widgets.engine.torch_runtime.hooks import module_call_hooks
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
-from modulekg_widgets.engine.torch_runtime.parallel import inside
+from modulekg_widgets.engine.torch_runtime.parallel import unwrap_model
 from modulekg_widgets.engine.torch_runtime.private import disable_current_modes
+from modulekg_widgets.engine.torch_runtime.pytree import call_arguments, input_tensors
 from modulekg_widgets.engine.torch_runtime.state import set_mode, unwrapped
-from modulekg_widgets.engine.torch_runtime.structure import call_arguments, input_tensors
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
-from modulekg_widgets.engine.tracing.flops import with_containers
+from modulekg_widgets.engine.tracing.flops import sum_by_module
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 ROOT = -1
-EMPTY, TRIALS = 32, 25  # modules that do nothing, and passes of them
+EMPTY_MODULES, TRIALS = 32, 25  # modules that do nothing, and passes of them
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class _CallTimes:
         self._open: list[int] = []
         self._thread = threading.get_ident()
 
-    def entered(self, module: nn.Module, args: Any) -> None:
+    def on_enter(self, module: nn.Module, args: Any) -> None:
         index = self._index_of.get(id(module))
         if threading.get_ident() != self._thread or index is None:
             return
@@ -85,40 +85,42 @@ class _CallTimes:
         self._open.append(len(self.calls))
         self.calls.append(_Interval(index, parent, self._mark()))
 
-    def left(self, module: nn.Module, *_: Any) -> None:
+    def on_exit(self, module: nn.Module, *_: Any) -> None:
         if threading.get_ident() == self._thread and id(module) in self._index_of:
             self.calls[self._open.pop()].end = self._mark()
 
 
-def module_times(models: Sequence[TimedModel], least: int = LEAST, seconds: float = SECONDS) -> list[ModuleTimes]:
+def module_times(
+    models: Sequence[TimedModel], min_rounds: int = MIN_ROUNDS, seconds: float = SECONDS
+) -> list[ModuleTimes]:
     """The times of the modules of some models, whose passes take turns."""
     heard: list[list[list[_Interval]]] = [[] for _ in models]
     with torch.inference_mode(False), torch.no_grad():
         for model in models:
             model.warm_up()
         with disable_current_modes():
-            runs = [lambda at=at, model=model: _listened(model, heard[at]) for at, model in enumerate(models)]
-            timed_rounds(runs, least, seconds * len(runs))
-            overheads = [_cost_of_listening(model) for model in models]
+            runs = [lambda at=at, model=model: _timed_with_hooks(model, heard[at]) for at, model in enumerate(models)]
+            timed_rounds(runs, min_rounds, seconds * len(runs))
+            overheads = [_hook_overhead(model) for model in models]
     return [_medians(*each) for each in zip(models, heard, overheads, strict=True)]
 
 
-def _listened(timed: TimedModel, heard: list[list[_Interval]]) -> float:
+def _timed_with_hooks(timed: TimedModel, heard: list[list[_Interval]]) -> float:
     listener = _CallTimes(timed)
-    with hearing_calls(timed.copies, listener.entered, listener.left):
+    with module_call_hooks(timed.copies, listener.on_enter, listener.on_exit):
         taken = timed.time()
     heard.append(listener.calls)
     return taken
 
 
-def _cost_of_listening(like: TimedModel) -> float:
+def _hook_overhead(like: TimedModel) -> float:
     """Milliseconds that it takes to listen to one call, on top of what that call takes: seen on calls of nothing."""
     if like.copies is None:
         return 0.0  # all modules of the process are heard, and these must not be taken for the model's
-    walked = walk(nn.Sequential(*[nn.Identity() for _ in range(EMPTY)]))
+    walked = walk(nn.Sequential(*[nn.Identity() for _ in range(EMPTY_MODULES)]))
     nothing = TimedModel(walked, walked.modules, ((torch.zeros(()),), {}))
     heard: list[list[_Interval]] = []
-    plain, loud = timed_rounds([nothing.time, lambda: _listened(nothing, heard)], TRIALS, 0.0)
+    plain, loud = timed_rounds([nothing.time, lambda: _timed_with_hooks(nothing, heard)], TRIALS, 0.0)
     return max(lower_quartile(loud) - lower_quartile(plain), 0.0) / len(heard[0])
 
 
@@ -127,7 +129,7 @@ def _medians(timed: TimedModel, passes: list[list[_Interval]], overhead: float) 
     ways = [tuple(call.module for call in calls) for calls in passes]
     usual = Counter(ways).most_common(1)[0][0]
     alike = [calls for calls, way in zip(passes, ways, strict=True) if way == usual]
-    calls, every = alike[0], [_without_inner(timed, calls) for calls in alike]
+    calls, every = alike[0], [_exclusive_times(timed, calls) for calls in alike]
     below = Counter(call.parent for call in calls)
     sums = [max(statistics.median(own) - overhead * below[at], 0.0) for at, own in enumerate(zip(*every, strict=True))]
     inclusive: dict[int, float] = defaultdict(float)
@@ -137,12 +139,12 @@ def _medians(timed: TimedModel, passes: list[list[_Interval]], overhead: float) 
     for place, call in reversed(list(enumerate(calls))):  # what is called inside comes later
         if call.parent != ROOT:
             sums[call.parent] += sums[place]
-        if not _is_inside_itself(calls, place):
+        if not _is_recursive(calls, place):
             inclusive[call.module] += sums[place]
     return ModuleTimes(dict(inclusive), dict(exclusive))
 
 
-def _without_inner(timed: TimedModel, calls: Sequence[_Interval]) -> list[float]:
+def _exclusive_times(timed: TimedModel, calls: Sequence[_Interval]) -> list[float]:
     """Milliseconds of each call of a pass without those that it makes."""
     taken = [timed.clock.between(call.start, call.end) for call in calls]
     own = list(taken)
@@ -152,7 +154,7 @@ def _without_inner(timed: TimedModel, calls: Sequence[_Interval]) -> list[float]
     return own
 
 
-def _is_inside_itself(calls: Sequence[_Interval], place: int) -> bool:
+def _is_recursive(calls: Sequence[_Interval], place: int) -> bool:
     """Whether a module was called by itself, whose time has this call in it."""
     module, parent = calls[place].module, calls[place].parent
     while parent != ROOT:
@@ -169,7 +171,7 @@ T = TypeVar("T")
 COLUMNS = ("time_ms", "memory", "flops", "flops_per_s")
 
 
-class Cutting(Protocol):
+class CutPlan(Protocol):
     """A plan, which can be run without cutting anything."""
 
     def timed(self, model: nn.Module, call: Call, run: Callable[[TimedModel], T]) -> T:
@@ -181,16 +183,16 @@ class Cutting(Protocol):
         ...
 
 
-def profile(graph: Dataflow, args: Any, kwargs: Mapping[str, Any] | None, plan: Cutting | None) -> pd.DataFrame:
+def profile(graph: Dataflow, args: Any, kwargs: Mapping[str, Any] | None, plan: CutPlan | None) -> pd.DataFrame:
     """The table; raises `TraceError` where there is nothing to measure."""
     if graph.error is not None:
         raise TraceError("the graph ends where its forward pass stopped: trace with inputs that go through", graph)
     if plan is not None and not hasattr(plan, "timed"):
-        raise CutError(f"plan= is a {shown(type(plan).__name__)}: pass what mk.plan gave")
+        raise CutError(f"plan= is a {printable(type(plan).__name__)}: pass what mk.plan gave")
     walked = walk(graph.model)
     call = graph.call if args is None and kwargs is None else call_arguments(args, kwargs)
-    input_tensors(inside(unwrapped(graph.model)), *call)  # do they fit the signature
-    check_real(walked, call)
+    input_tensors(unwrap_model(unwrapped(graph.model)), *call)  # do they fit the signature
+    check_has_data(walked, call)
     if args is not None or kwargs is not None:
         graph = trace_dataflow(graph.model, args, kwargs, training=graph.training)
     sides = timed_on_copy(graph.model, walked, call, lambda uncut: _measured(uncut, plan, graph.model, call))
@@ -201,15 +203,15 @@ def profile(graph: Dataflow, args: Any, kwargs: Mapping[str, Any] | None, plan: 
 def timed_on_copy(model: nn.Module, walked: Walk, call: Call, run: Callable[[TimedModel], T]) -> T:
     """What `run` makes of a copy of the model in eval mode; the model stays as it is."""
 
-    def staged(stage: Stage) -> T:
+    def staged(stage: Sandbox) -> T:
         copied = walked.with_modules(stage.modules)
         set_mode(copied.states, False)
         return run(TimedModel(copied, stage.copies, call))
 
-    return look(walked.modules, (), staged, ALL, 0)
+    return run_isolated(walked.modules, (), staged, ALL, 0)
 
 
-def _measured(uncut: TimedModel, plan: Cutting | None, model: nn.Module, call: Call) -> list[ModuleTimes]:
+def _measured(uncut: TimedModel, plan: CutPlan | None, model: nn.Module, call: Call) -> list[ModuleTimes]:
     if plan is None:
         return module_times([uncut])
     with disable_current_modes():  # of this look, for which the model itself is out of bounds
@@ -242,4 +244,4 @@ def memory_by_module(flow: Dataflow) -> dict[str, int]:
             if node.storage not in known:
                 known.add(node.storage)
                 own[operator.module] = own.get(operator.module, 0) + node.nbytes
-    return with_containers(own)
+    return sum_by_module(own)

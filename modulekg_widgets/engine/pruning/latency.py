@@ -15,10 +15,18 @@ from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.operators.cost import operator_flops
 from modulekg_widgets.engine.profiling.profile import module_times, timed_on_copy
-from modulekg_widgets.engine.profiling.timing import LEAST, SECONDS, Call, Comparison, TimedModel, check_real, in_turn
+from modulekg_widgets.engine.profiling.timing import (
+    MIN_ROUNDS,
+    SECONDS,
+    Call,
+    LatencyComparison,
+    TimedModel,
+    check_has_data,
+    interleaved_times,
+)
 from modulekg_widgets.engine.pruning.cut.edits import Edits
-from modulekg_widgets.engine.pruning.recover.passes import CutStage, on_stage
-from modulekg_widgets.engine.residuals.removal import NOTHING_REMOVED
+from modulekg_widgets.engine.pruning.recover.sandbox_runs import CutSandbox, run_as_cut
+from modulekg_widgets.engine.residuals.module_removal import NOTHING_REMOVED
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
 from modulekg_widgets.engine.torch_runtime.private import disable_current_modes
 from modulekg_widgets.engine.torch_runtime.state import registered_tensors
@@ -27,32 +35,32 @@ from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, Operato
 T = TypeVar("T")
 
 
-def timed_as_cut(model: nn.Module, edits: Edits, call: Call, run: Callable[[TimedModel], T]) -> T:
+def time_cut_copy(model: nn.Module, edits: Edits, call: Call, run: Callable[[TimedModel], T]) -> T:
     """What `run` makes of a copy of the model as it would be cut, in eval mode; the model stays as it is."""
 
-    def staged(cut: CutStage) -> T:
+    def staged(cut: CutSandbox) -> T:
         return run(TimedModel(cut.walked, cut.copies, call))
 
-    return on_stage(model, edits, False, staged, own=ALL)
+    return run_as_cut(model, edits, False, staged, own=ALL)
 
 
-def compared(
-    model: nn.Module, before: Edits, after: Edits, call: Call, least: int = LEAST, seconds: float = SECONDS
-) -> Comparison:
+def compare_latency(
+    model: nn.Module, before: Edits, after: Edits, call: Call, min_runs: int = MIN_ROUNDS, seconds: float = SECONDS
+) -> LatencyComparison:
     """Passes of the model with some edits in turn with those of the model with others."""
 
-    def beside(uncut: TimedModel) -> Comparison:
+    def beside(uncut: TimedModel) -> LatencyComparison:
         with disable_current_modes():  # of that look, for which the model itself is out of bounds
-            return timed_as_cut(model, after, call, lambda cut: _rounds(uncut, cut, least, seconds))
+            return time_cut_copy(model, after, call, lambda cut: _interleaved_runs(uncut, cut, min_runs, seconds))
 
     if before.tensors or before.attributes or before.removal:
-        return timed_as_cut(model, before, call, beside)
+        return time_cut_copy(model, before, call, beside)
     return timed_on_copy(model, walk(model), call, beside)
 
 
-def _rounds(uncut: TimedModel, cut: TimedModel, least: int, seconds: float) -> Comparison:
-    before, after = in_turn([uncut, cut], least, seconds)
-    return Comparison(tuple(before), tuple(after))
+def _interleaved_runs(uncut: TimedModel, cut: TimedModel, min_runs: int, seconds: float) -> LatencyComparison:
+    before, after = interleaved_times([uncut, cut], min_runs, seconds)
+    return LatencyComparison(tuple(before), tuple(after))
 
 
 # --------------------
@@ -68,7 +76,7 @@ def operator_times(flow: Dataflow, exclusive: Mapping[str, float]) -> dict[int, 
     by_module: dict[str, list[tuple[OperatorNode, int]]] = defaultdict(list)
     for operator in flow.operators:
         if flops := operator_flops(operator):
-            by_module[_called(operator.module, exclusive)].append((operator, flops))
+            by_module[_measured_module(operator.module, exclusive)].append((operator, flops))
     found: dict[int, float] = {}
     for path, own in by_module.items():
         each = exclusive.get(path, 0.0) / sum(flops for _, flops in own)
@@ -76,7 +84,7 @@ def operator_times(flow: Dataflow, exclusive: Mapping[str, float]) -> dict[int, 
     return found
 
 
-def _called(path: str, exclusive: Mapping[str, float]) -> str:
+def _measured_module(path: str, exclusive: Mapping[str, float]) -> str:
     while path and path not in exclusive:
         path = path.rpartition(".")[0]
     return path
@@ -90,13 +98,13 @@ def _called(path: str, exclusive: Mapping[str, float]) -> str:
 _measured: dict[tuple[Hashable, Hashable], float] = {}
 
 
-def times_by_size(flow: Dataflow, place: Hashable, measure: Callable[[], Mapping[int, float]]) -> dict[int, float]:
+def times_by_size(flow: Dataflow, device: Hashable, measure: Callable[[], Mapping[int, float]]) -> dict[int, float]:
     """The times of a pass's operators by their numbers; `measure` is called where one of a size is not yet known.
 
-    Operators of one size take the same: the mean of those that were measured together. `place`: the device, and all
+    Operators of one size take the same: the mean of those that were measured together. `device`: the device, and all
     else that times depend on.
     """
-    sizes = {operator.index: (place, _size(operator)) for operator in flow.operators if operator_flops(operator)}
+    sizes = {operator.index: (device, _size_key(operator)) for operator in flow.operators if operator_flops(operator)}
     if any(size not in _measured for size in sizes.values()):
         found = defaultdict(list)
         for index, taken in measure().items():
@@ -106,29 +114,29 @@ def times_by_size(flow: Dataflow, place: Hashable, measure: Callable[[], Mapping
     return {index: _measured[size] for index, size in sizes.items()}
 
 
-def _size(operator: OperatorNode) -> Hashable:
+def _size_key(operator: OperatorNode) -> Hashable:
     """What an operator computes: its name, the sizes of its tensors, and its other arguments."""
-    return str(operator.overload), _plain(operator.args), _plain(operator.kwargs)
+    return str(operator.overload), _hashable(operator.args), _hashable(operator.kwargs)
 
 
-def _plain(value: Any) -> Hashable:
+def _hashable(value: Any) -> Hashable:
     if isinstance(value, DataNode):
         return tuple(value.shape), str(value.dtype)
     if isinstance(value, list | tuple):
-        return tuple(map(_plain, value))
+        return tuple(map(_hashable, value))
     if isinstance(value, Mapping):
-        return tuple((key, _plain(each)) for key, each in value.items())
+        return tuple((key, _hashable(each)) for key, each in value.items())
     return str(value)
 
 
 # -------------------- What is known of a traced model's time on its device: its modules, and cuts beside it
 
 
-QUICK, THOROUGH = 0.4, 1.0  # seconds of passes of each model
-NANOSECONDS = 1e6  # of a millisecond: the unit of estimates, so that small models have no fractions
+QUICK_SECONDS, THOROUGH_SECONDS = 0.4, 1.0  # seconds of passes of each model
+NANOSECONDS_PER_MILLISECOND = 1e6  # of a millisecond: the unit of estimates, so that small models have no fractions
 
 # what was measured on a device, by traced model: the times of modules, and cuts by the sizes that they leave
-_known: weakref.WeakKeyDictionary[Dataflow, dict[Hashable, Any]] = weakref.WeakKeyDictionary()
+_measurements: weakref.WeakKeyDictionary[Dataflow, dict[Hashable, Any]] = weakref.WeakKeyDictionary()
 
 
 class Stopwatch:
@@ -137,53 +145,58 @@ class Stopwatch:
     def __init__(self, graph: DataflowGraph) -> None:
         self.graph = graph
         self.walked = walk(graph.model)
-        check_real(self.walked, graph.call)
-        self._uncut = Edits((), {}, graph.removal or NOTHING_REMOVED)
+        check_has_data(self.walked, graph.call)
+        self._base_edits = Edits((), {}, graph.removal or NOTHING_REMOVED)
         own = [tensor for state in self.walked.states for tensor in registered_tensors(state).values()]
         # where and how it computes, which may have changed since the trace
         self._place = (torch.get_num_threads(), *dict.fromkeys((str(t.device), str(t.dtype)) for t in own))
 
-    def whole(self) -> float:
+    def model_time(self) -> float:
         """Milliseconds of the uncut model."""
-        return self._once(("whole",), lambda: self._uncut_runs(lambda timed: statistics.median(in_turn([timed])[0])))
+        return self._measured_once(
+            ("whole",), lambda: self._time_uncut(lambda timed: statistics.median(interleaved_times([timed])[0]))
+        )
 
     def times(self, counted: Dataflow) -> dict[int, float]:
         """Nanoseconds of the operators of a pass over the uncut model, by their numbers."""
 
         def measure() -> dict[int, float]:
-            return operator_times(counted, {path: taken * NANOSECONDS for path, taken in self._exclusive().items()})
+            return operator_times(
+                counted, {path: taken * NANOSECONDS_PER_MILLISECOND for path, taken in self._exclusive_times().items()}
+            )
 
         return times_by_size(counted, self._place, measure)
 
-    def slowest(self) -> list[tuple[str, float]]:
+    def slowest_modules(self) -> list[tuple[str, float]]:
         """The modules by what they take without those in them, the slowest first."""
-        exclusive = self._exclusive()
+        exclusive = self._exclusive_times()
         return sorted(exclusive.items(), key=lambda entry: -entry[1])
 
-    def of(self, edits: Edits, thorough: bool) -> Comparison:
+    def compare_cut(self, edits: Edits, thorough: bool) -> LatencyComparison:
         """The cut model beside the uncut one."""
         sizes = tuple((edit.names, edit.shape_after) for edit in edits.tensors)
         sizes += tuple((each.path,) for each in edits.removal.modules)
-        seconds = THOROUGH if thorough else QUICK
-        return self._once(
+        seconds = THOROUGH_SECONDS if thorough else QUICK_SECONDS
+        return self._measured_once(
             ("cut", thorough, sizes),
-            lambda: compared(self.graph.model, self._uncut, edits, self.graph.call, seconds=seconds),
+            lambda: compare_latency(self.graph.model, self._base_edits, edits, self.graph.call, seconds=seconds),
         )
 
-    def _exclusive(self) -> dict[str, float]:
+    def _exclusive_times(self) -> dict[str, float]:
         """Milliseconds of each module, by path, without what it calls."""
-        found = self._once(
-            ("modules",), lambda: self._uncut_runs(lambda timed: module_times([timed], seconds=QUICK)[0].exclusive)
+        found = self._measured_once(
+            ("modules",),
+            lambda: self._time_uncut(lambda timed: module_times([timed], seconds=QUICK_SECONDS)[0].exclusive),
         )
         return {self.walked.path(index): taken for index, taken in found.items()}
 
-    def _uncut_runs(self, run: Callable[[TimedModel], T]) -> T:
-        if self._uncut.removal:
-            return timed_as_cut(self.graph.model, self._uncut, self.graph.call, run)
+    def _time_uncut(self, run: Callable[[TimedModel], T]) -> T:
+        if self._base_edits.removal:
+            return time_cut_copy(self.graph.model, self._base_edits, self.graph.call, run)
         return timed_on_copy(self.graph.model, self.walked, self.graph.call, run)
 
-    def _once(self, key: tuple[Hashable, ...], measure: Any) -> Any:
-        known = _known.setdefault(self.graph, {})
+    def _measured_once(self, key: tuple[Hashable, ...], measure: Any) -> Any:
+        known = _measurements.setdefault(self.graph, {})
         key = (*self._place, *key)
         if key not in known:
             known[key] = measure()

@@ -12,44 +12,44 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from modulekg_widgets.engine.axes.graph import trace
-from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.identity.weights import weight_fingerprint
-from modulekg_widgets.engine.pruning.blocks.scoring import BlockScores, shown_scores
+from modulekg_widgets.engine.pruning.blocks.block_scoring import BlockScores, editor_block_scores
 from modulekg_widgets.engine.pruning.importance.importance import criteria
 from modulekg_widgets.engine.pruning.plan.draft import Draft
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
-from modulekg_widgets.engine.pruning.recover.passes import TracedCall
 from modulekg_widgets.engine.pruning.recover.recovery import recalibrate as renew_statistics
+from modulekg_widgets.engine.pruning.recover.sandbox_runs import TracedCall
 from modulekg_widgets.engine.pruning.user_data import RECALIBRATED, UNCUT, Evaluation, Evaluations, Progress, UserData
 
 # -------------------- How many parameters each module had before a model was cut, wherever a cut has put it since
 
 
-class UncutSizes:
+class OriginalSizes:
     """The parameters of a model's modules as they are now, each counted where it is first."""
 
     def __init__(self, model: nn.Module) -> None:
         # by identity, as a class of the user's may compare modules its own way; held, so that no other gets the number
         self._counts: dict[int, int] = {}
-        self._around: dict[int, int] = {}
-        self._held: list[nn.Module] = []
+        self._parents: dict[int, int] = {}
+        self._modules: list[nn.Module] = []
         counted: set[int] = set()
         for _, module in model.named_modules():
             own = {id(each): each.numel() for each in module.parameters(recurse=False) if id(each) not in counted}
             counted.update(own)
             self._counts[id(module)] = sum(own.values())
-            self._held.append(module)
+            self._modules.append(module)
             for child in module.children():
-                self._around.setdefault(id(child), id(module))
+                self._parents.setdefault(id(child), id(module))
 
     def by_path(self, model: nn.Module) -> dict[str, int]:
         """By the paths that the modules have now; what a removed one had counts where it was."""
         paths = {id(module): path for path, module in model.named_modules()}
         found: dict[str, int] = {}
         for number, count in self._counts.items():
-            while number not in paths and number in self._around:
-                number = self._around[number]
+            while number not in paths and number in self._parents:
+                number = self._parents[number]
             if count and number in paths:
                 found[paths[number]] = found.get(paths[number], 0) + count
         return found
@@ -60,7 +60,7 @@ class UncutSizes:
 
 MASKED, CUT = "masked", "cut"
 SENSITIVITY = "sensitivity"  # an importance that takes long
-MOST_SENSED = 4  # tables that are kept: a cut that is undone has its own again
+MAX_SENSITIVITY_RESULTS = 4  # tables that are kept: a cut that is undone has its own again
 
 
 class Operation(NamedTuple):
@@ -74,14 +74,14 @@ class Operation(NamedTuple):
     evaluations: int = 0  # how many there were before
 
 
-class Sensed(NamedTuple):
+class SensitivityResult(NamedTuple):
     """What each index costs."""
 
     table: pd.DataFrame
     increases: bytes  # the same as float64 of all axes in turn, NaN where there is none
 
 
-class HandPruning:
+class PruningSession:
     """A model and the draft for it; the model changes by `mask`, `cut` and `undo` alone."""
 
     def __init__(
@@ -97,10 +97,10 @@ class HandPruning:
             self.importances[SENSITIVITY] = SENSITIVITY
         self._optimizer = optimizer
         self._operations: list[Operation] = []
-        self._uncut: UncutSizes | None = None
+        self._original_sizes: OriginalSizes | None = None
         self._scores: tuple[str, bytes] = ("", b"")  # of the importance of that name
-        self._sensed: dict[str, Sensed] = {}  # by a digest of the weights
-        self._unmasked = ""  # that digest of the model without its mask
+        self._sensitivity_results: dict[str, SensitivityResult] = {}  # by a digest of the weights
+        self._unmasked_digest = ""  # that digest of the model without its mask
         self._evaluations = Evaluations()
 
     # ----------------------------------------------------------- the model
@@ -111,28 +111,28 @@ class HandPruning:
         return len(self._operations)
 
     @property
-    def last(self) -> Operation | None:
+    def last_operation(self) -> Operation | None:
         """The operation that `undo` takes back."""
         return self._operations[-1] if self._operations else None
 
     @property
     def stage(self) -> str:
         """What the last operation has made of the model: "masked", "cut", or "" where there was none."""
-        return self.last.stage if self.last else ""
+        return self.last_operation.stage if self.last_operation else ""
 
     @property
-    def uncut(self) -> dict[str, int]:
+    def original_sizes(self) -> dict[str, int]:
         """How many parameters of its own each module had before the first cut; empty where none stands.
 
         Those of a block that has gone are with what it was in.
         """
-        return {} if self._uncut is None else self._uncut.by_path(self.model)
+        return {} if self._original_sizes is None else self._original_sizes.by_path(self.model)
 
     def mask(self, plan: PruningPlan) -> None:
         """Set what goes to zero; what the mask before had set is put back."""
         if self.stage != MASKED:
-            self._unmasked = self._digest() if self._sensed else ""
-        before = self.last if self.stage == MASKED else None
+            self._unmasked_digest = self._digest() if self._sensitivity_results else ""
+        before = self.last_operation if self.stage == MASKED else None
         if before is not None:
             before.receipt.restore()
             self._operations.pop()
@@ -149,11 +149,11 @@ class HandPruning:
         Where there is a function that evaluates, it says what the model was worth before, after, and recalibrated.
         Raises `CutError` before anything has changed.
         """
-        before = self._uncut or UncutSizes(self.model)
+        before = self._original_sizes or OriginalSizes(self.model)
         if self.data.evaluate is None:
             self._cut(plan, recalibrate)
         else:
-            if not self._evaluations.knows(self._digest()):
+            if not self._evaluations.has_values_of(self._digest()):
                 self.evaluate()
             self._cut(plan, False)
             try:
@@ -163,14 +163,14 @@ class HandPruning:
             except BaseException:  # batches that do not fit, or an interrupt of what may take long
                 self.undo()
                 raise
-        self._uncut = before
+        self._original_sizes = before
 
     def recalibrate(self) -> None:
         """Renew the statistics of the model that was cut last; to undo the cut takes this back too.
 
         Raises `CutError` where no cut was last, and when the weights are not as it left them.
         """
-        last = self.last
+        last = self.last_operation
         if last is None or last.stage != CUT:
             raise CutError("recalibration follows a cut, and none was last: cut first")
         batches = self._batches
@@ -203,19 +203,19 @@ class HandPruning:
 
         Raises `CutError` where there was none, or when the model is not as that left it.
         """
-        if self.last is None:
+        if self.last_operation is None:
             raise CutError("there is nothing to undo: neither mask() nor cut() has changed the model")
-        self.last.receipt.undo()
+        self.last_operation.receipt.undo()
         undone = self._operations.pop()
-        self._evaluations.forget(undone.evaluations)
+        self._evaluations.truncate(undone.evaluations)
         if not any(operation.stage == CUT for operation in self._operations):
-            self._uncut = None
+            self._original_sizes = None
         return undone
 
-    def trace_again(self, plan: PruningPlan | None) -> None:
+    def retrace(self, plan: PruningPlan | None) -> None:
         """Go on with the model as it has become, and with the draft that `plan` says."""
         draft = Draft(trace(self.model, self.args, self.kwargs), self.draft.revision)
-        draft.take(plan)
+        draft.adopt_plan(plan)
         self.draft, self._scores = draft, ("", b"")
         self.generation += 1
 
@@ -233,11 +233,11 @@ class HandPruning:
     @property
     def is_recalibrated(self) -> bool:
         """Whether the last operation is a cut whose statistics were renewed."""
-        return self.last is not None and self.last.recalibrated
+        return self.last_operation is not None and self.last_operation.recalibrated
 
     def evaluate(self) -> Evaluation:
         """What the user's function finds of the model as it is; an error of that function is found too."""
-        values, error = self.data.evaluated(self.model)
+        values, error = self.data.run_evaluation(self.model)
         state = RECALIBRATED if self.is_recalibrated else self.stage or UNCUT
         self._evaluations.add(state, self._digest(), values, error)
         return self.evaluations[-1]
@@ -248,40 +248,40 @@ class HandPruning:
     # --------------------------------------------------------- sensitivity
 
     @property
-    def sensed(self) -> Sensed | None:
+    def sensitivity_result(self) -> SensitivityResult | None:
         """What each index of the model as it is costs, masks aside; None where that is not known yet."""
-        return self._sensed.get(self._sensed_weights()) if self._sensed else None
+        return self._sensitivity_results.get(self._sensitivity_key()) if self._sensitivity_results else None
 
-    def takes_long(self, name: Any) -> bool:
+    def needs_sensitivity_run(self, name: Any) -> bool:
         """Whether an importance has to be computed for long before it can rank."""
-        return isinstance(name, str) and self.is_comparable(name) and self.sensed is None
+        return isinstance(name, str) and self.is_comparable(name) and self.sensitivity_result is None
 
-    def sensing(self) -> Iterator[Progress]:
+    def compute_sensitivity(self) -> Iterator[Progress]:
         """Compute what each index costs a step at a time; `sensed` has it when the steps have come to an end."""
-        draft, weights = self.draft, self._sensed_weights()
+        draft, weights = self.draft, self._sensitivity_key()
         table = yield from self.data.sensitivity(draft.graph)
-        if draft is not self.draft or weights != self._sensed_weights():
+        if draft is not self.draft or weights != self._sensitivity_key():
             raise CutError("the model has changed while its sensitivity was computed: compute it again")
-        self._sensed[weights] = Sensed(table, _increases(table, draft))
-        while len(self._sensed) > MOST_SENSED:
-            del self._sensed[next(iter(self._sensed))]
+        self._sensitivity_results[weights] = SensitivityResult(table, _packed_increases(table, draft))
+        while len(self._sensitivity_results) > MAX_SENSITIVITY_RESULTS:
+            del self._sensitivity_results[next(iter(self._sensitivity_results))]
 
-    def _sensed_weights(self) -> str:
-        return (self.stage == MASKED and self._unmasked) or self._digest()
+    def _sensitivity_key(self) -> str:
+        return (self.stage == MASKED and self._unmasked_digest) or self._digest()
 
-    def _sense(self) -> Sensed:
+    def _sensitivity_now(self) -> SensitivityResult:
         """As `sensing`, at once."""
-        found = self.sensed
+        found = self.sensitivity_result
         if found is None:
             with tqdm(desc=SENSITIVITY, unit="index", delay=2, leave=False) as bar:
-                for done, bar.total in self.sensing():
+                for done, bar.total in self.compute_sensitivity():
                     bar.update(done - bar.n)
-            found = self._sensed[self._sensed_weights()]
+            found = self._sensitivity_results[self._sensitivity_key()]
         return found
 
     # ---------------------------------------------------------- importance
 
-    def offer(self, importance: Any) -> str:
+    def add_importance(self, importance: Any) -> str:
         """The name of an importance, which is from now on one of `importances`."""
         if isinstance(importance, str):
             return importance
@@ -289,10 +289,10 @@ class HandPruning:
         self.importances[name] = importance
         return name
 
-    def rank(self, importance: Any) -> str:
+    def select_importance(self, importance: Any) -> str:
         """The name of an importance that ranks the indices; one that cannot raises `CutError`, and is not offered."""
         known = dict(self.importances)
-        name = self.offer(importance)
+        name = self.add_importance(importance)
         self._scores = ("", b"")  # another may have had this name
         try:
             self.scores(name)
@@ -304,18 +304,20 @@ class HandPruning:
     def scores(self, name: str) -> bytes:
         """How important each index is; raises `UnknownNameError`, and `CutError` where this importance cannot rank."""
         if self.is_comparable(name):
-            return self._sense().increases
+            return self._sensitivity_now().increases
         if self._scores[0] != name:
             if name not in self.importances:
                 if name == SENSITIVITY:
                     raise CutError("sensitivity is of a loss on batches: pass batches= and loss= to the editor")
-                raise UnknownNameError(f"there is no importance {shown(name)!r}: {nearest(name, self.importances)}")
+                raise UnknownNameError(
+                    f"there is no importance {printable(name)!r}: {closest_match_hint(name, self.importances)}"
+                )
             self._scores = (name, self.draft.scores(self.importances[name]))
         return self._scores[1]
 
     def block_scores(self) -> BlockScores:
         """How important each block that can go is, and what says so."""
-        return shown_scores(self.draft.graph, self.draft.blocks.blocks, self.data.batches)
+        return editor_block_scores(self.draft.graph, self.draft.blocks.blocks, self.data.batches)
 
     def is_comparable(self, name: str) -> bool:
         """Whether the scores of an importance have one unit on all axes, so that they rank together as they are."""
@@ -323,12 +325,12 @@ class HandPruning:
         return isinstance(own, str) and own == SENSITIVITY and self.data.has_sensitivity
 
 
-def _increases(table: pd.DataFrame, draft: Draft) -> bytes:
+def _packed_increases(table: pd.DataFrame, draft: Draft) -> bytes:
     """The increases of a table for all axes of a draft in turn: float64, NaN where there is none."""
     found = [np.full(axis.size, np.nan) for axis in draft.axes]
     for name, part in table.groupby("axis", sort=False)["increase"]:
         with suppress(UnknownAxisError):  # of a pass that is not all of the draft's
-            number = draft.number(str(name))
+            number = draft.axis_number(str(name))
             if len(part) == len(found[number]) and draft.axes[number].frozen is None:
                 found[number] = part.to_numpy(dtype=np.float64)
     return b"".join(part.astype("<f8").tobytes() for part in found)

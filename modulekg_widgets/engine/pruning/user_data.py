@@ -14,14 +14,14 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.identity.walk import walk
-from modulekg_widgets.engine.pruning.importance.calibration import check_batches, length_of
+from modulekg_widgets.engine.pruning.importance.calibration import batch_count, check_batches
 from modulekg_widgets.engine.pruning.sensitivity.sensitivity import sensitivity_steps
 from modulekg_widgets.engine.torch_runtime.state import set_mode
 
 Progress = tuple[int, int | None]  # how much is done, and of how much, where that is known
-MOST_VALUES = 20  # of one evaluation
+MAX_VALUES = 20  # of one evaluation
 UNNAMED = "value"
 UNCUT, RECALIBRATED, LATER = "uncut", "recalibrated", "later"  # states of a model, with those of an operation
 
@@ -47,19 +47,19 @@ class UserData:
         for name in ("loss", "evaluate"):
             given = getattr(self, name)
             if given is not None and not callable(given):
-                raise CutError(f"{name}= is a function: a {shown(type(given).__name__)} was passed")
+                raise CutError(f"{name}= is a function: a {printable(type(given).__name__)} was passed")
         if self.batches is None:
             if self.loss is not None:
                 raise CutError("loss= is computed on batches: pass batches= too, a list or a DataLoader")
             return
         check_batches(self.batches)
         if not isinstance(self.batches, Iterable):
-            raise CutError(f"batches= is a {shown(type(self.batches).__name__)}: pass a list or a DataLoader")
+            raise CutError(f"batches= is a {printable(type(self.batches).__name__)}: pass a list or a DataLoader")
         if isinstance(self.batches, Iterator):
             raise CutError(
                 "batches= is read more than once, and a generator gives its items once: pass a list or a DataLoader"
             )
-        if self.count == 0:
+        if self.batch_count == 0:
             raise CutError("batches= is empty: pass a list of batches, or a DataLoader that has some")
 
     @property
@@ -68,9 +68,9 @@ class UserData:
         return self.batches is not None and self.loss is not None
 
     @property
-    def count(self) -> int | None:
+    def batch_count(self) -> int | None:
         """How many batches there are; None where nobody knows."""
-        return None if self.batches is None else length_of(self.batches)
+        return None if self.batches is None else batch_count(self.batches)
 
     def sensitivity(self, graph: DataflowGraph) -> Generator[Progress, None, pd.DataFrame]:
         """The steps to the table of `mk.pruning.sensitivity`."""
@@ -78,7 +78,7 @@ class UserData:
             raise CutError("sensitivity is of a loss on batches: pass batches= and loss=")
         return sensitivity_steps(graph, self.batches, self.loss)
 
-    def evaluated(self, model: nn.Module) -> tuple[dict[str, float], str]:
+    def run_evaluation(self, model: nn.Module) -> tuple[dict[str, float], str]:
         """What the user's function gives for a model in eval mode, and "" or why it gives nothing."""
         if self.evaluate is None:
             raise CutError("there is nothing to evaluate by: pass evaluate=, a function of the model")
@@ -92,8 +92,8 @@ class UserData:
         if not isinstance(found, Mapping):
             name = getattr(self.evaluate, "__name__", UNNAMED)
             found = {name if isinstance(name, str) and name.isidentifier() else UNNAMED: found}
-        if len(found) > MOST_VALUES:
-            raise CutError(f"evaluate gave {len(found)} values: at most {MOST_VALUES} are shown")
+        if len(found) > MAX_VALUES:
+            raise CutError(f"evaluate gave {len(found)} values: at most {MAX_VALUES} are shown")
         return {str(name): _number(value) for name, value in found.items()}
 
 
@@ -113,11 +113,11 @@ class Evaluations:
                 self.entries.pop()
         self.entries.append(Evaluation(state, weights, values, error))
 
-    def knows(self, weights: str) -> bool:
+    def has_values_of(self, weights: str) -> bool:
         """Whether the last one is of these weights, and has values."""
         return bool(self.entries) and self.entries[-1].weights == weights and not self.entries[-1].error
 
-    def forget(self, count: int) -> None:
+    def truncate(self, count: int) -> None:
         """All but the first so many."""
         del self.entries[count:]
 
@@ -139,7 +139,9 @@ def _number(value: Any) -> float:
     if isinstance(value, torch.Tensor | np.ndarray | np.generic) and value.nbytes == value.itemsize:
         value = value.item()
     if not isinstance(value, numbers.Real):
-        raise CutError(f"evaluate gave a {shown(type(value).__name__)}: return a number, or a dict of numbers by name")
+        raise CutError(
+            f"evaluate gave a {printable(type(value).__name__)}: return a number, or a dict of numbers by name"
+        )
     return float(value)
 
 
@@ -147,7 +149,7 @@ def _text(error: Exception) -> str:
     if isinstance(error, CutError):
         return str(error)
     try:
-        message = shown(str(error).strip(), 300)
+        message = printable(str(error).strip(), 300)
     except Exception:  # noqa: BLE001 - a class of the user's
         message = ""
-    return f"evaluate stopped: {shown(type(error).__name__)}{message and f': {message}'}"
+    return f"evaluate stopped: {printable(type(error).__name__)}{message and f': {message}'}"

@@ -19,28 +19,28 @@ from torch import nn
 
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.torch_runtime.private import MODULES
-from modulekg_widgets.engine.torch_runtime.state import NumberedModules, module_state, numbering
+from modulekg_widgets.engine.torch_runtime.state import IndexedChildren, index_prefix, module_state
 
 log = logging.getLogger("modulekg_widgets")
-Attributes = dict[str, tuple[Any, Any]]  # by path, before → after
+AttributeChanges = dict[str, tuple[Any, Any]]  # by path, before → after
 
 
-def followers(model: nn.Module, paths: Iterable[str]) -> Attributes:
+def counter_changes(model: nn.Module, paths: Iterable[str]) -> AttributeChanges:
     """What changes when the modules at these paths leave their containers."""
     walked = walk(model)
-    places = dict(walked.places())
+    places = dict(walked.all_paths())
     gone: dict[str, set[str]] = {}
     for path in paths:
         container, _, name = path.rpartition(".")
         gone.setdefault(container, set()).add(name)
-    found: Attributes = {}
+    found: AttributeChanges = {}
     for container, names in gone.items():
         children = walked.states[places[container]][MODULES]
-        prefix = numbering(children)
+        prefix = index_prefix(children)
         if prefix is not None:
-            modules = NumberedModules(container, prefix)
+            modules = IndexedChildren(container, prefix)
             numbers = {int(name.removeprefix(prefix)) for name in names}
-            found.update(_own_numbers(walked, places, modules, len(children), numbers))
+            found.update(_renumbering(walked, places, modules, len(children), numbers))
             _add_counts(found, walked, places, modules, len(children), numbers)
     return found
 
@@ -48,12 +48,12 @@ def followers(model: nn.Module, paths: Iterable[str]) -> Attributes:
 # ------------------------------------------------------------- own numbers
 
 
-Numbered = dict[tuple[str, str], dict[int, int]]  # by the path in a layer and the attribute: layer -> its number
+LayerNumbers = dict[tuple[str, str], dict[int, int]]  # by the path in a layer and the attribute: layer -> its number
 
 
-def _numbered(walked: Walk, places: Mapping[str, int], modules: NumberedModules, count: int) -> Numbered:
+def _layer_numbers(walked: Walk, places: Mapping[str, int], modules: IndexedChildren, count: int) -> LayerNumbers:
     """The attributes that say at which place of the container a module is."""
-    known: Numbered = {}
+    known: LayerNumbers = {}
     for path, index in places.items():
         number, below = modules.split(path) or (count, "")
         for name, value in walked.states[index].items() if number < count else ():
@@ -62,38 +62,38 @@ def _numbered(walked: Walk, places: Mapping[str, int], modules: NumberedModules,
     return {key: values for key, values in known.items() if all(value == at for at, value in values.items())}
 
 
-def _own_numbers(
-    walked: Walk, places: Mapping[str, int], modules: NumberedModules, count: int, gone: set[int]
-) -> Attributes:
+def _renumbering(
+    walked: Walk, places: Mapping[str, int], modules: IndexedChildren, count: int, removed: set[int]
+) -> AttributeChanges:
     """What becomes of the numbers of the layers that move up."""
-    numbered = _numbered(walked, places, modules, count)
+    numbered = _layer_numbers(walked, places, modules, count)
     places_of: dict[str, set[int]] = {}
     for (_, name), values in numbered.items():
         places_of.setdefault(name, set()).update(values)
-    found: Attributes = {}
+    found: AttributeChanges = {}
     for (below, name), values in numbered.items():
         if len(places_of[name]) < 2:  # of one place a number may be of anything
             continue
-        for number in values.keys() - gone:
-            after = number - sum(other < number for other in gone)
+        for number in values.keys() - removed:
+            after = number - sum(other < number for other in removed)
             if after != number:
                 found[".".join(filter(None, (modules.path_of(number), below, name)))] = (number, after)
     return found
 
 
-def first_of_numbered(model: nn.Module, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+def first_indexed_layers(model: nn.Module, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The modules at some paths in which the first layer is that knows its number, each with the attribute's name.
 
     What is counted over all layers may be kept at the place of that one, as the length of what a cache holds.
     """
     walked = walk(model)
-    places = dict(walked.places())
+    places = dict(walked.all_paths())
     for path in paths:
         parts = path.split(".")
         for at in (at for at, part in enumerate(parts) if part.isdecimal()):
             container, number = ".".join(parts[:at]), int(parts[at])
             children = walked.states[places[container]][MODULES]
-            numbered = _numbered(walked, places, NumberedModules(container, ""), len(children))
+            numbered = _layer_numbers(walked, places, IndexedChildren(container, ""), len(children))
             own = ".".join(parts[at + 1 :])
             names = [
                 name for (below, name), values in numbered.items()
@@ -108,23 +108,28 @@ def first_of_numbered(model: nn.Module, paths: Iterable[str]) -> Iterator[tuple[
 
 
 def _add_counts(
-    found: Attributes, walked: Walk, places: Mapping[str, int], modules: NumberedModules, count: int, gone: set[int]
+    found: AttributeChanges,
+    walked: Walk,
+    places: Mapping[str, int],
+    modules: IndexedChildren,
+    count: int,
+    removed: set[int],
 ) -> None:
     """Enter the counts and the lists by layer of the configuration that the container was made from."""
     container = modules.path
     homes = list(_configurations(walked, places, container))
     for owner, name, config in homes:
         start = f"{owner}.{name}" if owner else name
-        known = {attribute: after for attribute, (_, after) in _edits_of(found, start).items()}
-        words = _lists(vars(config), (str, bool), count, gone)
-        numbers = _lists(vars(config), (int, float), count, gone)
+        known = {attribute: after for attribute, (_, after) in _changes_below(found, start).items()}
+        words = _lists_by_layer(vars(config), (str, bool), count, removed)
+        numbers = _lists_by_layer(vars(config), (int, float), count, removed)
         # a module around may check lists that the one that holds the container does not
         made = [home for home, _, other in homes if other is config][-1] if numbers else owner
-        stays = [walked.states[places[modules.path_of(at)]] for at in range(count) if at not in gone]
-        trial = _ChangedConfigurations(
+        stays = [walked.states[places[modules.path_of(at)]] for at in range(count) if at not in removed]
+        trial = _ConfigTrial(
             type(walked.modules[places[made]]), config, container[len(made) + 1 :] if made else container, known, stays
         )
-        for attribute, after in _possible_counts(vars(config), known, count, count - len(gone)):
+        for attribute, after in _possible_counts(vars(config), known, count, count - len(removed)):
             lists = trial.lists_with({attribute: after}, words, numbers)
             if lists is not None:
                 found[f"{start}.{attribute}"] = (vars(config)[attribute], after)
@@ -133,14 +138,14 @@ def _add_counts(
 
 
 @dataclass(frozen=True)
-class _ChangedConfigurations:
+class _ConfigTrial:
     """A module with the container built from changed configurations, beside the modules that stay in it."""
 
     cls: type
     config: Any
     container: str
     known: Mapping[str, Any]
-    stays: Sequence[Mapping[str, Any]]
+    remaining_states: Sequence[Mapping[str, Any]]
 
     def lists_with(
         self, count: Mapping[str, Any], words: Mapping[str, Any], numbers: Mapping[str, Any]
@@ -151,25 +156,25 @@ class _ChangedConfigurations:
         or the module would not be made.
         """
         lists = dict(words)
-        best = self._unlike({**count, **lists})
+        best = self._difference_count({**count, **lists})
         for name, left in numbers.items():
-            if (now := self._unlike({**count, **lists, name: left})) < best:
+            if (now := self._difference_count({**count, **lists, name: left})) < best:
                 lists[name], best = left, now
         if best == math.inf and numbers:
             lists = {**words, **numbers}
-            best = self._unlike({**count, **lists})
+            best = self._difference_count({**count, **lists})
             for name in numbers if best < math.inf else ():
                 fewer = {key: left for key, left in lists.items() if key != name}
-                if self._unlike({**count, **fewer}) <= best:
+                if self._difference_count({**count, **fewer}) <= best:
                     lists = fewer
         return None if best == math.inf else lists
 
-    def _unlike(self, changed: Mapping[str, Any]) -> float:
+    def _difference_count(self, changed: Mapping[str, Any]) -> float:
         """How many attributes are others than in the layers that stay; infinite where there are not as many layers."""
-        built = _built(self.cls, self.config, {**self.known, **changed}, self.container)
-        if built is None or len(built) != len(self.stays):
+        built = _built_states(self.cls, self.config, {**self.known, **changed}, self.container)
+        if built is None or len(built) != len(self.remaining_states):
             return math.inf
-        return sum(_differences(one, other) for one, other in zip(built, self.stays, strict=True))
+        return sum(_differences(one, other) for one, other in zip(built, self.remaining_states, strict=True))
 
 
 def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> int:
@@ -184,17 +189,19 @@ def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> int:
     )
 
 
-def _lists(values: Mapping[str, Any], kinds: tuple[type, ...], count: int, gone: set[int]) -> dict[str, list[Any]]:
+def _lists_by_layer(
+    values: Mapping[str, Any], kinds: tuple[type, ...], count: int, removed: set[int]
+) -> dict[str, list[Any]]:
     """The lists that say something of each of `count` layers, without what they say of those that go."""
     return {
-        attribute: [part for at, part in enumerate(value) if at not in gone]
+        attribute: [part for at, part in enumerate(value) if at not in removed]
         for attribute, value in values.items()
         # a list of one tells nothing: it is as long as many other things
         if type(value) is list and len(value) == count > 1 and all(type(part) in kinds for part in value)
     }
 
 
-def _edits_of(found: Attributes, start: str) -> Attributes:
+def _changes_below(found: AttributeChanges, start: str) -> AttributeChanges:
     return {path[len(start) + 1 :]: pair for path, pair in found.items() if path.rpartition(".")[0] == start}
 
 
@@ -225,7 +232,7 @@ def _possible_counts(values: dict[str, Any], known: dict[str, Any], before: int,
                     yield attribute, type(value)([*now[:at], after, *now[at + 1 :]])
 
 
-def _built(cls: type, config: Any, changed: Mapping[str, Any], container: str) -> list[Mapping[str, Any]] | None:
+def _built_states(cls: type, config: Any, changed: Mapping[str, Any], container: str) -> list[Mapping[str, Any]] | None:
     """The states of the container's modules in a module made from the changed configuration; None where none is."""
     try:
         new = copy.deepcopy(config)

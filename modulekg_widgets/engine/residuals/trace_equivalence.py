@@ -12,93 +12,97 @@ import torch
 
 from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock
-from modulekg_widgets.engine.residuals.removal import ModuleRemoval, RemovedModule
+from modulekg_widgets.engine.residuals.module_removal import ModuleRemoval, RemovedModule
 from modulekg_widgets.engine.tracing.dataflow import CONSTANT, Dataflow, DataNode, ModuleCall, OperatorNode
 
-Passes = dict[DataNode, DataNode]  # what a module gave -> what stands for it now
+Passthrough = dict[DataNode, DataNode]  # what a module gave -> what stands for it now
 ZEROS = "zeros_like"
 
 
-def is_the_rest(graph: Dataflow, found: Dataflow, blocks: Sequence[ResidualBlock], removal: ModuleRemoval) -> bool:
-    """Whether `found` is the pass of `graph` without the modules of a removal, and gives the same of the rest.
+def is_equivalent_trace(
+    graph: Dataflow, trace: Dataflow, blocks: Sequence[ResidualBlock], removal: ModuleRemoval
+) -> bool:
+    """Whether `trace` is the pass of `graph` without the modules of a removal, and gives the same of the rest.
 
     A cache that has less in it is read less often, and of a tensor that nobody reads no operator is needed: operators
     that read nothing which the model holds may be missing, where nobody reads what they gave.
     """
-    return _Comparison(graph, blocks, removal).holds(found)
+    return _TraceComparison(graph, blocks, removal).is_equivalent(trace)
 
 
-class _Comparison:
+class _TraceComparison:
     def __init__(self, graph: Dataflow, blocks: Sequence[ResidualBlock], removal: ModuleRemoval) -> None:
         self.graph = graph
-        self.same: Passes = {}  # values of the whole pass -> those of the other
-        self.passes: Passes = {}
+        self.matches: Passthrough = {}  # values of the whole pass -> those of the other
+        self.passthrough: Passthrough = {}
         self.zeros: list[tuple[DataNode, DataNode]] = []  # what a branch gave, and what zeros are made like
         by_path = {block.path: block for block in blocks}
         gone: set[int] = set()
         for each in sorted(removal.modules, key=lambda each: graph.modules[each.path].calls[0].start):
             call = graph.modules[each.path].calls[0]
             gone.update(range(call.start, call.end or call.start))
-            self._stand_in_for(each, call, by_path.get(each.path))
-        self.shared = [operator for block in blocks for operator in block.shared]  # others make them now
+            self._add_placeholder(each, call, by_path.get(each.path))
+        self.shared = [operator for block in blocks for operator in block.shared_operators]  # others make them now
         self.expected = [operator for operator in graph.operators if operator.index not in gone]
 
-    def _stand_in_for(self, removed: RemovedModule, call: ModuleCall, block: ResidualBlock | None) -> None:
+    def _add_placeholder(self, removed: RemovedModule, call: ModuleCall, block: ResidualBlock | None) -> None:
         output = block.output if block is not None else call.outputs[0]
-        if removed.stand_in is None:
+        if removed.placeholder is None:
             assert block is not None
-            self.passes[output] = block.source
+            self.passthrough[output] = block.source
             return
-        argument = removed.stand_in.argument
+        argument = removed.placeholder.argument
         places = (argument.position, argument.keyword)
         given = next(node for node, place in zip(call.inputs, call.places, strict=True) if place in places)
-        if removed.stand_in.gives_zeros:
+        if removed.placeholder.gives_zeros:
             self.zeros.append((output, given))
         else:
-            self.passes[output] = given
+            self.passthrough[output] = given
 
-    def holds(self, found: Dataflow) -> bool:
+    def is_equivalent(self, trace: Dataflow) -> bool:
         at = 0
-        for operator in found.operators:
+        for operator in trace.operators:
             expected = self.expected[at] if at < len(self.expected) else None
-            if self._is_made(operator, expected) or self._is_shared(operator, expected):
+            if self._is_placeholder_zeros(operator, expected) or self._is_shared(operator, expected):
                 continue
-            while at < len(self.expected) and not self._alike(self.expected[at], operator):
-                if _held(self.expected[at].inputs):
+            while at < len(self.expected) and not self._is_same_call(self.expected[at], operator):
+                if _reads_state(self.expected[at].inputs):
                     return False
                 at += 1
             if at == len(self.expected):
                 return False
-            self.same.update(zip(self.expected[at].outputs, operator.outputs, strict=True))
+            self.matches.update(zip(self.expected[at].outputs, operator.outputs, strict=True))
             at += 1
         missing = [*self.expected[at:], *self.shared]
-        if self.zeros or any(_held(operator.inputs) for operator in missing):
+        if self.zeros or any(_reads_state(operator.inputs) for operator in missing):
             return False
-        return all(self._is_value(old, new) for old, new in zip(self.graph.counted, found.counted, strict=True))
+        return all(
+            self._is_value(old, new) for old, new in zip(self.graph.fixed_outputs, trace.fixed_outputs, strict=True)
+        )
 
-    def _is_made(self, operator: OperatorNode, expected: OperatorNode | None) -> bool:
+    def _is_placeholder_zeros(self, operator: OperatorNode, expected: OperatorNode | None) -> bool:
         """Whether an operator makes the zeros that stand for the next branch."""
         if not self.zeros or OperatorCall(operator).name != ZEROS:
             return False
-        if expected is not None and self._alike(expected, operator):
+        if expected is not None and self._is_same_call(expected, operator):
             return False
         output, given = self.zeros[0]
         if not self._is_value(given, operator.inputs[0]):
             return False
         self.zeros.pop(0)
-        self.same[output] = operator.outputs[0]
+        self.matches[output] = operator.outputs[0]
         return True
 
     def _is_shared(self, operator: OperatorNode, expected: OperatorNode | None) -> bool:
         """Whether an operator makes what a block that went had made for those behind it."""
-        if not self.shared or (expected is not None and self._alike(expected, operator)):
+        if not self.shared or (expected is not None and self._is_same_call(expected, operator)):
             return False
-        if not self._alike(self.shared[0], operator):
+        if not self._is_same_call(self.shared[0], operator):
             return False
-        self.same.update(zip(self.shared.pop(0).outputs, operator.outputs, strict=True))
+        self.matches.update(zip(self.shared.pop(0).outputs, operator.outputs, strict=True))
         return True
 
-    def _alike(self, old: OperatorNode, new: OperatorNode) -> bool:
+    def _is_same_call(self, old: OperatorNode, new: OperatorNode) -> bool:
         return (
             old.overload is new.overload
             and len(old.outputs) == len(new.outputs)
@@ -120,17 +124,17 @@ class _Comparison:
         return True  # a device, a generator
 
     def _is_value(self, old: DataNode, new: DataNode) -> bool:
-        while old in self.passes:
-            old = self.passes[old]
-        if old in self.same:
-            return self.same[old] is new
+        while old in self.passthrough:
+            old = self.passthrough[old]
+        if old in self.matches:
+            return self.matches[old] is new
         if old.producer is not None or new.producer is not None:
             return False
         # from without: what the model holds, an input; or a constant, whose label is no more than its number
         known = (old.kind, old.shape, old.dtype) == (new.kind, new.shape, new.dtype)
         known = known and (_are_equal(old.tensor, new.tensor) if old.kind == CONSTANT else old.label == new.label)
         if known:
-            self.same[old] = new
+            self.matches[old] = new
         return known
 
 
@@ -141,5 +145,5 @@ def _are_equal(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
     return one is other or torch.equal(one.nan_to_num(), other.nan_to_num())
 
 
-def _held(inputs: Iterable[DataNode]) -> bool:
+def _reads_state(inputs: Iterable[DataNode]) -> bool:
     return any(node.is_parameter or node.is_buffer for node in inputs)

@@ -24,7 +24,7 @@ from modulekg_widgets.engine.torch_runtime.private import (
     scan_in_parts,
     without_innermost_dispatch_mode,
 )
-from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.pytree import tensors, with_tensors
 
 # --------------------
 # Operators that take functions, such as cond, scan and flex_attention, as the operators that they are made of.
@@ -41,18 +41,18 @@ class OperatorMode(TorchDispatchMode):
     """
 
     supports_higher_order_operators = True
-    tries_branches = False
+    runs_both_branches = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if "__torch_dispatch__" in vars(cls):
-            cls.__torch_dispatch__ = _operators_alone(cls.__torch_dispatch__)
+            cls.__torch_dispatch__ = _with_decomposition(cls.__torch_dispatch__)
         super().__init_subclass__(**kwargs)  # torch keeps the compiler out of what stands there
 
     def __init__(self) -> None:
         super().__init__()
         self._counts: list[int] = []
 
-    def entered_operator(self, name: str) -> None:
+    def on_enter_operator(self, name: str) -> None:
         """An operator that takes functions is about to run."""
 
     def __enter__(self) -> Any:
@@ -65,22 +65,22 @@ class OperatorMode(TorchDispatchMode):
         return super().__exit__(*error)
 
 
-def _operators_alone(dispatch: Callable[..., Any]) -> Callable[..., Any]:
+def _with_decomposition(dispatch: Callable[..., Any]) -> Callable[..., Any]:
     def answer(self: OperatorMode, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if isinstance(func, HigherOrderOperator):
-            self.entered_operator(func.name())
+            self.on_enter_operator(func.name())
             with self:
-                return in_parts(func, args, kwargs or {}, self.tries_branches)
+                return decompose_higher_order(func, args, kwargs or {}, self.runs_both_branches)
         return dispatch(self, func, types, args, kwargs)
 
     return answer
 
 
-def in_parts(func: Any, args: Sequence[Any], kwargs: dict[str, Any], tries_branches: bool) -> Any:
+def decompose_higher_order(func: Any, args: Sequence[Any], kwargs: dict[str, Any], runs_both_branches: bool) -> Any:
     """What a call gives, by the operators that it is made of; raises `NotImplementedError` where they are not known."""
     name = func.name()
     if name == "cond":
-        return _chosen(*args, **kwargs) if tries_branches else _taken(*args, **kwargs)
+        return _run_both_branches(*args, **kwargs) if runs_both_branches else _run_branch(*args, **kwargs)
     if name == "scan":
         return scan_in_parts(*args, **kwargs)
     kernel = kernel_in_parts(func)
@@ -89,14 +89,14 @@ def in_parts(func: Any, args: Sequence[Any], kwargs: dict[str, Any], tries_branc
     return kernel(*args, **kwargs)
 
 
-def _taken(pred: Any, true_fn: Branch, false_fn: Branch, operands: Sequence[Any]) -> Any:
+def _run_branch(pred: Any, true_fn: Branch, false_fn: Branch, operands: Sequence[Any]) -> Any:
     return true_fn(*operands) if pred else false_fn(*operands)
 
 
-def _chosen(pred: Any, true_fn: Branch, false_fn: Branch, operands: Sequence[Any]) -> Any:
+def _run_both_branches(pred: Any, true_fn: Branch, false_fn: Branch, operands: Sequence[Any]) -> Any:
     """The results of both branches, of which a tensor says which one counts."""
     if not isinstance(pred, torch.Tensor):
-        return _taken(pred, true_fn, false_fn, operands)
+        return _run_branch(pred, true_fn, false_fn, operands)
     yes, no = true_fn(*operands), false_fn(*operands)
     others = [tensor for _, tensor in tensors(no)]
     given = [tensor for _, tensor in tensors(yes)]
@@ -110,14 +110,14 @@ def _chosen(pred: Any, true_fn: Branch, false_fn: Branch, operands: Sequence[Any
 # ----------------------------------------
 
 
-class PlainAttention(TorchFunctionMode):
+class AttentionSlowPath(TorchFunctionMode):
     """Keeps torch's attention layers off their fused path, on which they call no module: that a mode is on does it."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return func(*args, **(kwargs or {}))
 
 
-class MathAttention(PlainAttention):
+class MathAttention(AttentionSlowPath):
     """Runs attention as matrix products, which have second derivatives."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -125,7 +125,7 @@ class MathAttention(PlainAttention):
         if name == "scaled_dot_product_attention":
             return _attention(*args, **(kwargs or {}))
         if name == "multi_head_attention_forward":
-            return _layer(func)(*args, **(kwargs or {}))
+            return _attention_layer(func)(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
 
@@ -133,22 +133,22 @@ def _attention(*args: Any, **kwargs: Any) -> torch.Tensor:
     return attention_as_products(*args, **kwargs)[0]
 
 
-def _layer(func: FunctionType) -> FunctionType:
+def _attention_layer(func: FunctionType) -> FunctionType:
     """torch's function of attention layers, that calls the attention above: inside of it no mode is heard."""
     own = {"scaled_dot_product_attention": _attention, "has_torch_function": lambda _: False}
     return FunctionType(func.__code__, {**func.__globals__, **own}, None, func.__defaults__, func.__closure__)
 
 
-class Unfused(PlainAttention):
+class DecomposedLayers(AttentionSlowPath):
     """Runs recurrent layers step by step as well."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__name__", None) in _RECURRENT and func in _written_out():
-            return _written_out()[func](*args, **(kwargs or {}))
+        if getattr(func, "__name__", None) in _RECURRENT and func in _recurrent_decompositions():
+            return _recurrent_decompositions()[func](*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
 
-class WholeLayers(PlainAttention):
+class WholeRecurrentLayers(AttentionSlowPath):
     """Hands the calls of torch's recurrent layers to a mode of operators whole, as it would get any other operator.
 
     Each layer is a call, so that what lies between two of them is seen. What other code makes of the functions is not
@@ -194,7 +194,7 @@ class WholeLayers(PlainAttention):
         return (below.transpose(0, 1) if transposed else below, *(torch.cat(every) for every in last))
 
 
-def shapes_of_layer(overload: Any, args: Sequence[Any]) -> Any:
+def recurrent_layer_on_meta(overload: Any, args: Sequence[Any]) -> Any:
     """What a recurrent layer gives on tensors without data, of which the first step alone runs, to see that all fit."""
     x, batch_first = args[0], bool(args[8])
     time = 1 if batch_first else 0
@@ -213,7 +213,7 @@ _RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
 
 
 @cache
-def _written_out() -> dict[Any, Any]:
+def _recurrent_decompositions() -> dict[Any, Any]:
     torchs = decompositions()
     found = {}
     for name, on_tensors, on_packed in (
@@ -222,11 +222,11 @@ def _written_out() -> dict[Any, Any]:
         ("rnn_tanh", torchs.rnn_tanh_input, torchs.rnn_tanh_data),
         ("rnn_relu", torchs.rnn_relu_input, torchs.rnn_relu_data),
     ):
-        found[getattr(torch, name)] = partial(_either, on_tensors, on_packed)
+        found[getattr(torch, name)] = partial(_select_by_packing, on_tensors, on_packed)
     return found
 
 
-def _either(on_tensors: Any, on_packed: Any, *args: Any, **kwargs: Any) -> Any:
+def _select_by_packing(on_tensors: Any, on_packed: Any, *args: Any, **kwargs: Any) -> Any:
     """Packed sequences come with the tensor of their batch sizes, the others with a flag in its place."""
     packed = isinstance(args[3], list | tuple)
     return (on_packed if packed else on_tensors)(*args, **kwargs)

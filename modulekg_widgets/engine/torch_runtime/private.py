@@ -48,14 +48,14 @@ has_one_projection = attrgetter("_qkv_same_embed_dim")  # whether attention keep
 dims_without_batch = attrgetter("_get_no_batch_dim")  # of an instance norm, to be called
 NUMERICAL_PATH = "_enable_slow_path_for_better_numerical_stability"  # of a fused norm that is trained with fake quanta
 # what compiling, scripting and parallel training leave behind in a module
-LEFT_BY_WRAPPERS = frozenset({
+WRAPPER_ATTRIBUTES = frozenset({
     COMPILED_CALL, "_is_torch_compile", "_ddp_params_and_buffers_to_ignore", "_is_fsdp_managed_module",
     "_fsdp_use_orig_params", "_sync_gradients", "_state_dict_type", "_state_dict_config", "_distribute_module_applied",
 })  # fmt: skip
 SHARDED_FLAT = "_fsdp_flattened"  # set on a parameter that is part of a flat one, which is sharded
 FLAT_HANDLE = "_handle"  # what FullyShardedDataParallel keeps a flat parameter by
 # of a flat parameter: its parts where modules keep them as parameters, what lies here, and where each part lies in it
-flat_views, flat_shard, flat_places = (
+flat_views, flat_shard, flat_positions = (
     attrgetter("_params"),
     attrgetter("_local_shard"),
     attrgetter("_shard_param_infos"),
@@ -100,7 +100,9 @@ can_take_data: Callable[..., bool] = torch._has_compatible_shallow_copy_type  # 
 # the norms of many tensors in a given precision, on a GPU by few kernels and without copies
 norms_at_once: Callable[[list[torch.Tensor], float, torch.dtype], Sequence[torch.Tensor]] = vars(torch)["_foreach_norm"]
 values_of_nested: Callable[[torch.Tensor], torch.Tensor] = attrgetter("_values")  # all rows of a jagged tensor
-stored_places: Callable[[torch.Tensor], int] = methodcaller("_nnz")  # how many places of a sparse tensor hold something
+sparse_entry_count: Callable[[torch.Tensor], int] = methodcaller(
+    "_nnz"
+)  # how many places of a sparse tensor hold something
 PRINT_OPTIONS = _tensor_str.PRINT_OPTS  # of the process
 
 # -------------------------------------------------------------------------------------------------------- operators

@@ -14,11 +14,11 @@ import torch
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
 from modulekg_widgets.engine.torch_runtime.decompose import OperatorMode
 from modulekg_widgets.engine.torch_runtime.private import address_of, overload_name_of, packet_of, schema_of
-from modulekg_widgets.engine.torch_runtime.threads import OthersWork, others_compute
+from modulekg_widgets.engine.torch_runtime.threads import ThreadActivity, other_threads_compute
 
 State = tuple[Callable[[], Any], Callable[[Any], object]]  # how to read it, and how to write it
 Seed = int | dict[torch.device, torch.Tensor] | None
-APART = 1_000_003  # between the seeds of one pass and those of the next
+SEED_STRIDE = 1_000_003  # between the seeds of one pass and those of the next
 
 
 class ReproducibleDraws(OperatorMode):
@@ -43,16 +43,16 @@ class ReproducibleDraws(OperatorMode):
         if self._check is not None:
             for argument in tensors_in((*args, *kwargs.values())):
                 self._check(argument)
-        if not is_drawn(func) or os.getpid() != self._process:  # a fork, as a worker of a loader, has seeds of its own
+        if not is_random(func) or os.getpid() != self._process:  # a fork, as a worker of a loader, has seeds of its own
             return func(*args, **kwargs)
         self.count += 1
         device = _device(args, kwargs)
-        if device.type == "meta" or _leaves_nothing_out(func, args, kwargs):
+        if device.type == "meta" or _has_no_dropout(func, args, kwargs):
             return func(*args, **kwargs)
-        if _is_own(kwargs.get("generator"), process_generator(device)):
+        if _is_other_generator(kwargs.get("generator"), process_generator(device)):
             return func(*args, **kwargs)
         kwargs = {name: value for name, value in kwargs.items() if name != "generator"}
-        return self._drawn(func, args, kwargs, self._generator(device))
+        return self._draw(func, args, kwargs, self._generator(device))
 
     def _generator(self, device: torch.device) -> torch.Generator:
         if device not in self._generators:
@@ -62,13 +62,13 @@ class ReproducibleDraws(OperatorMode):
             self._generators[device] = new
         generator = self._generators[device]
         if self.seed is not None:
-            generator.manual_seed(self.seed * APART + self.count)
+            generator.manual_seed(self.seed * SEED_STRIDE + self.count)
         return generator
 
-    def _drawn(self, func: Any, args: Any, kwargs: dict[str, Any], generator: torch.Generator) -> Any:
+    def _draw(self, func: Any, args: Any, kwargs: dict[str, Any], generator: torch.Generator) -> Any:
         if schema_of(func).name == "aten::native_dropout":
             return _dropout(*args, **kwargs, generator=generator)
-        with_generator = _taking_a_generator(func)
+        with_generator = _generator_overload(func)
         if with_generator is not None:
             return with_generator(*args, **kwargs, generator=generator)
         # a kernel that knows the process's generator alone
@@ -90,7 +90,7 @@ def process_states() -> dict[torch.device, torch.Tensor]:
     return states
 
 
-def is_drawn(overload: Any) -> bool:
+def is_random(overload: Any) -> bool:
     """Whether an operator gives random numbers."""
     return torch.Tag.nondeterministic_seeded in overload.tags
 
@@ -104,12 +104,12 @@ def process_generator(device: torch.device) -> torch.Generator:
     return torch.default_generator
 
 
-def _is_own(given: Any, process: Any) -> bool:
+def _is_other_generator(given: Any, process: Any) -> bool:
     """Whether a call names another generator than the process's; each access may make a new object for that one."""
     return given is not None and address_of(given) != address_of(process)
 
 
-def _leaves_nothing_out(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+def _has_no_dropout(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
     """Whether an operator with dropout, as fused attention, has none in this call, and so draws nothing."""
     for at, argument in enumerate(schema_of(func).arguments):
         if argument.name in ("dropout_p", "dropout"):
@@ -117,7 +117,7 @@ def _leaves_nothing_out(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
     return False
 
 
-def _taking_a_generator(func: Any) -> Any:
+def _generator_overload(func: Any) -> Any:
     """The overload of an operator that takes a generator; None where there is none."""
     if any(argument.name == "generator" for argument in schema_of(func).arguments):
         return func
@@ -150,7 +150,7 @@ def _device(args: Any, kwargs: dict[str, Any]) -> torch.device:
 # ------------------------------------------------------------------------------------------- states of the process
 
 
-def seeded(seed: int) -> torch.Generator:
+def seeded_generator(seed: int) -> torch.Generator:
     """A generator of the CPU of its own."""
     return torch.Generator().manual_seed(seed)
 
@@ -171,12 +171,12 @@ def process_generators() -> list[State]:
     return states
 
 
-def generators_of_the_cpu() -> list[State]:
+def cpu_generators() -> list[State]:
     """The same for the generators that are no device's."""
     return [(torch.get_rng_state, torch.set_rng_state), *python_generators()]
 
 
-def draw_on(count: int) -> None:
+def advance_rng(count: int) -> None:
     """Draw so many numbers from the generators of Python and NumPy, so that code draws others than before.
 
     No seed is set: where other threads compute meanwhile the generators are not put back, and must not begin anew.
@@ -187,7 +187,7 @@ def draw_on(count: int) -> None:
             numpy.random.random_sample()
 
 
-def put_back(states: list[tuple[State, Any]], others: OthersWork | None = None) -> None:
+def restore_states(states: list[tuple[State, Any]], others: ThreadActivity | None = None) -> None:
     """Write the states that have changed, unless others may have changed them."""
     for (read, write), before in states:
         if not equal_states(read(), before) and not others:
@@ -195,17 +195,17 @@ def put_back(states: list[tuple[State, Any]], others: OthersWork | None = None) 
 
 
 @contextmanager
-def process_rng_kept() -> Iterator[None]:
+def preserved_rng() -> Iterator[None]:
     """Within it random numbers may be drawn; after it the generators, but for those of devices, are as they were.
 
     Where other threads compute meanwhile they are left alone: what these have drawn must not come once more.
     """
-    others = OthersWork()
-    before = [(state, state[0]()) for state in generators_of_the_cpu()]
+    others = ThreadActivity()
+    before = [(state, state[0]()) for state in cpu_generators()]
     try:
         yield
     finally:
-        put_back(before, others)
+        restore_states(before, others)
 
 
 class PythonGenerators:
@@ -213,17 +213,17 @@ class PythonGenerators:
 
     def __init__(self) -> None:
         self._states = [(state, state[0]()) for state in python_generators()]
-        self.were_drawn = False  # whether a pass draws from them; else they are left alone
+        self.were_used = False  # whether a pass draws from them; else they are left alone
 
     def set(self) -> None:
         """Put these states in place of the present ones, if passes draw from them."""
-        if self.were_drawn:
+        if self.were_used:
             for (_, write), before in self._states:
                 write(before)
 
-    def passed(self) -> None:
+    def record_use(self) -> None:
         """A pass has run."""
-        self.were_drawn |= any(not equal_states(read(), before) for (read, _), before in self._states)
+        self.were_used |= any(not equal_states(read(), before) for (read, _), before in self._states)
 
 
 def equal_states(one: Any, other: Any) -> bool:
@@ -248,39 +248,39 @@ States = list[tuple[State, Any]]
 _END: Any = object()
 
 
-def drawn_apart(items: Iterable[T]) -> Iterator[T]:
+def with_isolated_rng(items: Iterable[T]) -> Iterator[T]:
     """The items, as of a loader that shuffles: what is drawn to make them leaves the process's generators as they were.
 
     They are those that would come now; each goes on where the one before has come to, whatever was drawn in between.
     Beside threads that compute, torch draws from copies of its generators; Python and NumPy have no such.
     """
-    draws = _DrawsOfItems()
-    every = draws.made(lambda: iter(items))
-    while (item := draws.made(lambda: next(every, _END))) is not _END:
+    draws = _LoaderRng()
+    every = draws.run(lambda: iter(items))
+    while (item := draws.run(lambda: next(every, _END))) is not _END:
         yield item
 
 
-class _DrawsOfItems:
+class _LoaderRng:
     """Where the draws of one iteration have come to."""
 
     def __init__(self) -> None:
-        self._others = OthersWork()
-        self._copies = ReproducibleDraws() if others_compute() else None  # in the place of torch's generators
-        self._own: States = []
+        self._activity = ThreadActivity()
+        self._copies = ReproducibleDraws() if other_threads_compute() else None  # in the place of torch's generators
+        self._states: States = []
 
-    def made(self, make: Any) -> Any:
+    def run(self, make: Any) -> Any:
         """What `make` makes, drawn behind what was made before."""
-        if self._copies is None and self._others:
-            reached = [state for (read, _), state in self._own if read is torch.get_rng_state]
+        if self._copies is None and self._activity:
+            reached = [state for (read, _), state in self._states if read is torch.get_rng_state]
             self._copies = ReproducibleDraws({CPU: reached[0]} if reached else None)
-        states = generators_of_the_cpu() if self._copies is None else python_generators()
-        others = OthersWork()
-        before = [(state, state[0]()) for state in generators_of_the_cpu()]
-        put_back([(state, own) for state, own in self._own if state in states])
+        states = cpu_generators() if self._copies is None else python_generators()
+        others = ThreadActivity()
+        before = [(state, state[0]()) for state in cpu_generators()]
+        restore_states([(state, own) for state, own in self._states if state in states])
         try:
             with self._copies or nullcontext():
                 return make()
         finally:
             now = [(state, state[0]()) for state in states]
-            self._own = [] if others else now
-            put_back(before, others)
+            self._states = [] if others else now
+            restore_states(before, others)

@@ -37,7 +37,7 @@ def is_script(module: nn.Module) -> bool:
     return issubclass(type(module), torch.jit.ScriptModule)
 
 
-def is_ordinary(cls: type) -> bool:
+def is_plain_module(cls: type) -> bool:
     """Whether the instances of a class are modules that are neither wrappers nor TorchScript."""
     return issubclass(cls, nn.Module) and not issubclass(cls, (torch.jit.ScriptModule, *wrapper_classes()))
 
@@ -53,7 +53,7 @@ def registered_tensors(state: dict[str, Any]) -> dict[str, torch.Tensor]:
     return {name: tensor for name, tensor in own.items() if isinstance(tensor, torch.Tensor)}
 
 
-def the_weight(named: Mapping[str, Named]) -> Named | None:
+def main_weight(named: Mapping[str, Named]) -> Named | None:
     """The one that is named `weight`, or the only one whose name ends so."""
     found = named.get("weight")
     if found is None:
@@ -73,7 +73,7 @@ def set_mode(states: Iterable[dict[str, Any]], training: bool | None) -> None:
 # Children of a module that are numbered from 0, as those of a list, or `expert_0`, `expert_1`, … of a dictionary.
 
 
-class NumberedModules(NamedTuple):
+class IndexedChildren(NamedTuple):
     """Modules at `path`, each under its number behind the same letters."""
 
     path: str
@@ -91,7 +91,7 @@ class NumberedModules(NamedTuple):
         return (int(number), rest) if path.startswith(start) and number.isdecimal() else None
 
 
-def numbering(names: Iterable[str]) -> str | None:
+def index_prefix(names: Iterable[str]) -> str | None:
     """What names have before their numbers 0, 1, …; None where they are not such names."""
     every = list(names)
     prefix = every[0].removesuffix("0") if every else ""

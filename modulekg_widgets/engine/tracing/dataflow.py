@@ -12,13 +12,13 @@ from typing import Any, overload
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import TraceError, UnknownNameError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.operators.arguments import own_arguments
+from modulekg_widgets.engine.errors import TraceError, UnknownNameError, UnknownPathError, closest_match_hint, printable
+from modulekg_widgets.engine.operators.arguments import schema_arguments
 from modulekg_widgets.engine.operators.cost import operator_flops
-from modulekg_widgets.engine.operators.recorded import Unknown, Value, shape_of, stored_elements
+from modulekg_widgets.engine.operators.recorded_call import CallRecord, Value, recorded_shape, sparse_element_count
 from modulekg_widgets.engine.torch_runtime.private import buffers_of, modules_of, parameters_of, schema_of
+from modulekg_widgets.engine.torch_runtime.pytree import entries, leaves
 from modulekg_widgets.engine.torch_runtime.state import is_script
-from modulekg_widgets.engine.torch_runtime.structure import entries, leaves
 from modulekg_widgets.engine.tracing.flops import Flops, count_flops, matmul_flops
 from modulekg_widgets.engine.tracing.source import Source
 from modulekg_widgets.engine.tracing.unregistered_tensors import ATTRIBUTE, BUFFER, PARAMETER
@@ -27,13 +27,13 @@ from modulekg_widgets.engine.tracing.unregistered_tensors import ATTRIBUTE, BUFF
 # Which outputs of a forward pass count, and keep their shape when axes are cut; the others follow the cut.
 
 
-Wanted = Sequence[str | int]
+OutputSelection = Sequence[str | int]
 NEXT_CALL = {"past_key_values", "past_buckets_states", "cache_params", "mems"}  # what serves the next call
 LOGITS = "logits"  # beside it, what a model gives of its inside is for looking at
 _INSIDE = re.compile(r"encoder_.*|(.*_)?(hidden_states?|attentions)")
 
 
-def wanted_outputs(outputs: Any) -> Wanted | None:
+def parse_output_selection(outputs: Any) -> OutputSelection | None:
     """What the user passed as `outputs`, as a list of names and indices; raises `UnknownNameError`.
 
     An empty list is of no output: all of them may be cut.
@@ -42,21 +42,21 @@ def wanted_outputs(outputs: Any) -> Wanted | None:
         return None
     every = [outputs] if isinstance(outputs, str | int) else outputs
     if not isinstance(every, Sequence) or not all(type(one) in (str, int) for one in every):
-        wrong = f"outputs={shown(repr(outputs))}"
+        wrong = f"outputs={printable(repr(outputs))}"
         raise UnknownNameError(f"{wrong}: give names or indices of outputs, as ['logits'] or [0], or [] for none")
     return every
 
 
-def following_outputs(result: Any, wanted: Wanted | None) -> dict[str, Any]:
+def find_cuttable_outputs(result: Any, wanted: OutputSelection | None) -> dict[str, Any]:
     """The outputs that do not count, by name: what is not wanted, by default what serves the next call or the inside.
 
     Raises `UnknownNameError` for a name or an index that the outputs do not have.
     """
-    named = [(_bare(name), node) for name, node in leaves(result, Value)]
+    named = [(_strip_dot(name), node) for name, node in leaves(result, Value)]
     counts = set(output_names(result))
     if wanted is not None:
-        counts = set().union(*(_meant(one, result, list(counts)) for one in wanted))
-    elif (inside := _inside(result)) != set(counts):
+        counts = set().union(*(_selected_names(one, result, list(counts)) for one in wanted))
+    elif (inside := _internal_outputs(result)) != set(counts):
         counts -= inside
     kept = {node for name, node in named if name in counts}
     return {name: node for name, node in named if node not in kept}
@@ -64,43 +64,43 @@ def following_outputs(result: Any, wanted: Wanted | None) -> dict[str, Any]:
 
 def output_names(result: Any) -> list[str]:
     """The names of all tensors in what forward returned."""
-    return [_bare(name) for name, _ in leaves(result, Value)]
+    return [_strip_dot(name) for name, _ in leaves(result, Value)]
 
 
-def _bare(name: str) -> str:
+def _strip_dot(name: str) -> str:
     return name.removeprefix(".")
 
 
-def _inside(result: Any) -> set[str]:
+def _internal_outputs(result: Any) -> set[str]:
     """The names of what serves the next call, and beside `logits` of hidden states and attentions."""
     if not isinstance(result, Mapping):
         return set()
     keys = [key for key in result if isinstance(key, str)]
     gone = [key for key in keys if key in NEXT_CALL or (LOGITS in keys and _INSIDE.fullmatch(key))]
-    return {name for key in gone for name in _below(key, result[key])}
+    return {name for key in gone for name in _names_below(key, result[key])}
 
 
-def _below(name: str, value: Any) -> list[str]:
-    return [_bare(place) for place, _ in leaves(value, Value, name)]
+def _names_below(name: str, value: Any) -> list[str]:
+    return [_strip_dot(place) for place, _ in leaves(value, Value, name)]
 
 
-def _meant(one: str | int, result: Any, names: list[str]) -> list[str]:
+def _selected_names(one: str | int, result: Any, names: list[str]) -> list[str]:
     """The names of the tensors that a name or an index means."""
-    top = [(_bare(step), value) for step, value in entries(result)] or [("", result)]
+    top = [(_strip_dot(step), value) for step, value in entries(result)] or [("", result)]
     if isinstance(one, int):
         if not -len(top) <= one < len(top):
             raise UnknownNameError(f"outputs: there is no output {one}; forward gives {len(top)}: {_listed(top)}")
-        return _below(*top[one])
+        return _names_below(*top[one])
     found = [name for name in names if name == one or name.startswith((f"{one}.", f"{one}["))]
     if not found:
         known = [*dict.fromkeys([*(step for step, _ in top if step), *names])]
-        near = nearest(one, known) if any(known) else "forward gives one tensor, outputs=[0]"
-        raise UnknownNameError(f"outputs: there is no output {shown(repr(one))}: {near}")
+        near = closest_match_hint(one, known) if any(known) else "forward gives one tensor, outputs=[0]"
+        raise UnknownNameError(f"outputs: there is no output {printable(repr(one))}: {near}")
     return found
 
 
 def _listed(top: list[tuple[str, Any]]) -> str:
-    return ", ".join(shown(step) or "a tensor" for step, _ in top[:8])
+    return ", ".join(printable(step) or "a tensor" for step, _ in top[:8])
 
 
 # ----------------------------------------
@@ -133,8 +133,8 @@ class DataNode(Value):
         self.kind = kind
         self.label = label
         self.names: tuple[str, ...] = ()  # of what the model holds: all its names, several when it is tied
-        self.shape: tuple[int, ...] = shape_of(tensor)
-        self.stored = stored_elements(tensor)
+        self.shape: tuple[int, ...] = recorded_shape(tensor)
+        self.stored = sparse_element_count(tensor)
         self.is_ragged = tensor.is_nested and tensor.layout is torch.strided
         self.stride: tuple[int, ...] = (
             tensor.stride() if tensor.layout is torch.strided and not tensor.is_nested else ()
@@ -180,7 +180,7 @@ class DataNode(Value):
         return self.kind == BUFFER
 
     @property
-    def is_table(self) -> bool:
+    def is_buffer_like(self) -> bool:
         """Whether the model holds it and does not learn it: a buffer, or a tensor in a plain attribute."""
         return self.kind in (BUFFER, ATTRIBUTE)
 
@@ -194,7 +194,7 @@ class DataNode(Value):
         return self.graph.cut_analysis(self, index=index, dim=dim)
 
     def __repr__(self) -> str:
-        return f"<{shown(self.name)}: {self.kind} {list(self.shape)} {str(self.dtype).removeprefix('torch.')}>"
+        return f"<{printable(self.name)}: {self.kind} {list(self.shape)} {str(self.dtype).removeprefix('torch.')}>"
 
 
 @dataclass(eq=False, slots=True)
@@ -225,17 +225,17 @@ class OperatorNode:
     @property
     def arguments(self) -> dict[str, Any]:
         """All arguments of the call by their names in the operator's schema, as `stride` and `groups`."""
-        return own_arguments(self.overload, self.args, self.kwargs)
+        return schema_arguments(self.overload, self.args, self.kwargs)
 
     @property
     def where(self) -> str:
         """Operator, module path and source line in one line of text."""
-        module = shown(self.module) or "(root)"
+        module = printable(self.module) or "(root)"
         return f"{self.name} in {module}" + (f", {self.source}" if self.source else "")
 
-    def record(self, remedy: str = "") -> Unknown:
+    def record(self, remedy: str = "") -> CallRecord:
         """This call as an entry of a list of what is unknown or depends on data."""
-        return Unknown(self.name, self.module, str(self.source or ""), remedy)
+        return CallRecord(self.name, self.module, str(self.source or ""), remedy)
 
     def analysis(self, value: DataNode, mask: Any) -> Any:
         """What this operator alone makes of a mask on one of its inputs or outputs: {value: {dim: indices}}."""
@@ -312,8 +312,8 @@ class ModuleNode:
         return count_flops(self.operators)
 
     def __repr__(self) -> str:
-        kind = shown(type(self.module).__name__)
-        return f"<{shown(self.path) or '(root)'}: {kind}, {len(self.calls)} calls, {len(self.operators)} operators>"
+        kind = printable(type(self.module).__name__)
+        return f"<{printable(self.path) or '(root)'}: {kind}, {len(self.calls)} calls, {len(self.operators)} operators>"
 
 
 class Modules(Mapping[str, ModuleNode]):
@@ -326,7 +326,9 @@ class Modules(Mapping[str, ModuleNode]):
         try:
             return self._nodes[path]
         except (KeyError, TypeError):
-            raise UnknownPathError(f"no module {shown(str(path))!r}: {nearest(str(path), self._nodes)}") from None
+            raise UnknownPathError(
+                f"no module {printable(str(path))!r}: {closest_match_hint(str(path), self._nodes)}"
+            ) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._nodes)
@@ -348,7 +350,7 @@ class Values(list[DataNode]):
         for node in self:
             if key in node.names or node.name == key:
                 return node
-        raise UnknownPathError(f"no value {shown(key)!r}: {nearest(key, (node.name for node in self))}")
+        raise UnknownPathError(f"no value {printable(key)!r}: {closest_match_hint(key, (node.name for node in self))}")
 
 
 class Dataflow:
@@ -377,9 +379,9 @@ class Dataflow:
         self.error: Exception | None = None  # why the forward pass stopped; the graph ends there
         self.attempt: OperatorNode | None = None  # the last call that was made, recorded if it went through
         self.draws: Any = None  # the code that may go another way each time, by chance or by a clock
-        self.data_dependent: list[Unknown] = []  # calls that turned tensor data into Python values
+        self.data_dependent: list[CallRecord] = []  # calls that turned tensor data into Python values
         self.has_ragged = False  # whether there is a nested tensor among the values
-        self.escaped: list[tuple[DataNode, Unknown]] = []  # values that left torch, as `x.numpy()` does
+        self.escaped: list[tuple[DataNode, CallRecord]] = []  # values that left torch, as `x.numpy()` does
         # parameters and buffers, each with the value that forward puts in its place for the next call
         self.assigned: list[tuple[DataNode, DataNode]] = []
 
@@ -390,14 +392,14 @@ class Dataflow:
         )
 
     def __copy__(self) -> Dataflow:
-        return self._again(self.__dict__)
+        return self._shallow_copy(self.__dict__)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Dataflow:
-        memo[id(self)] = again = self._again({})
+        memo[id(self)] = again = self._shallow_copy({})
         again.__dict__.update(copy.deepcopy(self.__dict__, memo))
         return again
 
-    def _again(self, state: Mapping[str, Any]) -> Dataflow:
+    def _shallow_copy(self, state: Mapping[str, Any]) -> Dataflow:
         again = object.__new__(type(self))
         again.__dict__.update(state)
         return again
@@ -408,14 +410,14 @@ class Dataflow:
         return [node for node in dict.fromkeys(self.state.values()) if not node.consumers and not node.escapes]
 
     @cached_property
-    def following(self) -> dict[str, DataNode]:
+    def cuttable_outputs(self) -> dict[str, DataNode]:
         """The outputs that do not count, by name: they follow a cut, the others keep their shape."""
-        return following_outputs(self.result, self.wanted)
+        return find_cuttable_outputs(self.result, self.wanted)
 
     @property
-    def counted(self) -> list[DataNode]:
+    def fixed_outputs(self) -> list[DataNode]:
         """The outputs that keep their shape."""
-        following = set(self.following.values())
+        following = set(self.cuttable_outputs.values())
         return [node for node in self.outputs if node not in following]
 
     def flops(self) -> Flops:
@@ -438,7 +440,9 @@ class Dataflow:
     def __repr__(self) -> str:
         counts = f"{len(self.operators)} operators, {len(self.values)} values, {len(self.modules)} modules"
         broken = f", stopped by {type(self.error).__name__}" if self.error is not None else ""
-        return f"<{type(self).__name__} of {shown(type(self.model).__name__)}: {counts}, on {self.traced_on}{broken}>"
+        return (
+            f"<{type(self).__name__} of {printable(type(self.model).__name__)}: {counts}, on {self.traced_on}{broken}>"
+        )
 
 
 def split_name(graph: Dataflow, name: str) -> tuple[str, str]:

@@ -9,21 +9,21 @@ from typing import Any
 
 import torch
 
-from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.torch_runtime.isolation.callables import state_behind
+from modulekg_widgets.engine.errors import printable
+from modulekg_widgets.engine.torch_runtime.isolation.callables import reachable_state
 from modulekg_widgets.engine.torch_runtime.private import base_of, disable_current_modes
-from modulekg_widgets.engine.torch_runtime.rng import is_drawn
-from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves
+from modulekg_widgets.engine.torch_runtime.pytree import leaves, tensors, with_leaves
+from modulekg_widgets.engine.torch_runtime.rng import is_random
 from modulekg_widgets.engine.tracing.dataflow import CONSTANT, DataNode, Storage
-from modulekg_widgets.engine.tracing.execution import LARGEST_CONSTANT, run
+from modulekg_widgets.engine.tracing.execution import MAX_CONSTANT_SIZE, run_operator
 from modulekg_widgets.engine.tracing.unregistered_tensors import BUFFER
 
 Tensor = torch.Tensor
-MANY = 64  # values after which those that have died are let go
-_OURS = 2  # references to a tensor: the name's and that of the question
+SWEEP_SIZE = 64  # values after which those that have died are let go
+_OWN_REFERENCES = 2  # references to a tensor: the name's and that of the question
 
 
-class Leftovers:
+class LeakedTensors:
     """The tensors without data that a pass has met; checked once none of them should be alive any more."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Leftovers:
         self.tensors: list[Tensor] = []
         self._met: list[weakref.ref[Tensor]] = []  # they die as in every forward pass
         self._nodes_met: list[DataNode] = []
-        self._many = MANY
+        self._many = SWEEP_SIZE
 
     def add(self, met: weakref.ref[Tensor], node: DataNode) -> None:
         self._met.append(met)
@@ -39,46 +39,46 @@ class Leftovers:
         if len(self._met) > self._many:
             living = [(each, at) for each, at in zip(self._met, self._nodes_met, strict=True) if each() is not None]
             self._met, self._nodes_met = [each for each, _ in living], [at for _, at in living]
-            self._many = MANY + 2 * len(living)
+            self._many = SWEEP_SIZE + 2 * len(living)
 
-    def settle(self, result: Any = None) -> None:
+    def materialize(self, result: Any = None) -> None:
         """Turn tensors that are still alive into what a real pass would have made; the `result` may hold some.
 
         That is a table of constants in a cache of the user's, whose holder finds it as another object's contents.
         """
-        self._take()
-        self._let_go()
+        self._collect_alive()
+        self._drop_unreferenced()
         own = self._of_the_graph(result) if self.tensors else ()
         pairs = [pair for pair in zip(self.tensors, self.nodes, strict=True) if id(pair[0]) not in own]
-        self._keep([pair for pair in pairs if not _made_real(*pair)])
+        self._keep([pair for pair in pairs if not _materialize(*pair)])
 
     def _of_the_graph(self, result: Any) -> set[int]:
         """The addresses of the tensors that a graph has itself, and of those that these are views of."""
         objects = with_leaves(result, DataNode, lambda _: None)
         held = [each.tensor for node in self.nodes[:1] for each in node.graph.values if each.tensor is not None]
-        held += [each for each in state_behind(objects) if isinstance(each, Tensor)]
+        held += [each for each in reachable_state(objects) if isinstance(each, Tensor)]
         return {id(each) for tensor in held for each in (tensor, base_of(tensor)) if each is not None}
 
     def notes(self) -> list[str]:
         """What could not be made real, and is no circle of the pass that has ended, as sentences."""
         if self.tensors:
             gc.collect()
-            self._let_go()
+            self._drop_unreferenced()
         return list(dict.fromkeys(map(_note, self.nodes)))
 
-    def _take(self) -> None:
+    def _collect_alive(self) -> None:
         """Those of the pass that live; nothing refers to them weakly then, so that others can take their place."""
         alive = [(met(), node) for met, node in zip(self._met, self._nodes_met, strict=True)]
         self._met, self._nodes_met = [], []
         self.tensors += [tensor for tensor, _ in alive if tensor is not None]
         self.nodes += [node for tensor, node in alive if tensor is not None]
 
-    def _let_go(self) -> None:
+    def _drop_unreferenced(self) -> None:
         """Keep only those that are referred to elsewhere; the last first, for views keep their bases alive."""
         kept: list[tuple[Tensor, DataNode]] = []
         while self.tensors:
             tensor, node = self.tensors.pop(), self.nodes.pop()
-            if sys.getrefcount(tensor) > _OURS:
+            if sys.getrefcount(tensor) > _OWN_REFERENCES:
                 kept.append((tensor, node))
         self._keep(kept[::-1])
 
@@ -86,10 +86,10 @@ class Leftovers:
         self.tensors, self.nodes = [tensor for tensor, _ in pairs], [node for _, node in pairs]
 
 
-def _made_real(tensor: Tensor, node: DataNode) -> bool:
+def _materialize(tensor: Tensor, node: DataNode) -> bool:
     try:
         with disable_current_modes(), torch.no_grad():
-            value = _constant(node)
+            value = _constant_contents(node)
             if value is not None:
                 torch.utils.swap_tensors(tensor, value)
     except Exception:  # noqa: BLE001 - of the user's operators, or of a tensor that others refer to
@@ -97,15 +97,15 @@ def _made_real(tensor: Tensor, node: DataNode) -> bool:
     return value is not None
 
 
-def _constant(node: DataNode) -> Tensor | None:
+def _constant_contents(node: DataNode) -> Tensor | None:
     """What is in a value's memory in the end, where that comes from constants of the code and buffers alone."""
-    needed = _needed(node)
+    needed = _dependencies(node)
     operators = {each.producer for each in needed if each.producer is not None}
-    if not all(map(_is_known, needed)) or any(map(is_drawn, (operator.overload for operator in operators))):
+    if not all(map(_is_known, needed)) or any(map(is_random, (operator.overload for operator in operators))):
         return None
     values = {each: each.tensor.clone() for each in needed if each.producer is None and each.tensor is not None}
     for operator in sorted(operators, key=lambda operator: operator.index):
-        found = [tensor for _, tensor in tensors(run(operator, values.__getitem__))]
+        found = [tensor for _, tensor in tensors(run_operator(operator, values.__getitem__))]
         traced = [each for _, each in leaves(operator.result, DataNode)]
         values.update(zip(traced, found, strict=True))
         values.update((each, values[each.previous]) for each in operator.outputs if each.previous in values)
@@ -114,11 +114,11 @@ def _constant(node: DataNode) -> Tensor | None:
 
 def _is_known(node: DataNode) -> bool:
     if node.producer is not None:
-        return node.numel() <= LARGEST_CONSTANT
+        return node.numel() <= MAX_CONSTANT_SIZE
     return node.kind in (BUFFER, CONSTANT) and node.tensor is not None and not node.tensor.is_meta
 
 
-def _needed(node: DataNode) -> set[DataNode]:
+def _dependencies(node: DataNode) -> set[DataNode]:
     """All that a value is made of, and what is written into its memory, each with what that is made of."""
     versions: dict[Storage, list[DataNode]] = {}
     for each in node.graph.values:
@@ -140,6 +140,7 @@ def _needed(node: DataNode) -> set[DataNode]:
 def _note(node: DataNode) -> str:
     where = f", made at {node.producer.source}" if node.producer is not None and node.producer.source else ""
     return (
-        f"forward keeps a tensor outside of the model ({shown(node.name)}{where}), where a copy cannot stand for it: "
+        f"forward keeps a tensor outside of the model ({printable(node.name)}{where}), where a copy cannot stand for "
+        "it: "
         "it has no data there now. Keep it in the model, or in a dictionary that the module's own code names"
     )

@@ -17,22 +17,28 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.identity.walk import Walk
-from modulekg_widgets.engine.torch_runtime.isolation.attribute_writes import Written, written_by
-from modulekg_widgets.engine.torch_runtime.isolation.callables import tensors_behind
-from modulekg_widgets.engine.torch_runtime.isolation.instances import ATOMS, PLAIN, attributes, is_outside, is_plain
-from modulekg_widgets.engine.torch_runtime.isolation.shadow import in_plain_memory
+from modulekg_widgets.engine.torch_runtime.isolation.attribute_writes import AttributeWrites, find_attribute_writes
+from modulekg_widgets.engine.torch_runtime.isolation.callables import reachable_tensors
+from modulekg_widgets.engine.torch_runtime.isolation.instances import (
+    IMMUTABLE_TYPES,
+    SCALARS,
+    attributes,
+    is_external,
+    is_plain_object,
+)
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import has_strided_memory
 from modulekg_widgets.engine.torch_runtime.private import CALL_HOOKS, PARAMETERS, address_of
 from modulekg_widgets.engine.torch_runtime.state import STANDARD, registered_tensors
 
 PARAMETER, BUFFER = "parameter", "buffer"
 ATTRIBUTE = "attribute"  # a tensor of the model that is neither parameter nor buffer
-DEEPEST = 4  # containers in each other
+MAX_DEPTH = 4  # containers in each other
 _MAPPINGS = (dict, OrderedDict, defaultdict)
-_KEYS = PLAIN | {bytes}
-_CALLED = (FunctionType, MethodType, functools.partial)
+_KEYS = SCALARS | {bytes}
+_CALLABLES = (FunctionType, MethodType, functools.partial)
 
 
-class HeldTensor(NamedTuple):
+class ModelTensor(NamedTuple):
     """A tensor under one of its names."""
 
     name: str
@@ -44,16 +50,16 @@ class HeldTensor(NamedTuple):
     names: tuple[str, ...] = ()  # of a plain tensor: the attributes on the way, first that of the module
 
 
-def held_tensors(walk: Walk, places: Sequence[tuple[str, int]]) -> Iterator[HeldTensor]:
+def named_registered_tensors(walk: Walk, places: Sequence[tuple[str, int]]) -> Iterator[ModelTensor]:
     """The parameters and buffers under each of their names, in the order of the places."""
     for place, index in places:
         state = walk.states[index]
         for name, tensor in registered_tensors(state).items():
             kind = PARAMETER if name in state[PARAMETERS] else BUFFER
-            yield HeldTensor(f"{place}.{name}" if place else name, kind, tensor, state, name)
+            yield ModelTensor(f"{place}.{name}" if place else name, kind, tensor, state, name)
 
 
-class _Found(NamedTuple):
+class _ContainedTensor(NamedTuple):
     """A tensor in a container."""
 
     suffix: str  # as `['cos'][0]`
@@ -62,65 +68,65 @@ class _Found(NamedTuple):
     names: tuple[str, ...]  # of the attributes of plain objects among them
 
 
-def plain_tensors(walk: Walk) -> Iterator[HeldTensor]:
+def named_unregistered_tensors(walk: Walk) -> Iterator[ModelTensor]:
     """The plain tensors of all modules under each of their names, as `pos` and `rope.tables['cos']`."""
-    places = walk.places()
-    registered = [held.tensor for held in held_tensors(walk, places)]
+    places = walk.all_paths()
+    registered = [held.tensor for held in named_registered_tensors(walk, places)]
     others = set(map(id, registered))
-    functions = (value for state in walk.states for value in state.values() if isinstance(value, _CALLED))
-    others.update(id(tensor) for function in functions for tensor in tensors_behind(function))
-    search = _TableSearch(others, {_storage(tensor) for tensor in registered} - {0})
+    functions = (value for state in walk.states for value in state.values() if isinstance(value, _CALLABLES))
+    others.update(id(tensor) for function in functions for tensor in reachable_tensors(function))
+    search = _TensorSearch(others, {_storage(tensor) for tensor in registered} - {0})
     for place, index in places:
         state = walk.states[index]
         for attribute, found in search.of_module(state):
             name = f"{place}.{attribute}{found.suffix}" if place else f"{attribute}{found.suffix}"
-            yield HeldTensor(name, ATTRIBUTE, found.tensor, state, attribute, found.way, (attribute, *found.names))
+            yield ModelTensor(name, ATTRIBUTE, found.tensor, state, attribute, found.way, (attribute, *found.names))
 
 
-def plain_tensor(state: dict[str, Any], name: str) -> torch.Tensor | None:
+def unregistered_tensor(state: dict[str, Any], name: str) -> torch.Tensor | None:
     """The tensor of this name that a module holds by now."""
-    every = _TableSearch().of_module(state)
+    every = _TensorSearch().of_module(state)
     return next((found.tensor for attribute, found in every if attribute + found.suffix == name), None)
 
 
-class _TableSearch:
+class _TensorSearch:
     """Looks into each container once."""
 
     def __init__(self, others: set[int] | None = None, memories: set[int] | None = None) -> None:
         self._others = others or set()  # tensors that are registered, or that a function reaches past the attribute
         self._memories = memories or set()  # of parameters and buffers: a view of one has to stay a view
-        self._known: dict[tuple[int, int], list[_Found]] = {}
+        self._known: dict[tuple[int, int], list[_ContainedTensor]] = {}
 
-    def of_module(self, state: dict[str, Any]) -> Iterator[tuple[str, _Found]]:
+    def of_module(self, state: dict[str, Any]) -> Iterator[tuple[str, _ContainedTensor]]:
         """What lies in the attributes of a module, each with the attribute."""
         for attribute, value in state.items():
-            if attribute not in STANDARD and type(value) not in PLAIN:
+            if attribute not in STANDARD and type(value) not in SCALARS:
                 yield from ((attribute, found) for found in self.inside(value))
 
-    def inside(self, value: Any, depth: int = 0) -> list[_Found]:
+    def inside(self, value: Any, depth: int = 0) -> list[_ContainedTensor]:
         if isinstance(value, torch.Tensor):
-            return [_Found("", value, (), ())] if self._is_table(value) else []
-        if depth == DEEPEST or not is_container(value):
+            return [_ContainedTensor("", value, (), ())] if self._is_candidate(value) else []
+        if depth == MAX_DEPTH or not is_container(value):
             return []
         key = (id(value), depth)
         if key not in self._known:
             self._known[key] = []  # while it is looked into: it may contain itself
             self._known[key] = [
-                _Found(step + found.suffix, found.tensor, (value, *found.way), (*names, *found.names))
+                _ContainedTensor(step + found.suffix, found.tensor, (value, *found.way), (*names, *found.names))
                 for step, part, names in _parts(value)
                 for found in self.inside(part, depth + 1)
             ]
         return self._known[key]
 
-    def _is_table(self, tensor: torch.Tensor) -> bool:
+    def _is_candidate(self, tensor: torch.Tensor) -> bool:
         """Whether it has dimensions that can be cut: what has a gradient belongs to an optimizer or to a graph."""
         plain = type(tensor) is torch.Tensor and not tensor.requires_grad and id(tensor) not in self._others
-        return plain and in_plain_memory(tensor) and tensor.numel() > 1 and _storage(tensor) not in self._memories
+        return plain and has_strided_memory(tensor) and tensor.numel() > 1 and _storage(tensor) not in self._memories
 
 
 def _storage(tensor: torch.Tensor) -> int:
     """What identifies memory, also memory without data; 0 where a tensor has none of its own."""
-    own = in_plain_memory(tensor) and not nn.parameter.is_lazy(tensor)
+    own = has_strided_memory(tensor) and not nn.parameter.is_lazy(tensor)
     return address_of(tensor.untyped_storage()) if own else 0
 
 
@@ -129,8 +135,10 @@ def is_container(value: Any) -> bool:
     cls = type(value)
     if cls in _MAPPINGS or cls in (list, tuple) or _is_named_tuple(cls):
         return True
-    other = isinstance(value, (*ATOMS, nn.Module, torch.Tensor)) or hasattr(cls, "__del__") or is_outside(cls)
-    return not other and is_plain(cls) and attributes(value) is not None
+    other = (
+        isinstance(value, (*IMMUTABLE_TYPES, nn.Module, torch.Tensor)) or hasattr(cls, "__del__") or is_external(cls)
+    )
+    return not other and is_plain_object(cls) and attributes(value) is not None
 
 
 def _is_named_tuple(cls: type) -> bool:
@@ -144,12 +152,12 @@ def _parts(value: Any) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
             if type(key) in _KEYS or (type(key) is tuple and all(type(each) in _KEYS for each in key)):
                 yield f"[{key!r}]", part, ()
     elif isinstance(value, list | tuple):
-        yield from ((f"[{at}]", part, ()) for at, part in enumerate(value) if type(part) not in PLAIN)
+        yield from ((f"[{at}]", part, ()) for at, part in enumerate(value) if type(part) not in SCALARS)
     else:
         yield from ((f".{name}", part, (name,)) for name, part in list((attributes(value) or {}).items()))
 
 
-class Tables:
+class UnregisteredTensors:
     """The plain tensors of a model by their identity, looked for once one is asked about.
 
     `original`: the model of which `walk` is a copy, where a copy has as its own what the model finds in its classes.
@@ -158,47 +166,49 @@ class Tables:
     def __init__(self, walk: Walk, original: Walk | None = None) -> None:
         self._walk = walk
         self._original = original
-        self._held: dict[int, list[HeldTensor]] | None = None
+        self._by_identity: dict[int, list[ModelTensor]] | None = None
 
-    def of(self, tensor: torch.Tensor) -> list[HeldTensor]:
+    def of(self, tensor: torch.Tensor) -> list[ModelTensor]:
         """All places of a tensor; none where it is no plain tensor."""
         if type(tensor) is not torch.Tensor or tensor.requires_grad or tensor.numel() < 2:
             return []
-        if self._held is None:
-            self._held = {}
-            names = None if self._original is None else {held.name for held in plain_tensors(self._original)}
-            for held in plain_tensors(self._walk):
+        if self._by_identity is None:
+            self._by_identity = {}
+            names = (
+                None if self._original is None else {held.name for held in named_unregistered_tensors(self._original)}
+            )
+            for held in named_unregistered_tensors(self._walk):
                 if names is None or held.name in names:
-                    self._held.setdefault(id(held.tensor), []).append(held)
-        return self._held.get(id(tensor), [])
+                    self._by_identity.setdefault(id(held.tensor), []).append(held)
+        return self._by_identity.get(id(tensor), [])
 
     @functools.cached_property
-    def written(self) -> Written:
+    def attribute_writes(self) -> AttributeWrites:
         """What the code of the model may write while it runs."""
         states = self._walk.states
         objects = [value for state in states for value in state.values() if is_container(value)]
-        held = (each for every in (self._held or {}).values() for held in every for each in held.way)
+        held = (each for every in (self._by_identity or {}).values() for held in every for each in held.way)
         classes = [type(each) for each in (*self._walk.modules, *held)]
         hooks = [hook for state in states for name in CALL_HOOKS for hook in (state.get(name) or {}).values()]
-        own = [value for state in states for value in state.values() if isinstance(value, _CALLED)]
-        return written_by(classes, [*own, *hooks], map(type, (*objects, *hooks)))
+        own = [value for state in states for value in state.values() if isinstance(value, _CALLABLES)]
+        return find_attribute_writes(classes, [*own, *hooks], map(type, (*objects, *hooks)))
 
-    def may_be_written(self, places: Iterable[HeldTensor]) -> bool:
+    def may_be_reassigned(self, places: Iterable[ModelTensor]) -> bool:
         """Whether the code may put something else at one of the places: it is a cache then, of any size."""
-        return any(self.written.may_write(held.names, bool(held.way)) for held in places)
+        return any(self.attribute_writes.may_write(held.names, bool(held.way)) for held in places)
 
     def moved(self) -> set[str]:
         """The names of those that were looked for and are no longer there."""
-        before = {held.name: held.tensor for every in (self._held or {}).values() for held in every}
-        now = {held.name: held.tensor for held in plain_tensors(self._walk)} if before else {}
+        before = {held.name: held.tensor for every in (self._by_identity or {}).values() for held in every}
+        now = {held.name: held.tensor for held in named_unregistered_tensors(self._walk)} if before else {}
         return {name for name, tensor in before.items() if now.get(name) is not tensor}
 
 
-def held_named(walk: Walk, names: Iterable[str]) -> dict[str, HeldTensor]:
+def model_tensors_by_name(walk: Walk, names: Iterable[str]) -> dict[str, ModelTensor]:
     """Parameters and buffers by name, and the plain tensors where `names` has others than these."""
-    held = {each.name: each for each in held_tensors(walk, walk.places())}
+    held = {each.name: each for each in named_registered_tensors(walk, walk.all_paths())}
     if any(name not in held for name in names):
-        return {**{each.name: each for each in plain_tensors(walk)}, **held}
+        return {**{each.name: each for each in named_unregistered_tensors(walk)}, **held}
     return held
 
 
@@ -213,19 +223,19 @@ class AttributeSwap(NamedTuple):
     value: Any
 
 
-def swaps(
-    held: Iterable[HeldTensor], new: Mapping[int, torch.Tensor], copies: Mapping[int, Any] | None = None
+def attribute_swaps(
+    held: Iterable[ModelTensor], new: Mapping[int, torch.Tensor], copies: Mapping[int, Any] | None = None
 ) -> list[AttributeSwap]:
     """What the attributes that hold plain tensors will hold, with replacements by the identity of these tensors."""
     every = list(held)
     attributes = {(id(each.state), each.attribute): each for each in every}.values()
     now = [AttributeSwap(each.state, each.attribute, each.state[each.attribute]) for each in attributes]
-    return rebuilt(now, every, new, copies)
+    return rebuild_containers(now, every, new, copies)
 
 
-def rebuilt(
+def rebuild_containers(
     now: Iterable[AttributeSwap],
-    held: Iterable[HeldTensor],
+    held: Iterable[ModelTensor],
     new: Mapping[int, torch.Tensor],
     copies: Mapping[int, Any] | None = None,
 ) -> list[AttributeSwap]:
@@ -235,19 +245,19 @@ def rebuilt(
     exist already, by the identity of the original.
     """
     on_way = {id(container) for each in held if id(each.tensor) in new for container in each.way}
-    made = _Rebuilt(new, on_way, dict(copies or {}))
+    made = _ContainerRebuilder(new, on_way, dict(copies or {}))
     return [each._replace(value=made.of(each.value)) for each in now]
 
 
-def put_tables(walk: Walk, values: Mapping[str, torch.Tensor]) -> None:
+def set_unregistered_tensors(walk: Walk, values: Mapping[str, torch.Tensor]) -> None:
     """Put tensors in the places of plain ones, by name; names of parameters and buffers are passed over."""
-    held = held_named(walk, values)
+    held = model_tensors_by_name(walk, values)
     plain = [each for name, each in held.items() if each.kind == ATTRIBUTE and name in values]
-    for state, attribute, value in swaps(plain, {id(each.tensor): values[each.name] for each in plain}):
+    for state, attribute, value in attribute_swaps(plain, {id(each.tensor): values[each.name] for each in plain}):
         state[attribute] = value
 
 
-class _Rebuilt:
+class _ContainerRebuilder:
     def __init__(self, new: Mapping[int, torch.Tensor], on_way: set[int], copies: dict[int, Any]) -> None:
         self._new, self._on_way, self._copies = new, on_way, copies
         self._filled: set[int] = set()

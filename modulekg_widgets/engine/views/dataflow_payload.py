@@ -8,13 +8,13 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from modulekg_widgets.engine.axes.terms.algebra import Term, atoms
-from modulekg_widgets.engine.axes.terms.expression import written
-from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, nearest
+from modulekg_widgets.engine.axes.terms.term_positions import format_term
+from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, closest_match_hint
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
-from modulekg_widgets.engine.residuals.blocks import candidates
+from modulekg_widgets.engine.residuals.blocks import candidate_blocks
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode, split_name
 from modulekg_widgets.engine.views.flow_tables import CallTree, FlowTables, is_state, module_edges
-from modulekg_widgets.engine.views.payload import Distinct, number, text
+from modulekg_widgets.engine.views.payload import DistinctKeys, number, text
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.axis import Axes
@@ -36,7 +36,7 @@ class AxisTables:
     def along(self, node: DataNode) -> list[int]:
         """The numbers of the axes that run through a value."""
         terms = self._terms(node)
-        found = (self.axes.rank(atom) for term in terms for atom in atoms(term) if atom in self.axes.places)
+        found = (self.axes.rank(atom) for term in terms for atom in atoms(term) if atom in self.axes.tensor_dims)
         return list(dict.fromkeys(found))
 
     def payload(self, tensors: Iterable[DataNode]) -> dict[str, Any]:
@@ -63,9 +63,9 @@ class AxisTables:
 
     def _written(self, term: Term) -> str:
         def marked(atom: Term) -> str:
-            return f"{{{self.axes.rank(atom)}" if atom in self.axes.places else "axis"
+            return f"{{{self.axes.rank(atom)}" if atom in self.axes.tensor_dims else "axis"
 
-        return _AXIS.sub(r"{\1}", written(term, marked))
+        return _AXIS.sub(r"{\1}", format_term(term, marked))
 
 
 # ----------------------------------------
@@ -80,7 +80,7 @@ TIME_INFO = {  # columns of a profile: name in the payload, what it is called
     "time_ms_after": ("time_after", {"label": "time after the plan", "aggregate": "sum"}),
 }
 STOPPED = "the forward pass stopped here"
-ELSEWHERE = "not called: other code uses its tensors"
+USED_BY_OTHER_CODE = "not called: other code uses its tensors"
 NOT_CALLED = "not called in this forward pass"
 
 
@@ -89,10 +89,10 @@ def add_trace(payload: dict[str, Any], hierarchy: Hierarchy, model: Any, args: A
 
     An error of the forward pass is news to show, and not an error of the widget.
     """
-    from modulekg_widgets.engine.axes.graph import whole_trace
+    from modulekg_widgets.engine.axes.graph import trace_with_wrappers
 
     try:
-        graph: Any = whole_trace(model, args, kwargs)
+        graph: Any = trace_with_wrappers(model, args, kwargs)
     except ModuleKGError as error:
         payload["error"] = text(str(error))
         graph = getattr(error, "graph", None)
@@ -111,7 +111,7 @@ def add_dataflow(payload: dict[str, Any], hierarchy: Hierarchy, graph: DataflowG
     axes = AxisTables(graph.axes) if graph.error is None else None
     columns = _columns(tables, hierarchy)
     payload["traced"] = bool(tables.steps)
-    payload["edges"] = [[a, b, _times(shape)] for a, b, shape in module_edges(tables)]
+    payload["edges"] = [[a, b, _shape_text(shape)] for a, b, shape in module_edges(tables)]
     payload["flow"] = _flow(tables, tensors, axes)
     payload["axes"] = None if axes is None else axes.payload(tensors.nodes)
     payload["columns"].update(columns)
@@ -121,14 +121,14 @@ def add_dataflow(payload: dict[str, Any], hierarchy: Hierarchy, graph: DataflowG
         payload["marks"].setdefault(str(node), []).append(mark)
 
 
-def with_times(payload: dict[str, Any], rows: Sequence[int], profile: Any) -> dict[str, Any]:
+def add_time_columns(payload: dict[str, Any], rows: Sequence[int], profile: Any) -> dict[str, Any]:
     """The payload with the measured times of a profile as columns, in milliseconds; `rows` are the nodes of its rows.
 
     Raises `UnknownNameError` for a table that has none.
     """
     known = getattr(profile, "columns", ())
     if "time_ms" not in known:
-        listed = nearest("time_ms", [str(name) for name in known])
+        listed = closest_match_hint("time_ms", [str(name) for name in known])
         raise UnknownNameError(f"profile has no column 'time_ms': pass what graph.profile() gives; {listed}")
     columns, info = dict(payload["columns"]), dict(payload["column_info"])
     for name, (column, described) in TIME_INFO.items():
@@ -141,12 +141,12 @@ def with_times(payload: dict[str, Any], rows: Sequence[int], profile: Any) -> di
     return {**payload, "columns": columns, "column_info": info}
 
 
-def _times(shape: tuple[int, ...]) -> str:
+def _shape_text(shape: tuple[int, ...]) -> str:
     return "×".join(map(str, shape)) if shape else "scalar"
 
 
 def _flow(tables: FlowTables, tensors: _Tensors, axes: AxisTables | None) -> dict[str, Any]:
-    shapes, dtypes, sources = Distinct(), Distinct(), Distinct()
+    shapes, dtypes, sources = DistinctKeys(), DistinctKeys(), DistinctKeys()
     operators = [step.operator for step in tables.steps]
     labels = [node.label for node in tables.graph.inputs]
     return {
@@ -162,14 +162,14 @@ def _flow(tables: FlowTables, tensors: _Tensors, axes: AxisTables | None) -> dic
             "call": [step.call for step in tables.steps],
             "inputs": [step.inputs for step in tables.steps],
             "tensors": [[] if o is None else tensors.read_by(o) for o in operators],
-            "source": [-1 if o is None or o.source is None else sources.place(str(o.source)) for o in operators],
+            "source": [-1 if o is None or o.source is None else sources.index_of(str(o.source)) for o in operators],
             "flops": [0 if o is None else number(tables.flops[o.index]) for o in operators],
             "view": [at for at, o in enumerate(operators) if o is not None and _is_view(o)],
         },
         "values": {
             "step": tables.made_by,
-            "shape": [shapes.place(node.shape) for node in tables.nodes],
-            "dtype": [dtypes.place(str(node.dtype).removeprefix("torch.")) for node in tables.nodes],
+            "shape": [shapes.index_of(node.shape) for node in tables.nodes],
+            "dtype": [dtypes.index_of(str(node.dtype).removeprefix("torch.")) for node in tables.nodes],
             "axes": [[] if axes is None else axes.along(node) for node in tables.nodes],
         },
         "tensors": tensors.payload(),
@@ -185,7 +185,7 @@ def _flow(tables: FlowTables, tensors: _Tensors, axes: AxisTables | None) -> dic
 def _blocks(graph: Dataflow, hierarchy: Hierarchy) -> dict[str, str]:
     """What is said of the modules that are residual blocks, by node."""
     found: dict[str, str] = {}
-    for block in candidates(graph) if graph.error is None else ():
+    for block in candidate_blocks(graph) if graph.error is None else ():
         node = hierarchy.walk.find(block.path)
         if node is not None:
             what = "residual branch f of x + f(x)" if block.is_branch else "residual block x + f(x)"
@@ -205,7 +205,7 @@ class _Tensors:
     def __init__(self, graph: Dataflow, hierarchy: Hierarchy) -> None:
         self.nodes: list[DataNode] = []
         self.owner: list[int] = []
-        self.attributes = Distinct()
+        self.attributes = DistinctKeys()
         self.attribute: list[int] = []
         self._place: dict[int, int] = {}  # a tensor's index in the graph -> its first name
         known = set()
@@ -218,7 +218,7 @@ class _Tensors:
             self._place.setdefault(node.index, len(self.nodes))
             self.nodes.append(node)
             self.owner.append(owner)
-            self.attribute.append(self.attributes.place(attribute))
+            self.attribute.append(self.attributes.index_of(attribute))
 
     def read_by(self, operator: OperatorNode) -> list[int]:
         """The places of what an operator reads of the model's own."""
@@ -262,6 +262,6 @@ def _marks(hierarchy: Hierarchy, tree: CallTree, tensors: _Tensors) -> Iterable[
     read = {owner for owner, node in zip(tensors.owner, tensors.nodes, strict=True) if node.consumers}
     for node, parent in enumerate(hierarchy.walk.parents):
         if node not in called and parent in called:
-            below = range(node, hierarchy.walk.ends[node])
+            below = range(node, hierarchy.walk.subtree_ends[node])
             if not any(inner in called for inner in below):
-                yield node, ELSEWHERE if any(inner in read for inner in below) else NOT_CALLED
+                yield node, USED_BY_OTHER_CODE if any(inner in read for inner in below) else NOT_CALLED

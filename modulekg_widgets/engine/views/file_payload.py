@@ -14,17 +14,17 @@ from typing import Any
 
 import torch
 
-from modulekg_widgets.engine.errors import ModelFileError, shown
+from modulekg_widgets.engine.errors import ModelFileError, printable
 from modulekg_widgets.engine.files.model_file import ModelFile, open_file
-from modulekg_widgets.engine.files.owners import operator_name, owners
 from modulekg_widgets.engine.files.records import FileContents, OperatorGraph, OperatorRecord, TensorRecord, ValueRecord
 from modulekg_widgets.engine.files.skeleton import FileModule
+from modulekg_widgets.engine.files.tensor_owners import operator_name, tensor_owners
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
-from modulekg_widgets.engine.views.payload import Distinct, number, text
+from modulekg_widgets.engine.views.payload import DistinctKeys, number, text
 
-MOST_DRAWN = 50_000  # operators; with more, the page would stand still
-OF_FILE = "file"  # in the place of the kind of tensors that a model was traced on
-DEEPEST_CALL = 64  # operators of deeper modules are drawn in the one around them at this depth
+MAX_OPERATORS = 50_000  # operators; with more, the page would stand still
+TRACED_ON_FILE = "file"  # in the place of the kind of tensors that a model was traced on
+MAX_CALL_DEPTH = 64  # operators of deeper modules are drawn in the one around them at this depth
 OUTSIDE = -1
 # operators that look at their input otherwise
 VIEWS = frozenset({
@@ -36,9 +36,9 @@ VIEWS = frozenset({
 def file_flow(contents: FileContents, hierarchy: Hierarchy) -> dict[str, Any] | None:
     """The flow of a file's graph; None where it has none, or one that is too large to be drawn."""
     graph = contents.graph
-    if graph is None or not 0 < len(graph.operators) <= MOST_DRAWN:
+    if graph is None or not 0 < len(graph.operators) <= MAX_OPERATORS:
         return None
-    return _FlowTables(contents, graph, hierarchy).payload()
+    return _FileFlow(contents, graph, hierarchy).payload()
 
 
 def owned_tensors(contents: FileContents, hierarchy: Hierarchy) -> list[tuple[int, TensorRecord]]:
@@ -48,18 +48,23 @@ def owned_tensors(contents: FileContents, hierarchy: Hierarchy) -> list[tuple[in
 
 def _by_module(contents: FileContents, hierarchy: Hierarchy) -> list[tuple[int, str, TensorRecord]]:
     """With their names in the modules."""
-    owned = [(hierarchy.find(path) or 0, name, record) for path, name, record in owners(contents)]
+    owned = [(hierarchy.find(path) or 0, name, record) for path, name, record in tensor_owners(contents)]
     return sorted(owned, key=itemgetter(0))
 
 
-class _FlowTables:
+class _FileFlow:
     """Everything that runs, in order, with the values by place."""
 
     def __init__(self, contents: FileContents, graph: OperatorGraph, hierarchy: Hierarchy) -> None:
         self.contents, self.graph, self.hierarchy = contents, graph, hierarchy
         self.records = {each.name: each for each in contents.tensors}
-        self.names, self.shapes, self.dtypes, self.sources = Distinct(), Distinct(), Distinct(), Distinct()
-        self.attributes = Distinct()
+        self.names, self.shapes, self.dtypes, self.sources = (
+            DistinctKeys(),
+            DistinctKeys(),
+            DistinctKeys(),
+            DistinctKeys(),
+        )
+        self.attributes = DistinctKeys()
         self.owner: list[int] = []
         self.attribute: list[int] = []
         self.tensor_places: dict[str, int] = {}
@@ -83,7 +88,7 @@ class _FlowTables:
         for node, name, record in _by_module(self.contents, self.hierarchy):
             self.tensor_places[record.name] = len(self.owner)
             self.owner.append(node)
-            self.attribute.append(self.attributes.place(text(name)))
+            self.attribute.append(self.attributes.index_of(text(name)))
 
     def _run(self, operator: OperatorRecord) -> None:
         step = len(self.steps)
@@ -92,8 +97,8 @@ class _FlowTables:
         call = self._call_in(operator.module)
         inputs = [self._value(each) for each in read if each not in self.tensor_places]
         tensors = [self.tensor_places[each] for each in read if each in self.tensor_places]
-        source = self.sources.place(text(operator.source)) if operator.source else OUTSIDE
-        self.steps.append((self.names.place(text(name)), call, inputs, tensors, source))
+        source = self.sources.index_of(text(operator.source)) if operator.source else OUTSIDE
+        self.steps.append((self.names.index_of(text(name)), call, inputs, tensors, source))
         if name.rpartition(":")[2].lower() in VIEWS:
             self.views.append(step)
         for output in operator.outputs:
@@ -120,7 +125,7 @@ class _FlowTables:
         while node >= 0:
             found.append(node)
             node = self.hierarchy.walk.parents[node]
-        return found[::-1][:DEEPEST_CALL]
+        return found[::-1][:MAX_CALL_DEPTH]
 
     def _value(self, name: str) -> int:
         place = self.present.get(name)
@@ -131,8 +136,8 @@ class _FlowTables:
         place = self.present[name] = len(self.made_by)
         self.made_by.append(step)
         shape = ("?",) if about.shape is None else about.shape
-        self.shape.append(self.shapes.place(tuple(text(size) if isinstance(size, str) else size for size in shape)))
-        self.dtype.append(self.dtypes.place(text(about.dtype)))
+        self.shape.append(self.shapes.index_of(tuple(text(size) if isinstance(size, str) else size for size in shape)))
+        self.dtype.append(self.dtypes.index_of(text(about.dtype)))
         return place
 
     def payload(self) -> dict[str, Any]:
@@ -140,7 +145,7 @@ class _FlowTables:
         columns = list(zip(*self.steps, strict=True))
         names, calls, inputs, tensors, sources = map(list, columns)
         return {
-            "on": OF_FILE,
+            "on": TRACED_ON_FILE,
             "calls": {"node": self.call_nodes, "parent": self.call_parents, "inputs": into, "outputs": out_of},
             "steps": {
                 "name": names,
@@ -181,8 +186,8 @@ class _FlowTables:
         out_of: list[dict[int, None]] = [{} for _ in ends]
         for value, reader in self._reads():
             maker = OUTSIDE if self.made_by[value] < 0 else self.steps[self.made_by[value]][1]
-            _note(into, value, reader, maker, self.call_parents, ends)
-            _note(out_of, value, maker, reader, self.call_parents, ends)
+            _note_crossing(into, value, reader, maker, self.call_parents, ends)
+            _note_crossing(out_of, value, maker, reader, self.call_parents, ends)
         return [list(found) for found in into], [list(found) for found in out_of]
 
     def _reads(self) -> Iterable[tuple[int, int]]:
@@ -191,7 +196,7 @@ class _FlowTables:
         yield from ((value, OUTSIDE) for value in self.outputs)
 
 
-def _note(
+def _note_crossing(
     notes: list[dict[int, None]], value: int, inner: int, other: int, parents: Sequence[int], ends: Sequence[int]
 ) -> None:
     """Note a value at each call around `inner` that `other` is not in."""
@@ -228,10 +233,10 @@ def _qualified(payload: dict[str, Any], hierarchy: Hierarchy) -> list[str]:
 def _about(file: ModelFile, hierarchy: Hierarchy, is_drawn: bool) -> dict[str, Any]:
     contents = file.contents
     places = owned_tensors(contents, hierarchy)
-    dtypes = Distinct()
-    dtype = [dtypes.place(text(each.dtype)) for _, each in places]
+    dtypes = DistinctKeys()
+    dtype = [dtypes.index_of(text(each.dtype)) for _, each in places]
     count = 0 if contents.graph is None else len(contents.graph.operators)
-    large = f"Its graph is not drawn: it has {count} operators, and at most {MOST_DRAWN} are drawn."
+    large = f"Its graph is not drawn: it has {count} operators, and at most {MAX_OPERATORS} are drawn."
     return {
         "name": text(os.path.basename(file.path)),
         "format": text(contents.format),
@@ -263,8 +268,8 @@ def _plain(value: Any) -> Any:
 
 
 BINS = 64
-MOST_NUMBERS = 10_000_000  # of one tensor that are looked at
-PIECE = 1 << 18  # numbers in memory at once, and next to each other in a sample
+MAX_NUMBERS = 10_000_000  # of one tensor that are looked at
+PIECE_NUMBERS = 1 << 18  # numbers in memory at once, and next to each other in a sample
 
 
 def histogram_line(path: str, name: str) -> str:
@@ -305,26 +310,26 @@ def tensor_histogram(path: str, name: str) -> dict[str, Any]:
 def _flat(tensor: torch.Tensor, name: str) -> torch.Tensor:
     """All its numbers in the order in which they lie in the file, without a copy."""
     if tensor.is_complex() or tensor.is_quantized:
-        raise ModelFileError(f"tensor {shown(name)!r} is of {tensor.dtype}: histograms are of real numbers")
+        raise ModelFileError(f"tensor {printable(name)!r} is of {tensor.dtype}: histograms are of real numbers")
     for axis in range(tensor.ndim):
         if tensor.stride(axis) == 0 and tensor.shape[axis] > 1:
             tensor = tensor.narrow(axis, 0, 1)  # the same numbers over and over
     tensor = tensor.permute(sorted(range(tensor.ndim), key=lambda axis: -tensor.stride(axis)))
-    if not tensor.is_contiguous() and tensor.numel() > MOST_NUMBERS:
-        raise ModelFileError(f"tensor {shown(name)!r} does not lie in one piece in the file: look at a part of it")
+    if not tensor.is_contiguous() and tensor.numel() > MAX_NUMBERS:
+        raise ModelFileError(f"tensor {printable(name)!r} does not lie in one piece in the file: look at a part of it")
     return tensor.reshape(-1)
 
 
 def _pieces(flat: torch.Tensor) -> Iterator[torch.Tensor]:
     """All, or evenly spaced pieces of it."""
     count = flat.numel()
-    if count <= MOST_NUMBERS:
-        yield from (flat[at : at + PIECE] for at in range(0, count, PIECE))
+    if count <= MAX_NUMBERS:
+        yield from (flat[at : at + PIECE_NUMBERS] for at in range(0, count, PIECE_NUMBERS))
         return
-    pieces = MOST_NUMBERS // PIECE
+    pieces = MAX_NUMBERS // PIECE_NUMBERS
     for at in range(pieces):
-        start = at * (count - PIECE) // (pieces - 1)
-        yield flat[start : start + PIECE]
+        start = at * (count - PIECE_NUMBERS) // (pieces - 1)
+        yield flat[start : start + PIECE_NUMBERS]
 
 
 def _finite(piece: torch.Tensor) -> torch.Tensor:

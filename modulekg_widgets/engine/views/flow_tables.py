@@ -10,7 +10,7 @@ from modulekg_widgets.engine.identity.walk import Paths
 from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.unregistered_tensors import ATTRIBUTE, BUFFER, PARAMETER
-from modulekg_widgets.engine.views.payload import Distinct
+from modulekg_widgets.engine.views.payload import DistinctKeys
 
 # --------------------
 # The calls of a forward pass as a tree: which module's call ran within which, and what each did itself.
@@ -167,7 +167,7 @@ def _in_order(calls: list[CallNode]) -> list[CallNode]:
 # ----------------------------------------
 
 
-PASS = -1  # in place of an operator's name: a module that hands on what it got
+PASS_THROUGH = -1  # in place of an operator's name: a module that hands on what it got
 
 
 @dataclass(slots=True)
@@ -186,7 +186,7 @@ class FlowTables:
     def __init__(self, graph: Dataflow, tree: CallTree) -> None:
         self.graph = graph
         self.tree = tree
-        self.names = Distinct()
+        self.names = DistinctKeys()
         self.flops = [operator.flops() for operator in graph.operators]
         self.steps: list[FlowStep] = []
         self.nodes: list[DataNode] = []  # of each value
@@ -222,7 +222,7 @@ class FlowTables:
             return
         flowing = [node for node in operator.inputs if not is_state(node)]
         inputs = [self._value(node) for node in dict.fromkeys(flowing)]
-        self.steps.append(FlowStep(self.names.place(operator.name), call, inputs, operator))
+        self.steps.append(FlowStep(self.names.index_of(operator.name), call, inputs, operator))
         for node in operator.outputs:
             self._new(node, len(self.steps) - 1)
 
@@ -238,7 +238,7 @@ class FlowTables:
         record = self.tree.calls[call]
         if self.tree.is_leaf(call) and len(self.steps) == first_step and record.finished:
             inputs = [place for place in self.inputs[call] if not is_state(self.nodes[place])]
-            self.steps.append(FlowStep(PASS, call, list(dict.fromkeys(inputs))))
+            self.steps.append(FlowStep(PASS_THROUGH, call, list(dict.fromkeys(inputs))))
             for node in dict.fromkeys(record.outputs):
                 self._new(node, len(self.steps) - 1)  # whoever reads it from now on has it from here
         self.outputs[call] = [self._value(node) for node in record.outputs]
@@ -253,7 +253,7 @@ def is_state(node: DataNode) -> bool:
 
 
 OUTSIDE = -1  # the model's input as a source, its output as a target
-MOST_SOURCES = 64  # of one value; a model that adds up all that it ever computed has as many as modules
+MAX_SOURCES = 64  # of one value; a model that adds up all that it ever computed has as many as modules
 
 Key = TypeVar("Key")
 Sources = dict[tuple[int, int], None]  # (node of the hierarchy, value that it gave), in order
@@ -279,16 +279,16 @@ class _ModuleFlow:
     def __init__(self, tables: FlowTables) -> None:
         self.tables = tables
         self.tree = tables.tree
-        self.given = set(tables.model_inputs)
+        self.model_inputs = set(tables.model_inputs)
         # of what a container's own code made: the modules in it, and the values from around it, that it comes from
-        self.mixed: dict[int, tuple[Sources, dict[int, None]]] = {}
+        self.container_values: dict[int, tuple[Sources, dict[int, None]]] = {}
         made: dict[int, list[int]] = {}
         for value, step in enumerate(tables.made_by):
             made.setdefault(step, []).append(value)
         for at, step in enumerate(tables.steps):
             if not self.tree.is_leaf(step.call):
-                mixture = self._mixture(step.inputs, step.call)
-                self.mixed.update((value, mixture) for value in made.get(at, ()))
+                mixture = self._container_sources(step.inputs, step.call)
+                self.container_values.update((value, mixture) for value in made.get(at, ()))
 
     def uses(self) -> Iterator[tuple[tuple[int, int], int]]:
         """((value, call that reads it), node that it goes to) of all that is read by something else than it made."""
@@ -297,13 +297,13 @@ class _ModuleFlow:
         for step in tables.steps:
             if tree.is_leaf(step.call):
                 for value in step.inputs:
-                    for origin in (value, *(self.mixed[value][1] if value in self.mixed else ())):
+                    for origin in (value, *(self.container_values[value][1] if value in self.container_values else ())):
                         readers.setdefault(origin, []).append(step.call)
                     yield (value, step.call), tree.calls[step.call].node
         for call in range(1, len(tree.calls)):
             for value in dict.fromkeys(tables.outputs[call]):
-                if value in self.mixed and self._maker(value) == call:
-                    for outer in self.mixed[value][1]:
+                if value in self.container_values and self._maker(value) == call:
+                    for outer in self.container_values[value][1]:
                         if not any(tree.is_within(reader, call) for reader in readers.get(outer, ())):
                             yield (outer, tree.calls[call].parent), tree.calls[call].node
         for value in dict.fromkeys(tables.model_outputs):
@@ -313,37 +313,37 @@ class _ModuleFlow:
         """The modules that a value comes from, seen from the call that reads it."""
         maker = self._maker(value)
         if maker is None:
-            return {(OUTSIDE, value): None} if value in self.given else {}
+            return {(OUTSIDE, value): None} if value in self.model_inputs else {}
         own: Sources = {(self.tree.calls[maker].node, value): None}
-        if value not in self.mixed:
+        if value not in self.container_values:
             return own
-        inner, outer = self.mixed[value]
+        inner, outer = self.container_values[value]
         if not self.tree.is_within(reader, maker):
             return inner or own
-        return _joined([inner, *(self.sources(other, maker) for other in outer)])
+        return _union([inner, *(self.sources(other, maker) for other in outer)])
 
-    def _mixture(self, inputs: Iterable[int], call: int) -> tuple[Sources, dict[int, None]]:
+    def _container_sources(self, inputs: Iterable[int], call: int) -> tuple[Sources, dict[int, None]]:
         inner: list[Sources] = []
         outer: list[dict[int, None]] = []
         for value in inputs:
             maker = self._maker(value)
             if maker is None or not self.tree.is_within(maker, call):
                 outer.append({value: None})
-            elif maker == call and value in self.mixed:
-                inner.append(self.mixed[value][0])
-                outer.append(self.mixed[value][1])
+            elif maker == call and value in self.container_values:
+                inner.append(self.container_values[value][0])
+                outer.append(self.container_values[value][1])
             else:
                 inner.append(self.sources(value, call))
-        return _joined(inner), _joined(outer)
+        return _union(inner), _union(outer)
 
     def _maker(self, value: int) -> int | None:
         step = self.tables.made_by[value]
         return None if step < 0 else self.tables.steps[step].call
 
 
-def _joined(several: Iterable[dict[Key, None]]) -> dict[Key, None]:
+def _union(several: Iterable[dict[Key, None]]) -> dict[Key, None]:
     """All of them; of very many the latest."""
     joined: dict[Key, None] = {}
     for sources in several:
         joined.update(sources)
-    return dict(list(joined.items())[-MOST_SOURCES:]) if len(joined) > MOST_SOURCES else joined
+    return dict(list(joined.items())[-MAX_SOURCES:]) if len(joined) > MAX_SOURCES else joined

@@ -7,24 +7,24 @@ from collections.abc import Container, Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
-from modulekg_widgets.engine.views.flow_tables import PASS
+from modulekg_widgets.engine.views.flow_tables import PASS_THROUGH
 
-AT_FIRST = 25  # nodes
-DEEPEST = 4  # levels; a chain of single children says little when it is opened to its end
+MAX_INITIAL_NODES = 25  # nodes
+MAX_DEPTH = 4  # levels; a chain of single children says little when it is opened to its end
 
 
-def first_opening(payload: dict[str, Any]) -> list[int]:
+def initial_expansion(payload: dict[str, Any]) -> list[int]:
     """The containers to open, level by level from the top, while at most 25 nodes show."""
-    rows = rows_of(payload)
+    rows = visible_children(payload)
     opened: list[int] = []
     shown = len(rows.get(0, ()))
     waiting = deque((child, 1) for child in rows.get(0, ()))
     while waiting:
         node, depth = waiting.popleft()
         inside = rows.get(node)
-        if not inside or depth >= DEEPEST:
+        if not inside or depth >= MAX_DEPTH:
             continue
-        if shown + len(inside) > AT_FIRST:
+        if shown + len(inside) > MAX_INITIAL_NODES:
             if depth == 1:
                 continue  # a wide stage does not keep the others shut
             break  # opening a later sibling instead would look like a choice
@@ -34,25 +34,25 @@ def first_opening(payload: dict[str, Any]) -> list[int]:
     return opened
 
 
-def rows_of(payload: dict[str, Any]) -> dict[int, list[int]]:
+def visible_children(payload: dict[str, Any]) -> dict[int, list[int]]:
     """For each container its children as drawn: one for a folded run, its first member."""
     hidden = {member for _, *others in folded_members(payload) for member in others}
     return {parent: [c for c in inside if c not in hidden] for parent, inside in _children(payload).items()}
 
 
-def as_drawn(payload: dict[str, Any], nodes: Iterable[int]) -> set[int]:
+def fold_representatives(payload: dict[str, Any], nodes: Iterable[int]) -> set[int]:
     """`nodes` with every member of a folded run replaced by the first, which stands for it."""
     stands_for = {member: members[0] for members in folded_members(payload) for member in members}
     return {stands_for.get(node, node) for node in nodes}
 
 
-def data_edges(payload: dict[str, Any], drawn: Container[int]) -> list[tuple[int, int, str]]:
+def data_edges(payload: dict[str, Any], visible_nodes: Container[int]) -> list[tuple[int, int, str]]:
     """The edges of a traced model between the nodes that are drawn, once each; -1 is the model's input or output."""
     parents = payload["nodes"]["parent"]
     stands_for = {member: members[0] for members in folded_members(payload) for member in members}
 
     def visible(node: int) -> int:
-        while node > 0 and node not in drawn:
+        while node > 0 and node not in visible_nodes:
             first = stands_for.get(node, node)
             node = parents[node] if first == node else first
         return node
@@ -104,14 +104,14 @@ def folded_members(payload: dict[str, Any]) -> Iterator[list[int]]:
 # Which folded runs are runs in a forward pass too: the same rule as on the page (js/src/core/graph/flow_items.ts).
 
 
-MOST_ALIKE = 12  # modules of one sort that are drawn side by side
+MAX_PARALLEL = 12  # modules of one sort that are drawn side by side
 COPIES = frozenset(
     {"to", "to_copy", "clone", "contiguous", "copy", "cast"}
 )  # they change where or as what values stand
-TURNS = frozenset({"transpose", "permute", "t", "movedim", "swapaxes"})  # looks in which dimensions change places
-MOST_LINKED = 32  # the same, where some of them give to others: how they do is what is to be seen
+TRANSPOSES = frozenset({"transpose", "permute", "t", "movedim", "swapaxes"})  # looks in which dimensions change places
+MAX_LINKED = 32  # the same, where some of them give to others: how they do is what is to be seen
 
-NOTHING: frozenset[str] = frozenset()
+NO_NAMES: frozenset[str] = frozenset()
 
 
 def flow_folds(payload: dict[str, Any]) -> list[Any]:
@@ -121,7 +121,7 @@ def flow_folds(payload: dict[str, Any]) -> list[Any]:
     kept = []
     for fold, run in zip(payload["folds"], runs, strict=True):
         caller = callers.get(run[0])
-        if (len(run) > 2 if caller is None else caller.keeps(run)) or len(run) > MOST_LINKED:
+        if (len(run) > 2 if caller is None else caller.folds(run)) or len(run) > MAX_LINKED:
             kept.append(fold)
     return kept
 
@@ -135,19 +135,19 @@ class _Caller:
         # of a node the others whose values reach it by the code of this call alone, and what that computes on the way
         self.reads: dict[int, dict[int, frozenset[str]]] = {}
 
-    def keeps(self, run: list[int]) -> bool:
+    def folds(self, run: list[int]) -> bool:
         """Whether a run is to be folded."""
         at = {node: place for place, node in reversed(list(enumerate(self.order)))}
         called = sorted((node for node in run if node in at), key=lambda node: at[node])
         if len(called) < 2:
             return True
-        if all(a in self.reads.get(b, ()) for a, b in pairwise(called)) and self._is_even(called, at):
+        if all(a in self.reads.get(b, ()) for a, b in pairwise(called)) and self._is_uniform(called, at):
             return True
         members = set(called)
         is_apart = not any(self.reads.get(node, {}).keys() & members - {node} for node in called)
-        return len(run) > (MOST_ALIKE if is_apart else MOST_LINKED)
+        return len(run) > (MAX_PARALLEL if is_apart else MAX_LINKED)
 
-    def _is_even(self, called: list[int], at: dict[int, int]) -> bool:
+    def _is_uniform(self, called: list[int], at: dict[int, int]) -> bool:
         """Whether the same is called and computed between all members: two norms around a module are no run."""
         gaps = [self.order[at[a] + 1 : at[b]] for a, b in pairwise(called)]
         code = [self.reads[b][a] for a, b in pairwise(called)]
@@ -171,11 +171,11 @@ def _callers(payload: dict[str, Any], first: dict[int, int]) -> dict[int, _Calle
     for call, parent in enumerate(parents):  # the calls that are looked at around each, with the one in them
         if parent >= 0:
             above[call] += above[parent]
-    _read(payload["flow"], by_call, above)
+    _follow_values(payload["flow"], by_call, above)
     return found
 
 
-def _read(flow: dict[str, Any], by_call: dict[int, _Caller], above: list[list[tuple[int, int]]]) -> None:
+def _follow_values(flow: dict[str, Any], by_call: dict[int, _Caller], above: list[list[tuple[int, int]]]) -> None:
     """Follow the values from one member to the next."""
     # (call that is looked at, value): the members that it comes from, and what the call's own code did with it since
     carried: dict[tuple[int, int], dict[int, frozenset[str]]] = {}
@@ -187,36 +187,36 @@ def _read(flow: dict[str, Any], by_call: dict[int, _Caller], above: list[list[tu
     for step, (call, inputs) in enumerate(zip(steps["call"], steps["inputs"], strict=True)):
         around = [(call, -1)] if call in by_call else []
         for caller, inner in around + above[call]:
-            sources = _joined(carried.get((caller, value), {}) for value in inputs)
+            sources = _union(carried.get((caller, value), {}) for value in inputs)
             if inner >= 0:
                 reads = by_call[caller].reads
                 if sources:
-                    reads[nodes[inner]] = _joined((reads.get(nodes[inner], {}), sources))
-                sources = dict.fromkeys({nodes[inner]} & by_call[caller].first.keys(), NOTHING)
+                    reads[nodes[inner]] = _union((reads.get(nodes[inner], {}), sources))
+                sources = dict.fromkeys({nodes[inner]} & by_call[caller].first.keys(), NO_NAMES)
             elif sources:
-                name = _computed(flow, step, views, inputs, given.get(step, []))
+                name = _computed_name(flow, step, views, inputs, given.get(step, []))
                 sources = {node: names | name for node, names in sources.items()}
             if sources:
                 carried.update(dict.fromkeys(((caller, value) for value in given.get(step, ())), sources))
 
 
-def _joined(all_sources: Iterable[dict[int, frozenset[str]]]) -> dict[int, frozenset[str]]:
+def _union(all_sources: Iterable[dict[int, frozenset[str]]]) -> dict[int, frozenset[str]]:
     joined: dict[int, frozenset[str]] = {}
     for sources in all_sources:
         for node, names in sources.items():
-            joined[node] = joined.get(node, NOTHING) | names
+            joined[node] = joined.get(node, NO_NAMES) | names
     return joined
 
 
-def _computed(
+def _computed_name(
     flow: dict[str, Any], step: int, views: frozenset[int], inputs: list[int], outputs: list[int]
 ) -> frozenset[str]:
     """The name of a step that gives other values than it got, in another order or in another shape."""
     name = flow["steps"]["name"][step]
-    if name == PASS:
-        return NOTHING
+    if name == PASS_THROUGH:
+        return NO_NAMES
     word = flow["names"][name].rpartition(":")[2].strip("_")
     shapes = flow["values"]["shape"]
     is_change = {shapes[value] for value in outputs} - {shapes[value] for value in inputs}
-    computes = word in TURNS if step in views else word not in COPIES
-    return frozenset({word}) if computes or is_change else NOTHING
+    computes = word in TRANSPOSES if step in views else word not in COPIES
+    return frozenset({word}) if computes or is_change else NO_NAMES

@@ -13,14 +13,14 @@ from modulekg_widgets.engine.knowledge.analysis.centrality import importance
 from modulekg_widgets.engine.knowledge.analysis.communities import communities
 from modulekg_widgets.engine.knowledge.analysis.module_types import is_a
 from modulekg_widgets.engine.knowledge.analysis.rank_frequency import RankFrequency, rank_frequency
-from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarModels
+from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarityIndex
 from modulekg_widgets.engine.knowledge.analysis.superfamilies import Superfamilies
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, JobNode
 from modulekg_widgets.engine.knowledge.facts.records import StructureNode
-from modulekg_widgets.engine.knowledge.facts.results import RESULTS, comparable, results_of
-from modulekg_widgets.engine.knowledge.facts.units import is_cost, repr_of
+from modulekg_widgets.engine.knowledge.facts.results import RESULTS, normalized_result, results_of
+from modulekg_widgets.engine.knowledge.facts.units import is_cost, safe_repr
 from modulekg_widgets.engine.knowledge.prediction.data.observations import DEVICE, IMAGE_SIZE
-from modulekg_widgets.engine.views.payload import Distinct, number, text
+from modulekg_widgets.engine.views.payload import DistinctKeys, number, text
 from modulekg_widgets.engine.views.schema import KNOWLEDGE
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # -------------------- What models reached, for the explorer: a column of values for each target, data set and device
 
 
-_LONGEST = 120  # characters of what is said of a training
+_MAX_TEXT = 120  # characters of what is said of a training
 
 
 def result_columns(contents: Contents) -> list[dict[str, Any]]:
@@ -45,7 +45,7 @@ def result_columns(contents: Contents) -> list[dict[str, Any]]:
         if job.model not in places:
             continue
         for target, result in results_of(job).items():
-            own = comparable(target, result)
+            own = normalized_result(target, result)
             if own is None:
                 continue
             key = (target, own.unit, job.dataset, _device(job))
@@ -59,17 +59,17 @@ def result_columns(contents: Contents) -> list[dict[str, Any]]:
 
 def training_text(job: JobNode) -> str:
     """How a job trained, in a line: its plain properties but for what it reached and where it was measured."""
-    parts = [_said(name, value) for name, value in job.properties.items() if name not in (RESULTS, DEVICE)]
+    parts = [_property_text(name, value) for name, value in job.properties.items() if name not in (RESULTS, DEVICE)]
     line = ", ".join(part for part in parts if part)
-    return text(line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…")
+    return text(line if len(line) <= _MAX_TEXT else line[: _MAX_TEXT - 1] + "…")
 
 
-def _said(name: str, value: Any) -> str:
+def _property_text(name: str, value: Any) -> str:
     if name == "tag" and isinstance(value, str):
         return value
     if isinstance(value, str):
         return f"{name} {value}"
-    return f"{name} {repr_of(value)}" if isinstance(value, int | float) and not isinstance(value, bool) else ""
+    return f"{name} {safe_repr(value)}" if isinstance(value, int | float) and not isinstance(value, bool) else ""
 
 
 def _column(target: str, unit: str | None, dataset: str | None, device: str | None) -> dict[str, Any]:
@@ -97,8 +97,8 @@ def _image_size(job: JobNode) -> float | int | None:
 
 
 MEASURES = ("pagerank", "in_degree", "closeness")
-LAWS = ("power law", "log-normal")  # drawn over the ranks
-NEAREST = 8  # models beside one
+DISTRIBUTIONS = ("power law", "log-normal")  # drawn over the ranks
+MAX_SIMILAR = 8  # models beside one
 TYPE_LEVELS = (1, 2)  # of types
 
 
@@ -135,35 +135,35 @@ class Findings:
     fit: RankFit
 
 
-_known: dict[int, tuple[weakref.ref[Contents], Findings]] = {}
+_cache: dict[int, tuple[weakref.ref[Contents], Findings]] = {}
 
 
-def findings_of(contents: Contents, go_on: Callable[[], None] = lambda: None) -> Findings:
+def analyse_contents(contents: Contents, check_cancelled: Callable[[], None] = lambda: None) -> Findings:
     """All analyses that the explorer shows; of the same contents they are made once, as long as these live.
 
-    `go_on` is called before each step, and ends all by raising.
+    `check_cancelled` is called before each step, and ends all by raising.
     """
-    known = _known.get(id(contents))
+    known = _cache.get(id(contents))
     if known is not None and known[0]() is contents:
         return known[1]
-    found = _analysed(contents, go_on)
+    found = _analyse(contents, check_cancelled)
     key = id(contents)
-    _known[key] = weakref.ref(contents, lambda _: _known.pop(key, None)), found
+    _cache[key] = weakref.ref(contents, lambda _: _cache.pop(key, None)), found
     return found
 
 
-def _analysed(contents: Contents, go_on: Callable[[], None]) -> Findings:
+def _analyse(contents: Contents, check_cancelled: Callable[[], None]) -> Findings:
     keys = {name: key for key, name in contents.names.items()}
     steps: dict[str, Callable[[], Any]] = {
         "parts": lambda: communities(contents),
         **{name: lambda name=name: _by_key(importance(contents, name), name, keys) for name in MEASURES},
         **{f"level {level}": lambda level=level: _type_level(contents, level, keys) for level in TYPE_LEVELS},
-        "nearest": lambda: SimilarModels(contents).nearest(NEAREST),
+        "nearest": lambda: SimilarityIndex(contents).nearest_neighbors(MAX_SIMILAR),
         "fit": lambda: _rank_fit(rank_frequency(contents)),
     }
     found: dict[str, Any] = {}
     for step, make in steps.items():
-        go_on()
+        check_cancelled()
         found[step] = make()
     parts = found["parts"]
     return Findings(
@@ -197,7 +197,7 @@ def _rank_fit(ranks: RankFrequency) -> RankFit:
     rows = zip(laws["alternative"], laws["R"].tolist(), laws["p"].tolist(), strict=True)
     lines = {
         law: list(zip(found.counts.tolist(), found.expected[law].tolist(), strict=True))
-        for law in LAWS
+        for law in DISTRIBUTIONS
         if law in found.expected
     }
     return RankFit(ranks.verdict, found.alpha, found.xmin, [(str(law), ratio, p) for law, ratio, p in rows], lines)
@@ -211,7 +211,7 @@ _ABSENT = -1  # in columns of positions: there is none
 
 
 RUNNING, DONE, FAILED = "running", "done", "failed"
-_UNKNOWN = Findings({}, [], 0.0, {}, [], {}, RankFit(""))
+_NO_FINDINGS = Findings({}, [], 0.0, {}, [], {}, RankFit(""))
 
 
 def knowledge_payload(
@@ -222,11 +222,11 @@ def knowledge_payload(
     Without `findings` it has the models, their families and their results alone: of thousands of models that is what
     can be there at once, and `analysis` says whether the rest will come.
     """
-    shown, found = (contents, findings) if findings is not None else (Contents(contents.scheme), _UNKNOWN)
+    shown, found = (contents, findings) if findings is not None else (Contents(contents.scheme), _NO_FINDINGS)
     place = {key: index for index, key in enumerate(shown.modules)}
     return KNOWLEDGE.payload(
         {
-            "title": _counted(len(contents.models), "model"),
+            "title": _count_text(len(contents.models), "model"),
             "analysis": DONE if findings is not None else analysis,
             "size": len(contents.modules),
             **_entities(shown, place, found),
@@ -234,12 +234,12 @@ def knowledge_payload(
             "families": [text(name) for name in families.families],
             "superfamilies": {
                 "name": [text(name) for name in families.names],
-                "of": families.of,
+                "of": families.superfamily_of,
                 "links": [figure for *pair, weight in families.links for figure in (*pair, round(weight, 3))],
             },
             "results": result_columns(contents),
             "communities": {
-                "modularity": _short(found.modularity),
+                "modularity": _rounded(found.modularity),
                 "count": len(found.community_names),
                 "names": [text(name) for name in found.community_names],
             },
@@ -253,7 +253,7 @@ def knowledge_payload(
 
 
 def selectable(payload: Mapping[str, Any]) -> set[str]:
-    """The keys that `selected` takes, as the browser has them."""
+    """The keys that `select_positions` takes, as the browser has them."""
     return {
         *payload["entities"]["digest"],
         *(f"Model:{name}" for name in payload["models"]["name"]),
@@ -268,15 +268,15 @@ def selectable(payload: Mapping[str, Any]) -> set[str]:
 
 
 def _entities(contents: Contents, place: Mapping[str, int], findings: Findings) -> dict[str, Any]:
-    classes, values = Distinct(), Distinct()
-    fields: list[Distinct] = []  # of each class: attribute -> column
+    classes, values = DistinctKeys(), DistinctKeys()
+    fields: list[DistinctKeys] = []  # of each class: attribute -> column
     columns: dict[str, list[Any]] = {
         name: [] for name in ("class", "name", "digest", "params", "bytes", "hyper", "children", "community")
     }
     for key, node in contents.modules.items():
-        position = classes.place((node.qualified_class, node.class_name))
+        position = classes.index_of((node.qualified_class, node.class_name))
         if position == len(fields):
-            fields.append(Distinct())
+            fields.append(DistinctKeys())
         columns["class"].append(position)
         columns["name"].append(text(contents.names[key]))
         columns["digest"].append(text(key))
@@ -286,7 +286,7 @@ def _entities(contents: Contents, place: Mapping[str, int], findings: Findings) 
         columns["children"].append(_children(node, place))
         columns["community"].append(findings.communities.get(key, _ABSENT))
     importance = {
-        measure: [_short(by_key.get(key)) for key in contents.modules]
+        measure: [_rounded(by_key.get(key)) for key in contents.modules]
         for measure, by_key in findings.importance.items()
     }
     return {
@@ -300,14 +300,14 @@ def _entities(contents: Contents, place: Mapping[str, int], findings: Findings) 
     }
 
 
-def _hyper(node: StructureNode, fields: Distinct, values: Distinct) -> list[int]:
+def _hyper(node: StructureNode, fields: DistinctKeys, values: DistinctKeys) -> list[int]:
     """For each field of the class the position of its value in the table of values."""
     row: list[int] = [_ABSENT] * len(fields)
     for name, value in node.hyperparameters.items():
-        column = fields.place(name)
+        column = fields.index_of(name)
         row.extend([_ABSENT] * (column + 1 - len(row)))
         plain = _plain(value)
-        row[column] = values.place((type(plain), plain))  # 1, 1.0 and True are not the same
+        row[column] = values.index_of((type(plain), plain))  # 1, 1.0 and True are not the same
     return row
 
 
@@ -362,18 +362,18 @@ _MODEL_COLUMNS = (
 
 
 def _types(level: TypeLevel, place: Mapping[str, int]) -> dict[str, Any]:
-    names = Distinct()
+    names = DistinctKeys()
     of, differs = [_ABSENT] * len(place), [""] * len(place)
     for key, name in level.type_of.items():
         if key in place:
-            of[place[key]] = names.place(text(name))
+            of[place[key]] = names.index_of(text(name))
             differs[place[key]] = text(level.differs.get(key, ""))
-    texts = Distinct()
+    texts = DistinctKeys()
     return {
         "level": level.level,
         "name": names.keys,
         "of": of,
-        "differs": [texts.place(value) for value in differs],
+        "differs": [texts.index_of(value) for value in differs],
         "texts": texts.keys,
     }
 
@@ -383,12 +383,12 @@ def _types(level: TypeLevel, place: Mapping[str, int]) -> dict[str, Any]:
 
 def _fit(fit: RankFit) -> dict[str, Any]:
     return {
-        "alpha": _short(fit.alpha),
-        "xmin": _short(fit.xmin),
+        "alpha": _rounded(fit.alpha),
+        "xmin": _rounded(fit.xmin),
         "verdict": text(fit.verdict),
-        "comparisons": [[text(law), _short(ratio), _short(p)] for law, ratio, p in fit.comparisons],
+        "comparisons": [[text(law), _rounded(ratio), _rounded(p)] for law, ratio, p in fit.comparisons],
         "lines": [
-            [text(law), [_short(value) for point in points for value in point]] for law, points in fit.lines.items()
+            [text(law), [_rounded(value) for point in points for value in point]] for law, points in fit.lines.items()
         ],
     }
 
@@ -423,12 +423,12 @@ def _named(nodes: Mapping[str, Any]) -> dict[str, list[Any]]:
     }
 
 
-def _short(value: float | int | None) -> float | int | str | None:
+def _rounded(value: float | int | None) -> float | int | str | None:
     """A number of few digits, for what is only looked at."""
     if value is None or isinstance(value, int):
         return number(value)
     return number(float(f"{value:.{_DIGITS}g}"))
 
 
-def _counted(count: int, noun: str) -> str:
+def _count_text(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.monitoring.readings import SCALAR, Form, Row, Slot
 from modulekg_widgets.engine.monitoring.run import Alert, Run
 from modulekg_widgets.engine.views.payload import text
 
-MOST_SERIES = 4000  # of a panel; what comes after them is left out
-MOST_POINTS = 2000  # of a series: in the browser, and in one message
-MOST_IN_MESSAGE = 200_000  # points of all series
-MOST_HISTOGRAMS = 50  # of a series in one message
-LEAST_POINTS = 4
+MAX_SERIES = 4000  # of a panel; what comes after them is left out
+MAX_POINTS = 2000  # of a series: in the browser, and in one message
+MAX_MESSAGE_POINTS = 200_000  # points of all series
+MAX_HISTOGRAMS = 50  # of a series in one message
+MIN_POINTS = 4
 
 NUMBER, VECTOR, HISTOGRAM = "number", "vector", "histogram"
 HISTOGRAM_HEAD = ("low", "high", "total", "sampled")
@@ -61,7 +61,7 @@ class SeriesPart(NamedTuple):
     head: tuple[int, ...] = ()  # of a histogram: where low, high, total and sampled lie
 
 
-def parts(metric: str, form: Form) -> list[SeriesPart]:
+def series_parts(metric: str, form: Form) -> list[SeriesPart]:
     """The series in a value: one for a number, a vector or a histogram, one for each key of another dict."""
     if form is SCALAR:
         return [SeriesPart(metric, NUMBER, 0, 1)]
@@ -78,7 +78,7 @@ def parts(metric: str, form: Form) -> list[SeriesPart]:
     ]
 
 
-class Catalog:
+class SeriesCatalog:
     """The series of a panel, by number in the order in which they came."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Catalog:
         self._left_out: set[tuple[Any, ...]] = set()
 
     @property
-    def left_out(self) -> int:
+    def omitted(self) -> int:
         """The count of series that the panel has no room for."""
         return len(self._left_out)
 
@@ -98,7 +98,7 @@ class Catalog:
         known = self._numbers.get(key)
         if known is not None:
             return known
-        if len(self.series) >= MOST_SERIES:
+        if len(self.series) >= MAX_SERIES:
             self._left_out.add(key)
             return None
         self._numbers[key] = len(self.series)
@@ -137,7 +137,7 @@ class RowLayout:
         return np.concatenate([chosen, means], axis=1)
 
 
-class Points(NamedTuple):
+class SeriesPoints(NamedTuple):
     """Points series by series: `series` and `counts` side by side, `steps` and `values` one after the other."""
 
     series: np.ndarray
@@ -145,18 +145,18 @@ class Points(NamedTuple):
     steps: np.ndarray
     values: np.ndarray
 
-    def thinned(self, limit: int) -> Points:
+    def downsampled(self, limit: int) -> SeriesPoints:
         """At most `limit` points of each series."""
         if not len(self.counts) or self.counts.max() <= limit:
             return self
         starts = np.cumsum(self.counts) - self.counts
         kept = [
-            start + most_telling(self.values[start : start + count], limit)
+            start + min_max_positions(self.values[start : start + count], limit)
             for start, count in zip(starts, self.counts, strict=True)
         ]
         where = np.concatenate(kept)
         counts = np.array([len(places) for places in kept], np.int64)
-        return Points(self.series, counts, self.steps[where], self.values[where])
+        return SeriesPoints(self.series, counts, self.steps[where], self.values[where])
 
     def packed(self) -> tuple[dict[str, list[int]], bytes]:
         """The section `points` of a message, and its buffer: of each series the steps, then the values."""
@@ -168,7 +168,7 @@ class Points(NamedTuple):
         return {"series": self.series.tolist(), "counts": self.counts.tolist()}, numbers.tobytes()
 
 
-def most_telling(values: np.ndarray, limit: int) -> np.ndarray:
+def min_max_positions(values: np.ndarray, limit: int) -> np.ndarray:
     """Positions of at most `limit` values: of each bucket the least, the greatest and the first NaN, and the last."""
     count = len(values)
     if count <= limit:
@@ -190,7 +190,7 @@ def most_telling(values: np.ndarray, limit: int) -> np.ndarray:
     return np.unique(np.concatenate([least, greatest, lost[nan[lost]], [count - 1]]))
 
 
-class Batch:
+class RowBatch:
     """Rows between two messages, by layout."""
 
     def __init__(self) -> None:
@@ -204,17 +204,17 @@ class Batch:
         numbers.append(row.numbers)
         self.count += 1
 
-    def points(self) -> Points:
+    def points(self) -> SeriesPoints:
         """All points, those of one series together and in the order in which they came."""
         rows = [(layout, *columns) for layout, columns in self._rows.items() if len(layout.series)]
         if not rows:
             nothing = np.empty(0, np.int64)
-            return Points(nothing, nothing, np.empty(0), np.empty(0))
+            return SeriesPoints(nothing, nothing, np.empty(0), np.empty(0))
         series = np.concatenate([np.repeat(layout.series, len(order)) for layout, order, _, _ in rows])
         order = np.concatenate([np.tile(np.array(order), len(layout.series)) for layout, order, _, _ in rows])
         steps = np.concatenate([np.tile(np.array(steps, np.float64), len(r.series)) for r, _, steps, _ in rows])
         values = np.concatenate([layout.values(_table(numbers)).T.ravel() for layout, _, _, numbers in rows])
-        points = Points(
+        points = SeriesPoints(
             np.concatenate([layout.series for layout, *_ in rows]),
             np.concatenate([np.full(len(layout.series), len(order)) for layout, order, _, _ in rows]),
             steps,
@@ -225,9 +225,9 @@ class Batch:
         # a series in rows of two kinds: sorting is the slow part
         sorting = np.lexsort((order, series))
         numbers, counts = np.unique(series, return_counts=True)
-        return Points(numbers, counts, steps[sorting], values[sorting])
+        return SeriesPoints(numbers, counts, steps[sorting], values[sorting])
 
-    def histograms(self, limit: int = MOST_HISTOGRAMS) -> list[tuple[int, int, np.ndarray]]:
+    def histograms(self, limit: int = MAX_HISTOGRAMS) -> list[tuple[int, int, np.ndarray]]:
         """(series, step, numbers) of at most `limit` histograms of each series, the last among them."""
         found: dict[int, list[tuple[int, int, np.ndarray]]] = {}
         for layout, (_, steps, numbers) in self._rows.items():
@@ -235,7 +235,7 @@ class Batch:
                 places = [*part.head, *range(part.start, part.start + part.length)]
                 own = found.setdefault(series, [])
                 own.extend((series, step, row[places]) for step, row in zip(steps, numbers, strict=True))
-        return [one for own in found.values() for one in evenly(own, limit)]
+        return [one for own in found.values() for one in evenly_spaced(own, limit)]
 
 
 def _table(numbers: Sequence[np.ndarray]) -> np.ndarray:
@@ -243,7 +243,7 @@ def _table(numbers: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate(numbers).reshape(len(numbers), -1)
 
 
-def evenly(items: Sequence[Any], limit: int) -> list[Any]:
+def evenly_spaced(items: Sequence[Any], limit: int) -> list[Any]:
     """At most `limit` of the items at even distances, the last among them."""
     if len(items) <= limit:
         return list(items)
@@ -264,8 +264,8 @@ def packed_histograms(found: Sequence[tuple[int, int, np.ndarray]]) -> tuple[dic
 # -------------------- Where a MetricPanel stands in its runs, and the update that brings it to the end of them
 
 
-MOST_ALERTS = 1000
-REMEMBERED_LAYOUTS = 1000
+MAX_ALERTS = 1000
+MAX_LAYOUTS = 1000
 
 log = logging.getLogger("modulekg_widgets")
 
@@ -273,7 +273,7 @@ log = logging.getLogger("modulekg_widgets")
 class RunReader:
     """Where a panel stands in the history of one run."""
 
-    def __init__(self, number: int, run: Run, catalog: Catalog) -> None:
+    def __init__(self, number: int, run: Run, catalog: SeriesCatalog) -> None:
         self.run = run
         self.is_broken = self._was_running = False
         self.number = number
@@ -288,19 +288,19 @@ class RunReader:
         self.read_rows = self.alerts_read = 0
         self._steps, self._step = 0, None
         self._rows: Iterator[Row] = iter(())
-        self._held: Row | None = None
+        self._next_row: Row | None = None
 
     @property
-    def behind(self) -> int:
+    def unread(self) -> int:
         """The count of rows that are still to read."""
         return 0 if self.is_broken else max(0, len(self.run.history) - self.read_rows)
 
-    def read(self, batch: Batch, deadline: float, due: float = math.inf) -> bool:
+    def read(self, batch: RowBatch, deadline: float, due: float = math.inf) -> bool:
         """Put rows into the batch until none is left or `due` steps are read; False: the clock passed `deadline`."""
         while (row := self._next()) is not None:
             if row.step != self._step:
                 if self._steps >= due:
-                    self._held = row
+                    self._next_row = row
                     return True
                 self._step, self._steps = row.step, self._steps + 1
             batch.add(self._layout_of(row.slots), row)
@@ -312,7 +312,7 @@ class RunReader:
     def alerts(self) -> list[Alert]:
         """The alerts that have come since the last look, none of a step that is still to read."""
         found = self.run.alerts[self.alerts_read :]
-        if self.behind > 0:
+        if self.unread > 0:
             found = list(takewhile(lambda alert: self._step is not None and alert.step <= self._step, found))
         self.alerts_read += len(found)
         return found
@@ -321,14 +321,14 @@ class RunReader:
         """Whether all is read, and no more comes: a recorded run, or a monitor that was seen to run and has stopped."""
         is_running = getattr(self.run, "is_running", None)
         self._was_running |= is_running is True
-        return self.behind == 0 and self.read_rows > 0 and not is_running and (self._was_running or is_running is None)
+        return self.unread == 0 and self.read_rows > 0 and not is_running and (self._was_running or is_running is None)
 
     def _next(self) -> Row | None:
-        if self._held is not None:
-            row, self._held = self._held, None
+        if self._next_row is not None:
+            row, self._next_row = self._next_row, None
             return row
         row = next(self._rows, None)
-        if row is None and self.behind > 0:
+        if row is None and self.unread > 0:
             self._rows = self.run.history.rows(self.read_rows)
             row = next(self._rows, None)
         return row
@@ -338,16 +338,16 @@ class RunReader:
             self._slots = list(slots)
             key = tuple(map(id, slots))  # the history keeps its slots, so an id stays theirs
             if key not in self._layouts:
-                if len(self._layouts) >= REMEMBERED_LAYOUTS:
+                if len(self._layouts) >= MAX_LAYOUTS:
                     self._layouts.clear()
-                self._layouts[key] = RowLayout(self._placed(slots))
+                self._layouts[key] = RowLayout(self._series_parts(slots))
             self._layout = self._layouts[key]
         return self._layout
 
-    def _placed(self, slots: Sequence[Slot]) -> Iterator[tuple[int, SeriesPart]]:
+    def _series_parts(self, slots: Sequence[Slot]) -> Iterator[tuple[int, SeriesPart]]:
         start = 0
         for slot in slots:
-            for part in parts(slot.metric, slot.form):
+            for part in series_parts(slot.metric, slot.form):
                 series = Series(self.number, slot.module, part.metric, slot.call, slot.phase, part.form)
                 number = self._catalog.number(series)
                 if number is not None:
@@ -356,21 +356,21 @@ class RunReader:
             start += slot.form.size
 
 
-def _read(reader: RunReader, batch: Batch, deadline: float, due: float) -> bool:
+def _read_safely(reader: RunReader, batch: RowBatch, deadline: float, due: float) -> bool:
     """What `reader.read` says; a run that cannot be read is left as it is, and the others are shown."""
     try:
         return reader.read(batch, deadline, due)
     except Exception:
-        log.warning("the run %s can be read no further", shown(reader.run.name), exc_info=True)
+        log.warning("the run %s can be read no further", printable(reader.run.name), exc_info=True)
         reader.is_broken = True
         return True
 
 
-class Updates:
+class UpdateReader:
     """Makes the messages of a panel: each holds what has come since the one before."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
-        self.catalog = Catalog()
+        self.catalog = SeriesCatalog()
         self._readers = [RunReader(number, run, self.catalog) for number, run in enumerate(runs)]
         self.rewind()
 
@@ -383,9 +383,9 @@ class Updates:
         self._backlog = 0  # rows that were to read when reading them began to take more than one message
 
     @property
-    def behind(self) -> int:
+    def unread(self) -> int:
         """The count of rows that are still to read."""
-        return sum(reader.behind for reader in self._readers)
+        return sum(reader.unread for reader in self._readers)
 
     def next(self, seconds: float = math.inf, due: float = math.inf) -> Update | None:
         """What has come since the last call, up to `due` steps and read for `seconds` at most; None: nothing."""
@@ -396,11 +396,11 @@ class Updates:
         self._add_texts(content)
         return Update(content, buffers) if content else None
 
-    def read(self, seconds: float = math.inf, due: float = math.inf) -> tuple[Batch, float]:
+    def read(self, seconds: float = math.inf, due: float = math.inf) -> tuple[RowBatch, float]:
         """The rows that have come, and their share of all that wait: below 1 where one call cannot read them."""
-        backlog, batch = self._backlog or self.behind, Batch()
-        waiting = [reader for reader in self._readers if reader.behind > 0]
-        complete = [_read(r, batch, time.thread_time() + seconds / len(waiting), due) for r in waiting]
+        backlog, batch = self._backlog or self.unread, RowBatch()
+        waiting = [reader for reader in self._readers if reader.unread > 0]
+        complete = [_read_safely(r, batch, time.thread_time() + seconds / len(waiting), due) for r in waiting]
         shared = self._backlog or not all(complete)
         self._backlog = 0 if all(complete) else backlog
         return batch, min(1.0, batch.count / backlog) if shared else 1.0
@@ -418,12 +418,12 @@ class Updates:
         found = [(s, v) for s, v in fitting if s.phase == phase]
         return {s.module: value for s, value in found if s.run == found[0][0].run}
 
-    def _add_points(self, batch: Batch, share: float, content: dict[str, Any], buffers: list[bytes]) -> None:
+    def _add_points(self, batch: RowBatch, share: float, content: dict[str, Any], buffers: list[bytes]) -> None:
         points = batch.points()
         self._note_latest(points)
-        most = min(math.ceil(MOST_POINTS * share), MOST_IN_MESSAGE // max(1, len(points.series)))
-        thinned = points.thinned(max(LEAST_POINTS, most))
-        histograms = batch.histograms(max(1, math.ceil(MOST_HISTOGRAMS * share)))
+        most = min(math.ceil(MAX_POINTS * share), MAX_MESSAGE_POINTS // max(1, len(points.series)))
+        thinned = points.downsampled(max(MIN_POINTS, most))
+        histograms = batch.histograms(max(1, math.ceil(MAX_HISTOGRAMS * share)))
         if len(points.series) or histograms:
             content["points"], numbers = thinned.packed()
             buffers.append(numbers)
@@ -431,7 +431,7 @@ class Updates:
             content["histograms"], numbers = packed_histograms(histograms)
             buffers.append(numbers)
 
-    def _note_latest(self, points: Points) -> None:
+    def _note_latest(self, points: SeriesPoints) -> None:
         ends = points.values[points.counts.cumsum() - 1].tolist()
         for series, value in zip(points.series.tolist(), ends, strict=True):
             self.catalog.latest[series] = value
@@ -441,7 +441,7 @@ class Updates:
         if entries:
             content["catalog"] = {"from": self._series, "entries": entries}
             self._series += len(entries)
-        found = [(r.number, alert) for r in self._readers for alert in r.alerts()][: MOST_ALERTS - self._alerts]
+        found = [(r.number, alert) for r in self._readers for alert in r.alerts()][: MAX_ALERTS - self._alerts]
         if found:
             alerts = [[n, text(a.module), text(a.metric), int(a.step), text(a.text)] for n, a in found]
             content["alerts"] = {"from": self._alerts, "entries": alerts}

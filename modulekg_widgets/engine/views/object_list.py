@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from time import perf_counter
 from typing import Any
 
-from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.errors import printable
 
 SCHEMA_VERSION = 1
-MOST_OBJECTS = 200
-LONGEST_NAME = 100
-LONGEST_CLASS = 80
-SLOW = 0.02  # seconds; a model that takes longer to count is counted again only on request
+MAX_OBJECTS = 200
+MAX_NAME = 100
+MAX_CLASS_NAME = 80
+SLOW_SECONDS = 0.02  # seconds; a model that takes longer to count is counted again only on request
 
 # what is listed, by the module that defines it: a class that nobody has loaded has no instances
 KINDS = {
@@ -48,8 +48,8 @@ class ObjectList:
         found = list(self._found(classes)) if classes else []
         return {
             "schema_version": SCHEMA_VERSION,
-            "objects": [self._entry(name, kind, value) for name, kind, value in found[:MOST_OBJECTS]],
-            "left_out": max(0, len(found) - MOST_OBJECTS),
+            "objects": [self._entry(name, kind, value) for name, kind, value in found[:MAX_OBJECTS]],
+            "left_out": max(0, len(found) - MAX_OBJECTS),
         }
 
     def _found(self, classes: dict[str, type]) -> Iterator[tuple[str, str, Any]]:
@@ -63,7 +63,7 @@ class ObjectList:
         return {
             "name": name,
             "kind": kind,
-            "class": shown(_class_name(type(value)), LONGEST_CLASS),
+            "class": printable(_class_name(type(value)), MAX_CLASS_NAME),
             "size": self._size(name, kind, value),
         }
 
@@ -77,7 +77,7 @@ class ObjectList:
                 return [_number(count) for count in value.params]
             return [len(value.operators if kind == "graph" else value.history.slots)]
         except Exception:
-            logger.debug("the size of %s is not known", shown(name), exc_info=True)
+            logger.debug("the size of %s is not known", printable(name), exc_info=True)
             return None
 
     def _parameters(self, name: str, model: Any) -> int | None:
@@ -90,7 +90,7 @@ class ObjectList:
         try:
             count = hierarchy(model).sizes.params[0]
         finally:
-            if perf_counter() - begin > SLOW:
+            if perf_counter() - begin > SLOW_SECONDS:
                 self._counted[name] = (weakref.ref(model), count)
             else:
                 self._counted.pop(name, None)
@@ -110,7 +110,7 @@ def _kind(value: Any, classes: dict[str, type]) -> str | None:
 
 def _is_plain(name: Any) -> bool:
     """Whether the name can stand in a line of Python that is written from the list."""
-    if type(name) is not str or len(name) > LONGEST_NAME or name.startswith("_"):
+    if type(name) is not str or len(name) > MAX_NAME or name.startswith("_"):
         return False
     return name.isidentifier() and not keyword.iskeyword(name)
 

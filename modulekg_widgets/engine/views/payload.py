@@ -7,18 +7,24 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from modulekg_widgets.engine.identity.classes import class_names, source_of
+from modulekg_widgets.engine.identity.classes import class_names, source_location
 from modulekg_widgets.engine.identity.diff import HierarchyDiff
 from modulekg_widgets.engine.identity.fingerprint import display_name
-from modulekg_widgets.engine.identity.folding import FAMILY, SiblingRun, hyperparameters, runs, skeletons
+from modulekg_widgets.engine.identity.folding import (
+    FAMILY,
+    SiblingRun,
+    class_tree_digests,
+    hyperparameters,
+    sibling_runs,
+)
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
-from modulekg_widgets.engine.identity.tensors import OwnTensor, is_uninitialised, own_tensors, shape_of
+from modulekg_widgets.engine.identity.tensors import DirectTensor, direct_tensors, is_uninitialised, shape_of
 from modulekg_widgets.engine.identity.walk import class_name, nominal_class
 from modulekg_widgets.engine.views.schema import MODEL
 
-_LARGEST_EXACT = 2**53  # beyond it a JavaScript number loses digits
+_MAX_EXACT_INTEGER = 2**53  # beyond it a JavaScript number loses digits
 
-MOST_STAGES = 8  # children of the root that stay apart when only their sizes differ: a reader looks for layer4
+MAX_STAGES = 8  # children of the root that stay apart when only their sizes differ: a reader looks for layer4
 
 COLUMN_INFO = {
     "params": {"label": "parameters", "aggregate": "sum"},
@@ -40,26 +46,26 @@ def number(value: float | int | None) -> float | int | str | None:
     """A number that survives JSON: NaN, infinities and integers above 2^53 as text."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _LARGEST_EXACT:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _MAX_EXACT_INTEGER:
         return str(value)
     return value
 
 
-class Distinct:
+class DistinctKeys:
     """Distinct keys, each with its place in the order in which they were met: what repeats is sent once."""
 
     def __init__(self) -> None:
-        self.places: dict[Any, int] = {}
+        self._indices: dict[Any, int] = {}
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self._indices)
 
-    def place(self, key: Hashable) -> int:
-        return self.places.setdefault(key, len(self.places))
+    def index_of(self, key: Hashable) -> int:
+        return self._indices.setdefault(key, len(self._indices))
 
     @property
     def keys(self) -> list[Any]:
-        return list(self.places)
+        return list(self._indices)
 
 
 def model_payload(
@@ -81,7 +87,7 @@ def model_payload(
             **_structure(hierarchy),
             "columns": {
                 "params": [number(v) for v in hierarchy.sizes.params],
-                "own_params": [number(v) for v in hierarchy.sizes.own_params],
+                "own_params": [number(v) for v in hierarchy.sizes.direct_params],
                 "bytes": [number(v) for v in hierarchy.sizes.bytes],
             },
             "column_info": COLUMN_INFO,
@@ -117,25 +123,25 @@ def label(payload: dict[str, Any], node: int, folds: dict[int, int]) -> str:
 
 def _structure(hierarchy: Hierarchy) -> dict[str, Any]:
     walk = hierarchy.walk
-    entities, classes = Distinct(), Distinct()
+    entities, classes = DistinctKeys(), DistinctKeys()
     fields: list[dict[str, int]] = []  # of each class: attribute -> column
     columns: dict[str, list[Any]] = {"class": [], "name": [], "digest": [], "hyper": [], "tensors": []}
     entity_of = []
     for index, digest in enumerate(hierarchy.identities.digests):
         known = len(entities)
-        entity_of.append(entities.place(digest))
+        entity_of.append(entities.index_of(digest))
         if entity_of[-1] < known:
             continue
         module = walk.modules[index]
         shown_as = class_name(module)
-        position = classes.place((nominal_class(module), shown_as))
+        position = classes.index_of((nominal_class(module), shown_as))
         if position == len(fields):
             fields.append({})
         columns["class"].append(position)
         columns["name"].append(text(display_name(shown_as, digest.hex())))
         columns["digest"].append(digest.hex())
         columns["hyper"].append(_aligned(hyperparameters(module), fields[position]))
-        columns["tensors"].append([_tensor(own) for own in own_tensors(walk.states[index])])
+        columns["tensors"].append([_tensor(own) for own in direct_tensors(walk.states[index])])
     for position, row in zip(columns["class"], columns["hyper"], strict=True):
         row.extend([None] * (len(fields[position]) - len(row)))  # later instances may have brought more fields
     return {
@@ -144,7 +150,7 @@ def _structure(hierarchy: Hierarchy) -> dict[str, Any]:
         "classes": {
             "name": [text(name) for _, name in classes.keys],
             "qualified": [text(".".join(filter(None, class_names(cls)))) for cls, _ in classes.keys],
-            "source": [_optional(source_of(cls)) for cls, _ in classes.keys],
+            "source": [_optional(source_location(cls)) for cls, _ in classes.keys],
             "fields": [[text(name) for name in columns] for columns in fields],
         },
     }
@@ -160,7 +166,7 @@ def _aligned(values: dict[str, Any], columns: dict[str, int]) -> list[Any]:
     return row
 
 
-def _tensor(own: OwnTensor) -> list[Any]:
+def _tensor(own: DirectTensor) -> list[Any]:
     shape = None if own.tensor is None or is_uninitialised(own.tensor) else list(shape_of(own.tensor))
     return [text(own.name), own.role, shape]
 
@@ -171,10 +177,10 @@ def _optional(value: str | None) -> str | None:
 
 def _folds(hierarchy: Hierarchy, status: Sequence[str] | None) -> Iterator[SiblingRun]:
     """The runs to fold; in a comparison only members of one status, and never a handful of different stages."""
-    skeleton = skeletons(hierarchy.walk)
+    skeleton = class_tree_digests(hierarchy.walk)
     for parent in hierarchy.walk.children:
-        for run in runs(hierarchy, parent, skeleton):
-            if parent == 0 and run.kind == FAMILY and len(run.members) <= MOST_STAGES:
+        for run in sibling_runs(hierarchy, parent, skeleton):
+            if parent == 0 and run.kind == FAMILY and len(run.members) <= MAX_STAGES:
                 continue
             for _, members in groupby(run.members, key=lambda m: "" if status is None else status[m]):
                 part = list(members)

@@ -36,15 +36,18 @@ class Schema:
 
     def check(self, payload: Parts) -> None:
         """Raise `ModuleKGError` where the payload has other parts than the schema."""
-        odd = sorted(_odd({"schema_version": (), "kind": (), **self.parts}, payload))
+        odd = sorted(_differing_names({"schema_version": (), "kind": (), **self.parts}, payload))
         if odd:
             raise ModuleKGError(f"a payload of the kind {self.kind} has other parts than its schema: {', '.join(odd)}")
 
 
-def _odd(stated: Parts, found: Parts) -> set[str]:
+def _differing_names(stated: Parts, found: Parts) -> set[str]:
     """The names that only one of both has, in tables too; a table that is None was not filled."""
     tables = (name for name in stated.keys() & found.keys() if stated[name] and found[name] is not None)
-    return {*(stated.keys() ^ found.keys()), *(odd for name in tables for odd in _odd(stated[name], found[name]))}
+    return {
+        *(stated.keys() ^ found.keys()),
+        *(odd for name in tables for odd in _differing_names(stated[name], found[name])),
+    }
 
 
 MODEL = Schema("model", 2, _parts(

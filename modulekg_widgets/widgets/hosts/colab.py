@@ -21,12 +21,12 @@ from typing import Any
 from urllib.request import urlopen
 
 from modulekg_widgets._version import __version__
-from modulekg_widgets.engine.errors import ModuleKGError, shown
+from modulekg_widgets.engine.errors import ModuleKGError, printable
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 HTML = "text/html"
-NETWORK = "https://cdn.jsdelivr.net/npm"  # where Colab's page has widgets of others from
-SECONDS = 5  # for an answer of the network
+CDN_URL = "https://cdn.jsdelivr.net/npm"  # where Colab's page has widgets of others from
+TIMEOUT_SECONDS = 5  # for an answer of the network
 Bundle = dict[str, Any]
 
 
@@ -51,7 +51,7 @@ class ColabFormat:
         data, metadata = self.before(displayed, include, exclude)
         if include is not None and HTML in include and HTML not in data:
             return data | _page(displayed), metadata
-        if VIEW not in data or not _has_ours(displayed):
+        if VIEW not in data or not _has_own_widget(displayed):
             return data, metadata
         page = {} if self.loads_widgets() else _page(displayed)
         if page:  # without pictures, which Colab might prefer
@@ -74,7 +74,7 @@ def _allow(is_trusted: bool) -> bool:
             _check_published()
         import_module("google.colab.output").enable_custom_widget_manager()
     except Exception as error:  # noqa: BLE001 - of whatever kind: the user shall see something
-        reason = shown(f"{type(error).__name__}: {error}")
+        reason = printable(f"{type(error).__name__}: {error}")
         text = f"Colab loads no widgets ({reason}): you see pages, in which clicks do not reach Python"
         warnings.warn(text, UserWarning, stacklevel=2)
         return False
@@ -84,7 +84,7 @@ def _allow(is_trusted: bool) -> bool:
 def _check_published() -> None:
     """Raise, unless the network has this version's front end, byte for byte as the package has it."""
     own = installed_front_end()
-    with urlopen(f"{NETWORK}/modulekg-widgets@{__version__}/dist/index.js", timeout=SECONDS) as answer:
+    with urlopen(f"{CDN_URL}/modulekg-widgets@{__version__}/dist/index.js", timeout=TIMEOUT_SECONDS) as answer:
         if answer.read(len(own) + 1) != own:
             raise ModuleKGError("the network has another front end than is installed here")
 
@@ -121,7 +121,7 @@ def _page(widget: Any) -> Bundle:
     return {HTML: f"{frame}</iframe>"}
 
 
-def _has_ours(widget: Any) -> bool:
+def _has_own_widget(widget: Any) -> bool:
     from modulekg_widgets.widgets.shared.base import ModuleKGWidget
 
-    return isinstance(widget, ModuleKGWidget) or any(map(_has_ours, getattr(widget, "children", ())))
+    return isinstance(widget, ModuleKGWidget) or any(map(_has_own_widget, getattr(widget, "children", ())))

@@ -18,8 +18,8 @@ from ipywidgets.widgets.widget import _remove_buffers
 from ipywidgets.widgets.widget_link import DirectionalLink, Link
 from traitlets import Int, List, TraitError, Unicode
 
-from modulekg_widgets.engine.errors import ModuleKGError, shown
-from modulekg_widgets.widgets.pages.pages import CONTAINERS, HELPERS
+from modulekg_widgets.engine.errors import ModuleKGError, printable
+from modulekg_widgets.widgets.pages.pages import CONTAINERS, HELPER_WIDGETS
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError
 
 # --------------------
@@ -33,10 +33,10 @@ Buffers = Iterable[Any] | None
 class Listener(Protocol):
     """What shows a widget: an adapter."""
 
-    def sent(self, widget: Widget, data: Data, buffers: Buffers, asking: Data) -> None:
-        """Take a message of the widget; `asking` is what its page has sent, if this answers it."""
+    def on_widget_message(self, widget: Widget, data: Data, buffers: Buffers, request: Data) -> None:
+        """Take a message of the widget; `request` is what its page has sent, if this answers it."""
 
-    def gone(self, widget: Widget) -> None:
+    def on_widget_closed(self, widget: Widget) -> None:
         """Take that the widget has been closed."""
 
 
@@ -50,8 +50,8 @@ class LiveComm:
         self.comm_id: str = before.comm_id
         self.listeners: list[Listener] = []
         self._widget, self._before, self._keep = widget, before, keep
-        self._heard: Callable[[Data], None] | None = None
-        self._asking: Data = {}
+        self._on_message: Callable[[Data], None] | None = None
+        self._request: Data = {}
         if not keep:  # what no page can show need not be kept there
             before.close()
 
@@ -60,20 +60,20 @@ class LiveComm:
         if self._keep:
             self._before.send(data=data, metadata=metadata, buffers=buffers)
         for listener in list(self.listeners):
-            listener.sent(self._widget, data or {}, buffers, self._asking)
+            listener.on_widget_message(self._widget, data or {}, buffers, self._request)
 
-    def receive(self, data: Data, buffers: list[Any], asking: Data) -> None:
+    def receive(self, data: Data, buffers: list[Any], request: Data) -> None:
         """Give a page's message to the widget."""
-        if self._heard is not None:
-            self._asking = asking
+        if self._on_message is not None:
+            self._request = request
             try:
-                self._heard({"content": {"data": data}, "buffers": buffers})
+                self._on_message({"content": {"data": data}, "buffers": buffers})
             finally:
-                self._asking = {}
+                self._request = {}
 
     def on_msg(self, callback: Callable[[Data], None] | None) -> None:
         """Have what comes from pages heard."""
-        self._heard = callback
+        self._on_message = callback
 
     def on_close(self, callback: Callable[[Data], None] | None) -> None:
         """Pages do not close widgets."""
@@ -84,16 +84,16 @@ class LiveComm:
             self._before.close()
         listeners, self.listeners = self.listeners, []
         for listener in listeners:
-            listener.gone(self._widget)
+            listener.on_widget_closed(self._widget)
 
-    def part(self, listener: Listener) -> None:
+    def detach(self, listener: Listener) -> None:
         """Let a listener go; without any the widget has again what it had before."""
         if listener in self.listeners:
             self.listeners.remove(listener)
         if not self.listeners and self._widget.comm is self:
             self._widget.comm = self._before if self._keep else DummyComm(comm_id=self.comm_id)
             if not self._keep:
-                _forget(self.comm_id)
+                _unregister(self.comm_id)
 
 
 def live_comm(widget: Widget, keep: bool) -> LiveComm:
@@ -103,7 +103,7 @@ def live_comm(widget: Widget, keep: bool) -> LiveComm:
     return widget.comm
 
 
-def _forget(id: str) -> None:
+def _unregister(id: str) -> None:
     """Leave a widget to those who hold it: where no page can name it, it need not be found by its id."""
     from ipywidgets.widgets.widget import _instances
 
@@ -113,41 +113,41 @@ def _forget(id: str) -> None:
 # -------------------- A widget with all that its page needs: the widgets that it names, and the links between them
 
 
-Family = dict[str, Widget]
-REFERENCE = "IPY_MODEL_"
+WidgetsById = dict[str, Widget]
+REFERENCE_PREFIX = "IPY_MODEL_"
 
 
-def family_of(widget: Any) -> Family:
+def widget_closure(widget: Any) -> WidgetsById:
     """By id: `widget` and all that it stands on, in the order in which they are found."""
-    family: Family = {}
+    family: WidgetsById = {}
     waiting = [widget]
     while waiting:
         one = waiting.pop()
         if one.model_id not in family:
             family[one.model_id] = one
-            waiting += named_in(one.get_state())
+            waiting += referenced_widgets(one.get_state())
     for one in family.values():
-        if problem := problem_of(one, f" in a {type(widget).__name__}"):
+        if problem := display_problem(one, f" in a {type(widget).__name__}"):
             raise WidgetValueError(problem)
     return family | {link.model_id: link for link in links_between(family)}
 
 
-def problem_of(widget: Any, where: str) -> str:
+def display_problem(widget: Any, where: str) -> str:
     """Why the page of an adapter cannot show a widget; empty where it can."""
-    kind = shown(type(widget).__name__)
-    if not isinstance(widget, ModuleKGWidget) and type(widget) not in (*CONTAINERS, *(HELPERS if where else ())):
+    kind = printable(type(widget).__name__)
+    if not isinstance(widget, ModuleKGWidget) and type(widget) not in (*CONTAINERS, *(HELPER_WIDGETS if where else ())):
         known = ", ".join(one.__name__ for one in CONTAINERS)
         return f"marimo shows widgets of this package, and {known} of them: {kind} was passed{where}"
     return f"this {kind} has been closed{where}: make it anew" if widget.comm is None else ""
 
 
-def named_in(state: Mapping[str, Any]) -> Iterator[Widget]:
+def referenced_widgets(state: Mapping[str, Any]) -> Iterator[Widget]:
     """The open widgets that the traits of a state name, alone or in a list."""
     every = _open_widgets()
     for value in state.values():
         for item in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(item, str) and item.startswith(REFERENCE):
-                widget = every.get(item.removeprefix(REFERENCE))
+            if isinstance(item, str) and item.startswith(REFERENCE_PREFIX):
+                widget = every.get(item.removeprefix(REFERENCE_PREFIX))
                 if widget is not None:
                     yield widget
 
@@ -177,29 +177,32 @@ NOT_BUILT = "marimo's part of the package has not been built: install the packag
 
 
 class LiveWidget(AnyWidget):
-    """Shows `shown`, a widget of this package, wherever anywidgets are shown; `close()` leaves that one as it was."""
+    """Shows `printable`, a widget of this package, wherever anywidgets are shown; `close()` leaves that one as it "
+    "was."""
 
     _esm = Unicode().tag(sync=True)  # the package's own file, and never anything of a model
     root = Unicode().tag(sync=True)
     states = List().tag(sync=True)  # of all widgets, as they were when this one was made
     changes = Int(0).tag(sync=True)  # set by the page alone, after it has changed something: marimo then runs cells
 
-    def __init__(self, shown: DOMWidget, keep: bool) -> None:
-        self.shown = shown
+    def __init__(self, widget: DOMWidget, keep: bool) -> None:
+        self.widget = widget
         self._comms: dict[str, LiveComm] = {}
-        self._family: Family = {}
+        self._family: WidgetsById = {}
         self._changed: dict[str, set[str]] = defaultdict(set)  # the traits that are no longer as in `states`
         self._first: set[str] = set()
-        self._gone: list[str] = []
+        self._closed: list[str] = []
         self._keep = keep
-        family = family_of(shown)
-        self._join(family)
+        family = widget_closure(widget)
+        self._attach(family)
         self._first = set(family)
-        super().__init__(_esm=_code(), root=str(shown.model_id), states=[_entry(one) for one in family.values()])
-        self.on_msg(self._hear)
+        super().__init__(
+            _esm=_page_script(), root=str(widget.model_id), states=[_widget_state(one) for one in family.values()]
+        )
+        self.on_msg(self._on_message)
 
     def __repr__(self) -> str:
-        return f"<marimo's {type(self.shown).__name__}{'' if self.comm else ', closed'}>"
+        return f"<marimo's {type(self.widget).__name__}{'' if self.comm else ', closed'}>"
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Of a page nothing is believed but that it has changed something."""
@@ -209,7 +212,7 @@ class LiveWidget(AnyWidget):
         """Take the widgets out of the pages; they stay open."""
         comms, self._comms = self._comms, {}
         for comm in comms.values():
-            comm.part(self)
+            comm.detach(self)
         if self.comm is not None:
             layout = self.layout
             super().close()
@@ -217,17 +220,17 @@ class LiveWidget(AnyWidget):
 
     # -------------------------------------------------------------- from the widgets, in any thread
 
-    def sent(self, widget: Widget, data: Data, buffers: Buffers, asking: Data) -> None:
+    def on_widget_message(self, widget: Widget, data: Data, buffers: Buffers, request: Data) -> None:
         """Pass a widget's message on, after the widgets that it names."""
         id = str(widget.model_id)
         state = data.get("state", {})
         self._changed[id].update(state)
-        new = {one.model_id: one for one in named_in(state) if one.model_id not in self._comms}
+        new = {one.model_id: one for one in referenced_widgets(state) if one.model_id not in self._comms}
         if new:
             self._add(new)
-        self._tell({"kind": "message", "id": id, "data": data, **asking}, list(buffers or ()))
+        self._send_content({"kind": "message", "id": id, "data": data, **request}, list(buffers or ()))
 
-    def gone(self, widget: Widget) -> None:
+    def on_widget_closed(self, widget: Widget) -> None:
         """Let a closed widget go; with the one that is shown goes this one."""
         id = next((key for key, one in self._family.items() if one is widget), None)
         if id is None:
@@ -235,14 +238,14 @@ class LiveWidget(AnyWidget):
         del self._family[id]
         self._comms.pop(id, None)
         self._changed.pop(id, None)
-        self._gone.append(id)
-        self._tell({"kind": "close", "id": id})
-        if widget is self.shown:
+        self._closed.append(id)
+        self._send_content({"kind": "close", "id": id})
+        if widget is self.widget:
             self.close()
 
     # -------------------------------------------------------------- from the page
 
-    def _hear(self, _: Any, content: Any, buffers: Any) -> None:
+    def _on_message(self, _: Any, content: Any, buffers: Any) -> None:
         if not isinstance(content, dict):
             return
         page = content.get("page")
@@ -251,25 +254,25 @@ class LiveWidget(AnyWidget):
         elif content.get("kind") == "messages":
             number = content.get("number")
             try:
-                self._take(content.get("messages"), list(buffers or ()), {"page": page, "number": number})
+                self._receive(content.get("messages"), list(buffers or ()), {"page": page, "number": number})
             finally:  # the page waits for it
-                self._tell({"kind": "done", "page": page, "number": number})
+                self._send_content({"kind": "done", "page": page, "number": number})
 
     def _open(self, page: Any) -> None:
         """Give a page what is not as in `states`."""
         self._add_links()
         changed = [(self._family[id], names) for id, names in list(self._changed.items()) if id in self._family]
-        self._tell(
+        self._send_content(
             {
                 "kind": "opened",
                 "page": page,
-                "added": [_entry(one) for id, one in self._family.items() if id not in self._first],
-                "changed": [_entry(one, sorted(names & set(one.keys))) for one, names in changed],
-                "gone": list(self._gone),
+                "added": [_widget_state(one) for id, one in self._family.items() if id not in self._first],
+                "changed": [_widget_state(one, sorted(names & set(one.keys))) for one, names in changed],
+                "gone": list(self._closed),
             }
         )
 
-    def _take(self, messages: Any, buffers: list[Any], asking: Data) -> None:
+    def _receive(self, messages: Any, buffers: list[Any], request: Data) -> None:
         self._add_links()  # what has been linked since
         for message in filter(lambda one: isinstance(one, dict), messages if isinstance(messages, list) else ()):
             count = int(message.get("buffers", 0))
@@ -277,7 +280,7 @@ class LiveWidget(AnyWidget):
             comm, widget = self._comms.get(message.get("id")), self._family.get(message.get("id"))
             if comm is None or widget is None or message.get("method") not in ("update", "custom"):
                 continue
-            comm.receive(message, own, asking)
+            comm.receive(message, own, request)
             if message["method"] == "update":
                 self._follow(widget, message.get("state", {}))
 
@@ -292,27 +295,29 @@ class LiveWidget(AnyWidget):
 
     # -------------------------------------------------------------- the family
 
-    def _join(self, family: Family) -> None:
+    def _attach(self, family: WidgetsById) -> None:
         for id, widget in family.items():
             self._family[id] = widget
             self._comms[id] = live_comm(widget, self._keep)
             self._comms[id].listeners.append(self)
 
-    def _add(self, widgets: Family) -> None:
+    def _add(self, widgets: WidgetsById) -> None:
         """Take up what has come since."""
         known = set(self._comms)
-        family = {id: one for widget in widgets.values() for id, one in family_of(widget).items() if id not in known}
-        self._join(family)
-        self._tell({"kind": "add", "added": [_entry(one) for one in family.values()]})
+        family = {
+            id: one for widget in widgets.values() for id, one in widget_closure(widget).items() if id not in known
+        }
+        self._attach(family)
+        self._send_content({"kind": "add", "added": [_widget_state(one) for one in family.values()]})
         self._add_links()
 
     def _add_links(self) -> None:
         links = {link.model_id: link for link in links_between(self._family) if link.model_id not in self._comms}
         if links:
-            self._join(links)
-            self._tell({"kind": "add", "added": [_entry(link) for link in links.values()]})
+            self._attach(links)
+            self._send_content({"kind": "add", "added": [_widget_state(link) for link in links.values()]})
 
-    def _tell(self, content: Data, buffers: list[Any] | None = None) -> None:
+    def _send_content(self, content: Data, buffers: list[Any] | None = None) -> None:
         if buffers is None:
             state, paths, buffers = _remove_buffers(content)
             content = {**dict(state), "paths": paths}
@@ -320,13 +325,13 @@ class LiveWidget(AnyWidget):
             self.send(content, buffers)
 
 
-def _entry(widget: Widget, names: list[str] | None = None) -> Data:
+def _widget_state(widget: Widget, names: list[str] | None = None) -> Data:
     """What js/src/standalone/live.ts makes a model of, or sets in one."""
     kind = str(widget._model_name).removesuffix("Model")
     return {"id": str(widget.model_id), "kind": kind, "state": widget.get_state(names)}
 
 
-def _code() -> str:
+def _page_script() -> str:
     script = files("modulekg_widgets") / "static" / "marimo.js"
     if not script.is_file():
         raise ModuleKGError(NOT_BUILT)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from modulekg_widgets.widgets.shared.base import ModuleKGWidget
 
 # by the tab: the widget that it shows, and the object that this was made for
-_shown: dict[str, tuple[weakref.ref[ModuleKGWidget], weakref.ref[Any]]] = {}
+_tabs: dict[str, tuple[weakref.ref[ModuleKGWidget], weakref.ref[Any]]] = {}
 
 
 class NothingShownError(ModuleKGError, LookupError):
@@ -54,7 +54,7 @@ def show_again(value: Any, tab: str) -> None:
     """
     from IPython.display import display
 
-    widget, shown = (reference() for reference in _shown[tab]) if tab in _shown else (None, None)
+    widget, shown = (reference() for reference in _tabs[tab]) if tab in _tabs else (None, None)
     if widget is None or shown is not value or widget.comm is None:
         raise NothingShownError("this tab has not shown the object before: show it anew")
     display(widget)
@@ -62,8 +62,8 @@ def show_again(value: Any, tab: str) -> None:
 
 def close(tab: Any) -> None:
     """Close what `tab` shows; nothing happens where there is none."""
-    if isinstance(tab, str) and tab in _shown:
-        widget = _shown.pop(tab)[0]()
+    if isinstance(tab, str) and tab in _tabs:
+        widget = _tabs.pop(tab)[0]()
         if widget is not None:
             widget.close()
 
@@ -72,5 +72,5 @@ def _show(widget: ModuleKGWidget, value: Any, tab: str) -> None:
     from IPython.display import display
 
     close(tab)
-    _shown[tab] = weakref.ref(widget), weakref.ref(value)
+    _tabs[tab] = weakref.ref(widget), weakref.ref(value)
     display(widget)

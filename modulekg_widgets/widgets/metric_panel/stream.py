@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from modulekg_widgets.engine.monitoring.run import Run
-from modulekg_widgets.engine.views.metric_payload import Update, Updates
-from modulekg_widgets.widgets.pages.pages import Message, updates
+from modulekg_widgets.engine.views.metric_payload import Update, UpdateReader
+from modulekg_widgets.widgets.pages.pages import SavedMessage, saved_updates
 
-PERIOD = 0.05  # seconds between two looks at the runs, and between two messages at least
-IDLE_PERIOD = 0.25  # where nothing has come for a while
-IDLE_AFTER = 5.0
-UNHEARD_PERIOD = 0.1  # between two messages when the page's answers are not heard: the kernel is busy
-IN_FLIGHT = 8  # messages that may be unanswered while answers are heard
-PATIENCE = 0.5  # seconds without an answer after which none is expected
-MOST_ANSWERS = 2  # between two looks, to messages that went out one by one
-READING = 0.015  # seconds of the thread's own time for one message
+PERIOD_SECONDS = 0.05  # seconds between two looks at the runs, and between two messages at least
+IDLE_PERIOD_SECONDS = 0.25  # where nothing has come for a while
+IDLE_AFTER_SECONDS = 5.0
+UNACKNOWLEDGED_PERIOD_SECONDS = 0.1  # between two messages when the page's answers are not heard: the kernel is busy
+MAX_IN_FLIGHT = 8  # messages that may be unanswered while answers are heard
+ACK_TIMEOUT_SECONDS = 0.5  # seconds without an answer after which none is expected
+MAX_ANSWERS = 2  # between two looks, to messages that went out one by one
+READ_SECONDS = 0.015  # seconds of the thread's own time for one message
 
 Send: TypeAlias = Callable[[dict[str, Any], list[bytes]], None]
 
@@ -35,12 +35,12 @@ class MetricStream:
     Both are bound methods, and held weakly: the thread ends with their owner.
     """
 
-    def __init__(self, runs: Sequence[Run], send: Send, looked: Callable[[Updates], None]) -> None:
-        self.updates = Updates(runs)
+    def __init__(self, runs: Sequence[Run], send: Send, on_read: Callable[[UpdateReader], None]) -> None:
+        self.updates = UpdateReader(runs)
         self._send = weakref.WeakMethod(send)
-        self._looked = weakref.WeakMethod(looked)
-        self._seq = self._heard = self._counted = 0
-        self._sent_at = self._heard_at = self._news_at = -math.inf
+        self._on_read = weakref.WeakMethod(on_read)
+        self._seq = self._acknowledged = self._counted = 0
+        self._sent_at = self._acknowledged_at = self._news_at = -math.inf
         self._is_reset = True  # what is sent next begins anew
         self._reset_seq = 0  # the last message that began anew
         self._asked_at: float | None = None  # when the page asked for everything
@@ -76,16 +76,16 @@ class MetricStream:
         if self._thread is not threading.current_thread():
             self._thread.join(5)
 
-    def heard(self, message: Any, now: float | None = None) -> None:
+    def acknowledge(self, message: Any, now: float | None = None) -> None:
         """Take the page's answer: {"kind": "ack", "seq": n} or {"kind": "resync"}; anything else is nothing."""
         kind = message.get("kind") if isinstance(message, dict) else None
         now = time.monotonic() if now is None else now
         if kind == "resync":
             self._asked_at = now
-        elif kind == "ack" and type(message.get("seq")) is int and self._heard < message["seq"] <= self._seq:
-            if self._heard < self._reset_seq <= message["seq"]:
+        elif kind == "ack" and type(message.get("seq")) is int and self._acknowledged < message["seq"] <= self._seq:
+            if self._acknowledged < self._reset_seq <= message["seq"]:
                 self._asked_at = None  # the page asked before it had this one, which gave it everything
-            self._heard, self._heard_at = message["seq"], now
+            self._acknowledged, self._acknowledged_at = message["seq"], now
 
     def replay(self, speed: float | None) -> None:
         """Begin anew, with `speed` recorded steps a second; None: with all of them."""
@@ -95,28 +95,28 @@ class MetricStream:
 
     # -------------------------------------------------------------- in the thread
 
-    def look(self, now: float) -> float:
+    def poll(self, now: float) -> float:
         """Send what is new, if anything is and the page may take it; seconds until the next look."""
-        answers, self._counted = self._heard - self._counted, self._heard
+        answers, self._counted = self._acknowledged - self._counted, self._acknowledged
         if not self._may_send(now, answers):
-            return PERIOD
-        must_answer = self._must_rewind or self._is_asked(now)
+            return PERIOD_SECONDS
+        must_answer = self._must_rewind or self._must_resend(now)
         if must_answer:
             self._must_rewind, self._asked_at, self._is_reset = False, None, True
             self.updates.rewind()
-        update = self.updates.next(READING, self._due(now))
+        update = self.updates.next(READ_SECONDS, self._due(now))
         if update is not None or must_answer:
             self._seq, self._sent_at, self._news_at = self._seq + 1, now, now
             is_reset, self._is_reset = self._is_reset, False
             if is_reset:
                 self._reset_seq = self._seq
-            self._give(update or Update({}, []), is_reset)
-        looked = self._looked()
-        if looked is not None and self.updates.behind == 0:
+            self._send_update(update or Update({}, []), is_reset)
+        looked = self._on_read()
+        if looked is not None and self.updates.unread == 0:
             looked(self.updates)
-        return PERIOD if now - self._news_at < IDLE_AFTER else IDLE_PERIOD
+        return PERIOD_SECONDS if now - self._news_at < IDLE_AFTER_SECONDS else IDLE_PERIOD_SECONDS
 
-    def _give(self, update: Update, is_reset: bool) -> None:
+    def _send_update(self, update: Update, is_reset: bool) -> None:
         send = self._send()
         if send is not None:
             try:
@@ -127,21 +127,21 @@ class MetricStream:
 
     def _may_send(self, now: float, answers: int) -> bool:
         """Whether it is time, given how many messages were answered since the last look."""
-        if self._seq - self._heard < IN_FLIGHT:
-            return now - self._sent_at >= PERIOD
+        if self._seq - self._acknowledged < MAX_IN_FLIGHT:
+            return now - self._sent_at >= PERIOD_SECONDS
         # a kernel that was busy hears the old answers faster than messages can be sent: the page is not slow
-        if now - self._heard_at < PATIENCE and answers <= MOST_ANSWERS:
+        if now - self._acknowledged_at < ACK_TIMEOUT_SECONDS and answers <= MAX_ANSWERS:
             return False
-        return now - self._sent_at >= UNHEARD_PERIOD
+        return now - self._sent_at >= UNACKNOWLEDGED_PERIOD_SECONDS
 
-    def _is_asked(self, now: float) -> bool:
+    def _must_resend(self, now: float) -> bool:
         """Whether the page wants everything, and no message is on its way to it that has everything already.
 
         A kernel that was busy hears late what a page asked for before its first message came.
         """
         if self._asked_at is None:
             return False
-        return self._heard >= self._reset_seq or now - self._asked_at >= PATIENCE
+        return self._acknowledged >= self._reset_seq or now - self._asked_at >= ACK_TIMEOUT_SECONDS
 
     def _due(self, now: float) -> float:
         """How many steps of each run may have been sent by now."""
@@ -151,7 +151,7 @@ class MetricStream:
         if since is None:
             self._replay = speed, now
             return 1
-        if self.updates.behind == 0:
+        if self.updates.unread == 0:
             self._replay = None
         return 1 + math.floor((now - since) * speed)
 
@@ -169,21 +169,23 @@ def _run(reference: weakref.ref[MetricStream], wake: threading.Event) -> None:
         if stream is None or stream._is_stopped:
             return
         try:
-            pause = stream.look(time.monotonic())
+            pause = stream.poll(time.monotonic())
         except Exception:  # noqa: BLE001 - whatever goes wrong with a picture, the training goes on
             stream.fail()
-            pause = IDLE_PERIOD
+            pause = IDLE_PERIOD_SECONDS
         del stream
         wake.wait(pause)
         wake.clear()
 
 
-@updates.register("MetricPanel")
-def _values(panel: Any) -> Iterator[Message]:
+@saved_updates.register("MetricPanel")
+def _values(panel: Any) -> Iterator[SavedMessage]:
     """All values, thinned as for a page that comes late."""
     panel._choose()
-    update = Updates(panel.runs).next()
+    update = UpdateReader(panel.runs).next()
     if update is not None:
         # a reader that has just begun has seen no monitor running
         ended = [number for number, run in enumerate(panel.runs) if not getattr(run, "is_running", None)]
-        yield Message({"kind": "update", "seq": 1, "reset": True, **update.content, "ended": ended}, update.buffers)
+        yield SavedMessage(
+            {"kind": "update", "seq": 1, "reset": True, **update.content, "ended": ended}, update.buffers
+        )

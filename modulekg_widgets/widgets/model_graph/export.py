@@ -25,8 +25,8 @@ from typing import Any, TypeAlias
 
 from modulekg_widgets.engine.dot import STYLE, Cluster, Edge, Node, digraph, quoted_label
 from modulekg_widgets.engine.registry import Registry
-from modulekg_widgets.engine.safe_files import write_whole
-from modulekg_widgets.engine.views.initial_expansion import data_edges, rows_of
+from modulekg_widgets.engine.safe_files import write_atomic
+from modulekg_widgets.engine.views.initial_expansion import data_edges, visible_children
 from modulekg_widgets.engine.views.payload import label
 from modulekg_widgets.engine.views.pictures.hierarchy import svg
 from modulekg_widgets.engine.views.pictures.raster import file_png
@@ -37,7 +37,7 @@ formats: Registry[Callable[[ModelGraph], bytes]] = Registry("export format")
 
 def export_model_graph(graph: ModelGraph, path: Path) -> Path:
     """Write `graph` in the format of the extension; the file appears whole or not at all."""
-    write_whole(path, formats[path.suffix.removeprefix(".").lower()](graph))
+    write_atomic(path, formats[path.suffix.removeprefix(".").lower()](graph))
     return path
 
 
@@ -60,7 +60,7 @@ def _png(graph: ModelGraph) -> bytes:
 def _dot(graph: ModelGraph) -> bytes:
     """The folded hierarchy: containers as clusters, with data edges, or an edge from each sibling to the next."""
     payload = graph.payload
-    rows, folds = rows_of(payload), {fold[0]: fold[1] for fold in payload["folds"]}
+    rows, folds = visible_children(payload), {fold[0]: fold[1] for fold in payload["folds"]}
     drawn: set[int] = set()
 
     def parts(inside: int) -> Iterator[Node | Cluster]:

@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from traitlets import Bool, Dict, List, Unicode, validate
 
-from modulekg_widgets.engine.errors import UnknownAxisError, UnknownNameError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.errors import (
+    UnknownAxisError,
+    UnknownNameError,
+    UnknownPathError,
+    closest_match_hint,
+    printable,
+)
 from modulekg_widgets.engine.files.compare.comparison import FileDiff, diff
 from modulekg_widgets.engine.files.model_file import is_file
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
-from modulekg_widgets.engine.views.initial_expansion import first_opening
+from modulekg_widgets.engine.views.initial_expansion import initial_expansion
 from modulekg_widgets.engine.views.payload import model_payload, number, text
 from modulekg_widgets.engine.views.pictures.hierarchy import svg
 from modulekg_widgets.widgets.shared.base import WidgetValueError, check_keywords
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
 
 VIEWS = ("hierarchy", "dataflow", "operators", "deduplicated", "diff")
 TRACED_VIEWS = ("dataflow", "operators")
-LARGEST_PICTURE = 90_000  # characters of the picture that goes into every saved notebook
+MAX_PICTURE_CHARACTERS = 90_000  # characters of the picture that goes into every saved notebook
 KEYWORDS = ("args", "kwargs", "compare", "selected", "axis", "expanded", "color_by", "query", "view", "overlay")
 
 
@@ -119,7 +125,7 @@ class ModelGraph(ModelWidget):
     ) -> None:
         check_keywords("ModelGraph", unknown, KEYWORDS)
         payload = self._read(model, args, kwargs, compare)
-        opened = [self._paths.path(node) for node in first_opening(payload)] if expanded is None else list(expanded)
+        opened = [self._paths.path(node) for node in initial_expansion(payload)] if expanded is None else list(expanded)
         super().__init__(
             payload=payload,
             selected=selected,
@@ -133,7 +139,7 @@ class ModelGraph(ModelWidget):
             **({} if layout is None else {"layout": layout}),
         )
         self._is_chosen = True
-        self.on_msg(self._heard)
+        self.on_msg(self._on_message)
         self._show(model, args, kwargs, compare)
 
     def _read(self, model: Any, args: Any, kwargs: Any, compare: Any = None) -> dict[str, Any]:
@@ -150,7 +156,7 @@ class ModelGraph(ModelWidget):
             from modulekg_widgets.engine.views.dataflow_payload import add_trace
 
             add_trace(payload, modules, model, () if args is None else args, kwargs)
-        self._paths = modules.walk.paths_alone()
+        self._paths = modules.walk.paths_only()
         # a path with a lone surrogate comes back from the browser as its escape
         self._escaped = {text(path): path for path in map(self._paths.path, self._paths_with_surrogates())}
         return payload
@@ -161,7 +167,7 @@ class ModelGraph(ModelWidget):
         self._compared = None if compare is None else weakref.ref(compare)
         self._watch(model)
 
-    def _show_anew(self, model: Any) -> None:
+    def _redraw(self, model: Any) -> None:
         compare = None if self._compared is None else self._compared()
         self._refresh(model, *self._inputs, compare)
 
@@ -187,7 +193,7 @@ class ModelGraph(ModelWidget):
         self._show(model, args, kwargs, compare)
         with self.hold_sync():
             self.payload = payload
-            self._show_opened(self.expanded)
+            self._take_expanded(self.expanded)
             self.overlay = {path: value for path, value in self.overlay.items() if self._paths.find(path) is not None}
             if self.selected is not None and self._paths.find(self.selected) is None:
                 self.selected = None
@@ -222,14 +228,14 @@ class ModelGraph(ModelWidget):
         >>> shown.show_profile(mk.trace(model, x).profile())
         >>> shown.color_by = "time"
         """
-        from modulekg_widgets.engine.views.dataflow_payload import with_times
+        from modulekg_widgets.engine.views.dataflow_payload import add_time_columns
 
         paths = profile["module"] if "module" in getattr(profile, "columns", ()) else ()
         rows = [self._paths.find(self._known_path(path)) or 0 for path in paths]
-        self.payload = with_times(self.payload, rows, profile)
+        self.payload = add_time_columns(self.payload, rows, profile)
 
     def __repr__(self) -> str:
-        title, count = shown(self.payload.get("title", "")), len(self._paths)
+        title, count = printable(self.payload.get("title", "")), len(self._paths)
         self._check_outdated()
         outdated = ", outdated" if self.outdated else ""
         return f"<ModelGraph of {title}: {count} modules, selected={self.selected!r}{outdated}>"
@@ -276,9 +282,9 @@ class ModelGraph(ModelWidget):
         if value is None:
             return None
         if not known:
-            raise UnknownAxisError(f"there is no axis {shown(value)!r}: {self._why_untraced()}")
+            raise UnknownAxisError(f"there is no axis {printable(value)!r}: {self._why_untraced()}")
         if text(value) not in known["name"]:
-            raise UnknownAxisError(f"there is no axis {shown(value)!r}: {nearest(value, known['name'])}")
+            raise UnknownAxisError(f"there is no axis {printable(value)!r}: {closest_match_hint(value, known['name'])}")
         return text(value)
 
     def _why_untraced(self) -> str:
@@ -291,9 +297,9 @@ class ModelGraph(ModelWidget):
         paths = [self._known_path(path) for path in proposal["value"]]
         if self._is_chosen:  # also where Python had the same before: the page may have opened others
             self.open_to_fit = False
-        return self._seen(paths)
+        return self._visible_containers(paths)
 
-    def _seen(self, paths: Iterable[str]) -> list[str]:
+    def _visible_containers(self, paths: Iterable[str]) -> list[str]:
         """Those of containers, each with what it stands in: what is open within something closed is not seen."""
         above = self._paths.parents
         found: dict[str, None] = {}
@@ -308,7 +314,7 @@ class ModelGraph(ModelWidget):
             found.update(dict.fromkeys(reversed(inner_first)))
         return list(found)
 
-    def _show_opened(self, paths: Iterable[str]) -> None:
+    def _take_expanded(self, paths: Iterable[str]) -> None:
         """Take what is open without anyone having chosen it: what a page has opened, or what there still is."""
         was_chosen, self._is_chosen = self._is_chosen, False
         try:
@@ -316,14 +322,14 @@ class ModelGraph(ModelWidget):
         finally:
             self._is_chosen = was_chosen
 
-    def _heard(self, widget: Any, content: Any, buffers: Any) -> None:
+    def _on_message(self, widget: Any, content: Any, buffers: Any) -> None:
         """A page says what is open on it, where that is not what it was told: `known`, or what it has opened to fit."""
         if not isinstance(content, Mapping) or content.get("kind") != "opened":
             return
         paths, known = content.get("paths"), [text(path) for path in self.expanded]
         is_current = self.open_to_fit if content.get("fit") is True else content.get("known") == known
         if isinstance(paths, list) and all(isinstance(path, str) for path in paths) and is_current:
-            self._show_opened(paths)
+            self._take_expanded(paths)
 
     @validate("overlay")
     def _check_overlay(self, proposal: Any) -> dict[str, float | int | None]:
@@ -336,8 +342,8 @@ class ModelGraph(ModelWidget):
         if not self.payload.get("flow"):
             lacking.update(dict.fromkeys(TRACED_VIEWS, self._why_untraced()))
         if value not in VIEWS or value in lacking:
-            hint = lacking.get(value) or nearest(value, [view for view in VIEWS if view not in lacking])
-            raise UnknownNameError(f"there is no view {shown(value)!r}: {hint}")
+            hint = lacking.get(value) or closest_match_hint(value, [view for view in VIEWS if view not in lacking])
+            raise UnknownNameError(f"there is no view {printable(value)!r}: {hint}")
         return value
 
     @validate("color_by")
@@ -345,14 +351,18 @@ class ModelGraph(ModelWidget):
         value = proposal["value"]
         offered = ("none", "occurrences", "overlay", "pruned", *self.payload.get("columns", ()))
         if value not in offered:
-            raise UnknownNameError(f"there is no column {shown(value)!r} to color by: {nearest(value, offered)}")
+            raise UnknownNameError(
+                f"there is no column {printable(value)!r} to color by: {closest_match_hint(value, offered)}"
+            )
         return value
 
     def _known_path(self, path: str) -> str:
         real = self._escaped.get(path, path)
         index = self._paths.find(real)
         if index is None:
-            raise UnknownPathError(f"there is no module {shown(real)!r}: {nearest(real, self._paths.near(real))}")
+            raise UnknownPathError(
+                f"there is no module {printable(real)!r}: {closest_match_hint(real, self._paths.similar_paths(real))}"
+            )
         return self._paths.path(index)  # a shared module is drawn at the first of its paths
 
     # -------------------------------------------------------------- opening and closing
@@ -392,10 +402,10 @@ class ModelGraph(ModelWidget):
     # -------------------------------------------------------------- other forms
 
     def _static_picture(self) -> str:
-        picture = svg(self.payload, self._opened())
-        return picture if len(picture) <= LARGEST_PICTURE else svg(self.payload, first_opening(self.payload))
+        picture = svg(self.payload, self._expanded_nodes())
+        return picture if len(picture) <= MAX_PICTURE_CHARACTERS else svg(self.payload, initial_expansion(self.payload))
 
-    def _opened(self) -> list[int]:
+    def _expanded_nodes(self) -> list[int]:
         return [self._paths.find(path) or 0 for path in self.expanded]
 
     def export(self, path: str | Path) -> Path:
@@ -426,9 +436,9 @@ class ModelGraph(ModelWidget):
 
     def to_ipycytoscape(self) -> CytoscapeWidget:
         """The open part of the graph, at most 200 nodes, as a styled `ipycytoscape.CytoscapeWidget`."""
-        from modulekg_widgets.widgets.model_graph.ipycytoscape import cytoscape_widget
+        from modulekg_widgets.widgets.model_graph.cytoscape import cytoscape_widget
 
-        return cytoscape_widget(self.payload, self._opened())
+        return cytoscape_widget(self.payload, self._expanded_nodes())
 
 
 def _plain_number(path: str, value: Any) -> float | int | None:
@@ -437,5 +447,5 @@ def _plain_number(path: str, value: Any) -> float | int | None:
     try:
         return float(value)  # numpy scalars and tensors of one element
     except (TypeError, ValueError):
-        kind = shown(type(value).__name__)
-        raise WidgetValueError(f"the overlay of {shown(path)!r} must be a number: a {kind} was passed") from None
+        kind = printable(type(value).__name__)
+        raise WidgetValueError(f"the overlay of {printable(path)!r} must be a number: a {kind} was passed") from None

@@ -15,24 +15,24 @@ from ipywidgets import Box, DOMWidget, GridBox, HBox, Layout, Tab, VBox, Widget
 from ipywidgets.embed import dependency_state
 from ipywidgets.widgets.widget_link import DirectionalLink, Link
 
-from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, shown
+from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, printable
 from modulekg_widgets.engine.registry import Registry
-from modulekg_widgets.engine.safe_files import write_whole
-from modulekg_widgets.engine.views.pictures.boxes import clean
+from modulekg_widgets.engine.safe_files import write_atomic
+from modulekg_widgets.engine.views.pictures.boxes import xml_text
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError
 
 # --------------------
 # What a saved page has in the kernel's place: the messages that a kernel would send, and its answers, by widget.
 
 
-class Message(NamedTuple):
+class SavedMessage(NamedTuple):
     """A message of the kernel: its JSON content and its binary buffers."""
 
     content: dict[str, Any]
     buffers: Iterable[bytes]
 
 
-class Answer(NamedTuple):
+class SavedAnswer(NamedTuple):
     """What comes back for a message that has all of `question`: that message with `content` over it.
 
     Without buffers of its own those of the message come back.
@@ -44,8 +44,8 @@ class Answer(NamedTuple):
 
 
 # each widget's own module registers, by the name of the class; of the answers the first that fits counts
-updates: Registry[Callable[[Any], Iterable[Message]]] = Registry("widget")
-answers: Registry[Callable[[Any], Iterable[Answer]]] = Registry("widget")
+saved_updates: Registry[Callable[[Any], Iterable[SavedMessage]]] = Registry("widget")
+saved_answers: Registry[Callable[[Any], Iterable[SavedAnswer]]] = Registry("widget")
 
 
 # ----------------------------------------
@@ -54,7 +54,7 @@ answers: Registry[Callable[[Any], Iterable[Answer]]] = Registry("widget")
 SCHEMA_VERSION = 1  # of the page's data
 # of ipywidgets itself: containers, and what joins widgets (js/src/standalone/controls.ts)
 CONTAINERS = (Box, GridBox, HBox, VBox, Tab)
-HELPERS = (Layout, Link, DirectionalLink)
+HELPER_WIDGETS = (Layout, Link, DirectionalLink)
 
 
 def save_html(widget: DOMWidget, path: str | Path) -> Path:
@@ -97,8 +97,8 @@ def save_html(widget: DOMWidget, path: str | Path) -> Path:
     """
     target = Path(path)
     if target.suffix.lower() != ".html":
-        raise UnknownNameError(f"save_html writes a page: name the file .html, {shown(target.name)!r} was passed")
-    write_whole(target, page_of(widget))
+        raise UnknownNameError(f"save_html writes a page: name the file .html, {printable(target.name)!r} was passed")
+    write_atomic(target, page_of(widget))
     return target
 
 
@@ -109,7 +109,7 @@ def page_of(widget: DOMWidget) -> bytes:
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     parts = {
         "source": f"sha256-{digest}",  # admits the script and nothing else that a name could bring in
-        "title": clean(_title(data)),
+        "title": xml_text(_title(data)),
         "id": "mkg-page",
         "data": _embedded(data),
         "attributes": "",
@@ -146,17 +146,20 @@ def _entry(widget: Widget, saved: dict[str, Any], names: dict[str, str]) -> dict
         "id": names[str(widget.model_id)],
         "state": state | ({"playing": False} if "playing" in state else {}),  # a page does nothing on its own
         "buffers": [{"path": one["path"], "data": one["data"]} for one in saved.get("buffers", ())],
-        "messages": [_packed({"content": content}, buffers) for content, buffers in _made(updates, kind, widget)],
+        "messages": [
+            _with_buffers({"content": content}, buffers)
+            for content, buffers in _saved_messages(saved_updates, kind, widget)
+        ],
         "answers": [
-            _packed({"question": question, "content": content}, buffers)
-            for question, content, buffers in _made(answers, kind, widget)
+            _with_buffers({"question": question, "content": content}, buffers)
+            for question, content, buffers in _saved_messages(saved_answers, kind, widget)
         ],
     }
 
 
 def _check(widget: Any, where: str) -> None:
-    kind = shown(type(widget).__name__)
-    if not isinstance(widget, ModuleKGWidget) and type(widget) not in (*CONTAINERS, *(HELPERS if where else ())):
+    kind = printable(type(widget).__name__)
+    if not isinstance(widget, ModuleKGWidget) and type(widget) not in (*CONTAINERS, *(HELPER_WIDGETS if where else ())):
         known = ", ".join(one.__name__ for one in CONTAINERS)
         raise WidgetValueError(
             f"save_html writes widgets of this package, and {known} of them: {kind} was passed{where}"
@@ -179,12 +182,12 @@ def _renamed(value: Any, names: dict[str, str]) -> Any:
     return [_renamed(item, names) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _made(registry: Registry[Any], kind: str, widget: Widget) -> Iterable[Any]:
+def _saved_messages(registry: Registry[Any], kind: str, widget: Widget) -> Iterable[Any]:
     return registry[kind](widget) if kind in registry else ()
 
 
-def _packed(entry: dict[str, Any], buffers: Iterable[bytes] | None) -> dict[str, Any]:
-    """`entry` with its buffers; without any where they are None."""
+def _with_buffers(entry: dict[str, Any], buffers: Iterable[bytes] | None) -> dict[str, Any]:
+    """`item_write` with its buffers; without any where they are None."""
     packed = None if buffers is None else [base64.b64encode(part).decode("ascii") for part in buffers]
     return entry if packed is None else {**entry, "buffers": packed}
 

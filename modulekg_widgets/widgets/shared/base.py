@@ -14,11 +14,11 @@ from modulekg_widgets.engine.errors import (
     ModuleKGError,
     UnknownAttributeError,
     UnknownKeywordError,
-    nearest,
-    shown,
+    closest_match_hint,
+    printable,
 )
-from modulekg_widgets.engine.views.pictures.raster import saved_pictures
-from modulekg_widgets.widgets.shared.output_pictures import add_box_pictures, note_captured, output_pictures
+from modulekg_widgets.engine.views.pictures.raster import notebook_pictures
+from modulekg_widgets.widgets.shared.output_pictures import add_box_pictures, output_pictures, record_captured
 
 FRONT_END = "modulekg-widgets"
 
@@ -42,13 +42,13 @@ class ModuleKGWidget(DOMWidget):
     _owns_layout = False  # until the constructor has run to its end
     _changes = 0  # of traits
 
-    of_kernel: ClassVar[frozenset[str]] = frozenset({"payload"})  # traits of which no page is believed
+    kernel_traits: ClassVar[frozenset[str]] = frozenset({"payload"})  # traits of which no page is believed
 
     def __init__(self, **state: Any) -> None:
         try:
             super().__init__(**state)
         except TraitError as error:
-            raise _own(error) from None
+            raise _as_widget_error(error) from None
         self._owns_layout = "layout" not in state
         _add_box_pictures()
         output_pictures()
@@ -56,15 +56,19 @@ class ModuleKGWidget(DOMWidget):
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("_") and self._owns_layout and not hasattr(type(self), name):
             owner = type(self).__name__
-            raise UnknownAttributeError(f"{owner} has no attribute {shown(name)!r}: {nearest(name, self.keys)}")
+            raise UnknownAttributeError(
+                f"{owner} has no attribute {printable(name)!r}: {closest_match_hint(name, self.keys)}"
+            )
         try:
             super().__setattr__(name, value)
         except TraitError as error:
-            raise _own(error) from None
+            raise _as_widget_error(error) from None
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Take what a page has set, but for what the kernel alone sets; what cannot be is put back, here and there."""
-        wanted = {name: value for name, value in sync_data.items() if name in self.keys and name not in self.of_kernel}
+        wanted = {
+            name: value for name, value in sync_data.items() if name in self.keys and name not in self.kernel_traits
+        }
         before = {name: getattr(self, name) for name in wanted}
         try:
             super().set_state(wanted)
@@ -77,7 +81,7 @@ class ModuleKGWidget(DOMWidget):
     def open(self) -> None:
         """Open the way to the pages, on which each question is heard where it was sent to."""
         super().open()
-        _hear_beside_cells(self.comm)
+        _use_subshells(self.comm)
 
     def close(self) -> None:
         """Remove the widget from the kernel and from every page, with its links and the layout made for it."""
@@ -100,8 +104,8 @@ class ModuleKGWidget(DOMWidget):
     def _handle_custom_msg(self, content: Any, buffers: Any) -> None:
         """The page of a notebook that was saved asks for the pictures of today; a cell that runs renews them itself."""
         if isinstance(content, dict) and content.get("kind") == "pictures":
-            pictures = output_pictures() if in_main_thread() else None
-            self.send({"kind": "pictures", "renewed": pictures is not None and pictures.renew()})
+            pictures = output_pictures() if is_main_thread() else None
+            self.send({"kind": "pictures", "renewed": pictures is not None and pictures.refresh()})
         else:
             super()._handle_custom_msg(content, buffers)
 
@@ -111,10 +115,10 @@ class ModuleKGWidget(DOMWidget):
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs) or {}
-        _displayed(self)
+        _track_cell(self)
         picture = self._static_picture()
         if picture:
-            bundle |= saved_pictures(picture)
+            bundle |= notebook_pictures(picture)
         return bundle
 
     def _static_picture(self) -> str | None:
@@ -128,25 +132,27 @@ def _add_box_pictures() -> None:
 
     formatter = getattr(get_ipython(), "display_formatter", None)
     if isinstance(formatter, DisplayFormatter):
-        add_box_pictures(formatter, lambda box: note_captured(box, _current_run()[1]))
+        add_box_pictures(formatter, lambda box: record_captured(box, _current_run()[1]))
 
 
-def _own(error: TraitError) -> TraitError:
+def _as_widget_error(error: TraitError) -> TraitError:
     return error if isinstance(error, ModuleKGError) else WidgetValueError(str(error))
 
 
-def check_keywords(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise `UnknownKeywordError` for the first of `given` that is not `known`."""
+def check_keywords(owner: str, keywords: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `UnknownKeywordError` for the first of `keywords` that is not `known`."""
     options = sorted(known)
-    for name in given:
+    for name in keywords:
         if name not in options:
-            raise UnknownKeywordError(f"{owner} takes no keyword {shown(name)!r}: {nearest(name, options)}")
+            raise UnknownKeywordError(
+                f"{owner} takes no keyword {printable(name)!r}: {closest_match_hint(name, options)}"
+            )
 
 
 # ------------------------------------- the kernel's main thread, where cells run and models may be run between them
 
 
-def in_main_thread() -> bool:
+def is_main_thread() -> bool:
     """Whether this is the thread that runs cells."""
     return threading.current_thread() is threading.main_thread()
 
@@ -170,7 +176,7 @@ def main_loop() -> Any:
         return None
 
 
-def _hear_beside_cells(comm: Any) -> None:
+def _use_subshells(comm: Any) -> None:
     """Have the messages of pages heard in the subshell that they name, and so beside a running cell.
 
     From 7.2 on ipykernel leads them to the shell that has last sent on this way, for cells that await an answer. After
@@ -182,22 +188,22 @@ def _hear_beside_cells(comm: Any) -> None:
 
 # ------------------------------------------------------------------ a cell that runs again replaces its widgets
 
-_CELLS = "_mkg_cells"  # on the widget: the cells whose output shows it -> the run that did
+_CELLS_ATTRIBUTE = "_mkg_cells"  # on the widget: the cells whose output shows it -> the run that did
 
 
-def _displayed(widget: ModuleKGWidget) -> None:
+def _track_cell(widget: ModuleKGWidget) -> None:
     """Note the cell that shows `widget`, and close what an earlier run of the same cell alone has shown."""
     cell, run = _current_run()
-    note_captured(widget, run)
+    record_captured(widget, run)
     if cell is None:
         return
     for other in list(_open_widgets()):
-        cells = vars(other).get(_CELLS, {})
+        cells = vars(other).get(_CELLS_ATTRIBUTE, {})
         if other is not widget and cells.get(cell, run) != run:
             del cells[cell]
             if not cells:
                 other.close()
-    vars(widget).setdefault(_CELLS, {})[cell] = run
+    vars(widget).setdefault(_CELLS_ATTRIBUTE, {})[cell] = run
 
 
 def _open_widgets() -> Iterable[ModuleKGWidget]:

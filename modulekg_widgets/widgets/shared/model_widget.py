@@ -14,14 +14,14 @@ from modulekg_widgets.engine.errors import ModuleKGError
 from modulekg_widgets.engine.torch_runtime import model_state
 from modulekg_widgets.engine.torch_runtime.model_state import ModelState, state_of
 from modulekg_widgets.engine.views.payload import text
-from modulekg_widgets.widgets.shared.base import ModuleKGWidget, in_main_thread, when_idle
+from modulekg_widgets.widgets.shared.base import ModuleKGWidget, is_main_thread, when_idle
 
-SIZES = "Outdated: the model's layers or sizes have changed since this was drawn."
-WEIGHTS = "Outdated: the model's weights have changed since this was drawn."
-WORDS = {model_state.SIZES: SIZES, model_state.WEIGHTS: WEIGHTS, "": ""}
-GONE = "The model no longer exists. Make a new widget to show another one."
-SLOW = 0.05  # seconds of a comparison, after which the next one waits
-PAUSE = 20  # times as long
+SIZES_CHANGED = "Outdated: the model's layers or sizes have changed since this was drawn."
+WEIGHTS_CHANGED = "Outdated: the model's weights have changed since this was drawn."
+OUTDATED_MESSAGES = {model_state.SIZES: SIZES_CHANGED, model_state.WEIGHTS: WEIGHTS_CHANGED, "": ""}
+MODEL_DELETED = "The model no longer exists. Make a new widget to show another one."
+SLOW_SECONDS = 0.05  # seconds of a comparison, after which the next one waits
+PAUSE_FACTOR = 20  # times as long
 
 
 class ModelWidget(ModuleKGWidget):
@@ -38,7 +38,7 @@ class ModelWidget(ModuleKGWidget):
         _watching.add(self)
         _compare_after_cells()
 
-    def _settle(self, model: Any) -> None:
+    def _accept_change(self, model: Any) -> None:
         """Take what was done to `model` as known, where the widget shows that one."""
         if self._shown_state is not None and self._shown_state.model is model:
             self._watch(model)
@@ -46,9 +46,9 @@ class ModelWidget(ModuleKGWidget):
     def _check_outdated(self) -> None:
         """Say whether the model is still as it is shown."""
         if self._shown_state is not None:
-            self.outdated = WORDS[self._shown_state.change()]
+            self.outdated = OUTDATED_MESSAGES[self._shown_state.change()]
 
-    def _show_anew(self, model: Any) -> None:
+    def _redraw(self, model: Any) -> None:
         """Show the model as it has become."""
         raise NotImplementedError
 
@@ -70,12 +70,12 @@ class ModelWidget(ModuleKGWidget):
     def _refresh_shown(self) -> None:
         model = None if self._shown_state is None else self._shown_state.model
         if model is None:
-            self.outdated = GONE
+            self.outdated = MODEL_DELETED
             return
         try:
-            self._show_anew(model)
+            self._redraw(model)
         except ModuleKGError as error:
-            self.outdated = text(f"{WEIGHTS} It could not be refreshed: {error}")
+            self.outdated = text(f"{WEIGHTS_CHANGED} It could not be refreshed: {error}")
 
 
 _watching: weakref.WeakSet[ModelWidget] = weakref.WeakSet()
@@ -96,11 +96,11 @@ def _compare_after_cells() -> None:
 def _compare_all() -> None:
     global _next
     start = time.monotonic()
-    if not in_main_thread() or start < _next:
+    if not is_main_thread() or start < _next:
         return
     for widget in list(_watching):
         with suppress(Exception):  # a look at a picture stops no cell
             if widget.comm is not None:
                 widget._check_outdated()
     taken = time.monotonic() - start
-    _next = start + PAUSE * taken if taken > SLOW else 0.0
+    _next = start + PAUSE_FACTOR * taken if taken > SLOW_SECONDS else 0.0

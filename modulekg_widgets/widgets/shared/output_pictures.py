@@ -16,8 +16,8 @@ from uuid import uuid4
 from ipywidgets import Accordion, Box, DOMWidget, Output, Stack, Tab, VBox, Widget
 from ipywidgets.widgets.widget import _instances
 
-from modulekg_widgets.engine.views.pictures.boxes import WIDEST, SizedPicture, in_rows, sized
-from modulekg_widgets.engine.views.pictures.raster import saved_pictures
+from modulekg_widgets.engine.views.pictures.boxes import MAX_WIDTH, SizedPicture, arrange_in_rows, with_size
+from modulekg_widgets.engine.views.pictures.raster import notebook_pictures
 
 if TYPE_CHECKING:
     from IPython.core.formatters import DisplayFormatter
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 VIEW_TYPE = "application/vnd.jupyter.widget-view+json"
 _COLUMNS = (VBox, Tab, Accordion, Stack)
-_CAPTURED = "_mkg_captured"  # on an Output: the run that wrote to it, and what that has shown there
+_CAPTURED_ATTRIBUTE = "_mkg_captured"  # on an Output: the run that wrote to it, and what that has shown there
 
 
 def add_box_pictures(formatter: DisplayFormatter, displayed: Callable[[Widget], None]) -> None:
@@ -37,11 +37,11 @@ def add_box_pictures(formatter: DisplayFormatter, displayed: Callable[[Widget], 
     bundles = formatter.mimebundle_formatter
     for kind in (Box, Output):
         before = bundles.type_printers.get(kind)
-        if not isinstance(before, _WithPicture):
-            bundles.for_type(kind, _WithPicture(before, displayed))
+        if not isinstance(before, _PictureFormatter):
+            bundles.for_type(kind, _PictureFormatter(before, displayed))
 
 
-class _WithPicture:
+class _PictureFormatter:
     """Displays a widget as before, with its picture added; nothing is added where nothing of ours is in it."""
 
     def __init__(self, before: Callable[[Any], Any] | None, displayed: Callable[[Widget], None]) -> None:
@@ -52,18 +52,18 @@ class _WithPicture:
         self.displayed(widget)
         picture = picture_of(widget)
         if picture is not None and isinstance(bundle, dict) and VIEW_TYPE in bundle:
-            return bundle | saved_pictures(picture)
+            return bundle | notebook_pictures(picture)
         return bundle
 
 
-def note_captured(widget: Widget, run: str | None) -> None:
+def record_captured(widget: Widget, run: str | None) -> None:
     """Remember the Output, if any, that takes what the running cell displays: it does not know it before the end."""
     outputs = [other for other in _instances.values() if isinstance(other, Output) and run and other.msg_id == run]
     if outputs:
         output = outputs[-1]  # of several the innermost, which is the youngest
-        captured = vars(output).get(_CAPTURED, (None, []))
+        captured = vars(output).get(_CAPTURED_ATTRIBUTE, (None, []))
         if captured[0] != run:
-            captured = vars(output)[_CAPTURED] = (run, [])
+            captured = vars(output)[_CAPTURED_ATTRIBUTE] = (run, [])
         captured[1].append(weakref.ref(widget))
 
 
@@ -78,13 +78,13 @@ def _picture(widget: Widget, above: frozenset[Widget]) -> SizedPicture | None:
         return None
     own = getattr(widget, "_static_picture", None)
     if own is not None:
-        return sized(own())
+        return with_size(own())
     above |= {widget}
     inside = ((title, _picture(part, above)) for title, part in _parts(widget))
     drawn = [(title, picture) for title, picture in inside if picture is not None]
     if not drawn:
         return None
-    return in_rows(type(widget).__name__, drawn, WIDEST if _is_row(widget) else 0)
+    return arrange_in_rows(type(widget).__name__, drawn, MAX_WIDTH if _is_row(widget) else 0)
 
 
 def _parts(widget: Widget) -> Iterator[tuple[str, Widget]]:
@@ -94,22 +94,22 @@ def _parts(widget: Widget) -> Iterator[tuple[str, Widget]]:
         for number, child in enumerate(widget.children):
             yield titles[number] if number < len(titles) else "", child
     elif isinstance(widget, Output):
-        for shown in _shown_in(widget):
+        for shown in _output_widgets(widget):
             yield "", shown
 
 
-def _shown_in(output: Output) -> Iterable[Widget]:
+def _output_widgets(output: Output) -> Iterable[Widget]:
     """What the last run has displayed there, or what the page has told since."""
-    _, captured = vars(output).get(_CAPTURED, (None, []))
+    _, captured = vars(output).get(_CAPTURED_ATTRIBUTE, (None, []))
     known = [widget for reference in captured if (widget := reference()) is not None]
     if known:
         return known
     # a page is believed the names of widgets, and no picture
-    found = (_named(entry.get("data")) for entry in output.outputs)
+    found = (_widget_of(entry.get("data")) for entry in output.outputs)
     return [widget for widget in found if widget is not None]
 
 
-def _named(data: Any) -> Widget | None:
+def _widget_of(data: Any) -> Widget | None:
     """The widget that an output's data, which came from a page, show."""
     view = data.get(VIEW_TYPE) if isinstance(data, dict) else None
     name = view.get("model_id") if isinstance(view, dict) else None
@@ -125,9 +125,9 @@ def _is_row(widget: Widget) -> bool:
 
 
 SVG = "image/svg+xml"
-MOST = 50  # outputs that are looked after, the latest ones
+MAX_OUTPUTS = 50  # outputs that are looked after, the latest ones
 
-Shown = dict[str, Any]  # of an output's id: the picture in it, and the widget's state then
+OutputState = dict[str, Any]  # of an output's id: the picture in it, and the widget's state then
 
 
 class OutputPictures:
@@ -135,11 +135,11 @@ class OutputPictures:
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
-        self.outputs: dict[str, tuple[weakref.ref[Widget], Shown]] = {}
+        self.outputs: dict[str, tuple[weakref.ref[Widget], OutputState]] = {}
         shell.display_pub.register_hook(self._displayed)
         with suppress(AttributeError):  # of an older ipykernel: results keep their first picture
             shell.displayhook.register_hook(self._result)
-        shell.events.register("post_run_cell", lambda result: self.renew())
+        shell.events.register("post_run_cell", lambda result: self.refresh())
 
     def _displayed(self, message: dict[str, Any]) -> dict[str, Any]:
         """Give an output its id, where the user has given it none."""
@@ -148,7 +148,7 @@ class OutputPictures:
         if widget is not None and message["header"]["msg_type"] == "display_data":
             id = content.setdefault("transient", {}).setdefault("display_id", f"modulekg-{uuid4().hex}")
             self.outputs[id] = weakref.ref(widget), {"svg": content["data"][SVG], "state": _state_of(widget)}
-            while len(self.outputs) > MOST:
+            while len(self.outputs) > MAX_OUTPUTS:
                 del self.outputs[next(iter(self.outputs))]
         return message
 
@@ -160,7 +160,7 @@ class OutputPictures:
         self.shell.display_pub.publish(content["data"], content.get("metadata"))
         return None
 
-    def renew(self) -> bool:
+    def refresh(self) -> bool:
         """Replace the pictures that are not those of today; whether there were any."""
         is_renewed = False
         for id, (reference, shown) in list(self.outputs.items()):
@@ -169,16 +169,16 @@ class OutputPictures:
                 del self.outputs[id]
                 continue
             with suppress(Exception):  # a picture stops no cell
-                is_renewed |= self._renew(id, widget, shown)
+                is_renewed |= self._refresh(id, widget, shown)
         return is_renewed
 
-    def _renew(self, id: str, widget: Widget, shown: Shown) -> bool:
+    def _refresh(self, id: str, widget: Widget, shown: OutputState) -> bool:
         state = _state_of(widget)
         if state is not None and state == shown["state"]:
             return False
         shown["state"] = state
         picture = picture_of(widget)
-        pictures = {} if picture is None else saved_pictures(picture)
+        pictures = {} if picture is None else notebook_pictures(picture)
         if pictures.get(SVG, shown["svg"]) == shown["svg"]:
             return False
         shown["svg"] = pictures[SVG]
@@ -201,7 +201,7 @@ def _state_of(widget: Widget) -> Hashable:
     return None if state is None else state()
 
 
-_kept: weakref.WeakKeyDictionary[Any, OutputPictures] = weakref.WeakKeyDictionary()
+_by_shell: weakref.WeakKeyDictionary[Any, OutputPictures] = weakref.WeakKeyDictionary()
 
 
 def output_pictures() -> OutputPictures | None:
@@ -212,6 +212,6 @@ def output_pictures() -> OutputPictures | None:
     is_followed = hasattr(getattr(shell, "display_pub", None), "register_hook")
     if not is_followed or "google.colab" in sys.modules or "__vsc_ipynb_file__" in shell.user_ns:
         return None
-    if shell not in _kept:
-        _kept[shell] = OutputPictures(shell)
-    return _kept[shell]
+    if shell not in _by_shell:
+        _by_shell[shell] = OutputPictures(shell)
+    return _by_shell[shell]

@@ -13,7 +13,7 @@ from modulekg_widgets.engine.errors import ModuleKGError
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget
 
 
-def _is_passed_on_in_page(widget: ModuleKGWidget, name: str) -> bool:
+def _is_linked_in_page(widget: ModuleKGWidget, name: str) -> bool:
     """Whether a change came from a page, whose own links pass it on.
 
     Colab makes a page of each output, without the links of others: there the kernel passes on.
@@ -66,7 +66,7 @@ class SharedTrait(PairLink):
 
     def _changed(self, change: Any) -> None:
         owner = change["owner"]
-        if _is_passed_on_in_page(owner, self.name):
+        if _is_linked_in_page(owner, self.name):
             return
         for other in self.widgets:
             if other is not owner:
@@ -121,7 +121,7 @@ class SharedStructure(PairLink):
 
     def _changed(self, change: Any) -> None:
         owner = change["owner"]
-        if _is_passed_on_in_page(owner, "selected") or len(self.widgets) < 2:
+        if _is_linked_in_page(owner, "selected") or len(self.widgets) < 2:
             return
         explorer, graph = self.widgets
         (self._select_in_graph if owner is explorer else self._select_in_explorer)(explorer, graph)

@@ -49,7 +49,7 @@ def values(monitor: Any) -> dict[tuple[Any, ...], list[float]]:
 
 def test_a_tensor_read_at_once_and_one_of_a_whole_observation_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     at_once = values(trained(MANY))
-    monkeypatch.setattr(module_metric, "SEEN_AT_ONCE", frozenset())
+    monkeypatch.setattr(module_metric, "IMMEDIATE_NEEDS", frozenset())
     jointly = values(trained(MANY))
     assert len(at_once) == len(jointly) > 100
     for key, own in jointly.items():

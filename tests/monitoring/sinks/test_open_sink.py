@@ -15,10 +15,10 @@ from modulekg_widgets.engine.errors import RecordingError, UnknownNameError
 from modulekg_widgets.engine.monitoring.readings import Reading
 from modulekg_widgets.engine.monitoring.sinks.line_files import LineSink
 from modulekg_widgets.engine.monitoring.sinks.loggers import ObjectSink, TensorBoardSink
-from modulekg_widgets.engine.monitoring.sinks.parquet import ParquetSink
+from modulekg_widgets.engine.monitoring.sinks.parquet_sink import ParquetSink
 from modulekg_widgets.engine.monitoring.sinks.recording import load_recording
+from modulekg_widgets.engine.monitoring.sinks.sink_targets import open_sink
 from modulekg_widgets.engine.monitoring.sinks.sink_thread import Sink
-from modulekg_widgets.engine.monitoring.sinks.targets import open_sink
 from monitoring.sinks.samples import KINDS, assert_same, record, scalars
 
 

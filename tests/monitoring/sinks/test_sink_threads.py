@@ -20,8 +20,8 @@ from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.readings import Form, Reading, Slot
 from modulekg_widgets.engine.monitoring.sinks import sink_thread as module
 from modulekg_widgets.engine.monitoring.sinks.recording import load_recording
+from modulekg_widgets.engine.monitoring.sinks.sink_targets import open_sink
 from modulekg_widgets.engine.monitoring.sinks.sink_thread import SinkThreads
-from modulekg_widgets.engine.monitoring.sinks.targets import open_sink
 from monitoring.sinks.samples import assert_same, every_reading, remember, scalars
 
 
@@ -150,7 +150,7 @@ def test_rows_arrive_while_the_training_runs_in_few_writes(history: History, sin
         sinks.nudge()
         time.sleep(0.002)
     assert waited(lambda: sink.readings)
-    assert sink.writes <= (time.monotonic() - begin) / module.PAUSE + 2
+    assert sink.writes <= (time.monotonic() - begin) / module.PAUSE_SECONDS + 2
     assert waited(lambda: len(sink.readings) == 100)
 
 
@@ -299,17 +299,17 @@ def test_a_sink_that_goes_on_is_waited_for_but_not_for_ever(history: History) ->
             time.sleep(0.5)
             super().write(readings)
 
-    remember(history, scalars(5 * module.SLICE, 1))
+    remember(history, scalars(5 * module.SLICE_READINGS, 1))
     slow, sinks = Slow(), SinkThreads(history)
     sinks.add(slow)
     sinks.close(patience=2)  # which is shorter than all writes together
-    assert (len(slow.readings), slow.closes) == (5 * module.SLICE, 1)
+    assert (len(slow.readings), slow.closes) == (5 * module.SLICE_READINGS, 1)
     slow, sinks = Slow(), SinkThreads(history)
     sinks.add(slow)
     with pytest.warns(RuntimeWarning, match="does not finish: [0-9]+ rows"):
         sinks.close(timeout=0.6, patience=10)
     assert waited(lambda: slow.closes == 1)
-    assert len(slow.readings) < 5 * module.SLICE
+    assert len(slow.readings) < 5 * module.SLICE_READINGS
 
 
 def test_a_slow_sink_keeps_nothing_in_memory(history: History, sinks: SinkThreads) -> None:

@@ -1,5 +1,5 @@
 // Which module of a file each of its tensors belongs to: as its name tells, else as the one module that reads it does.
-// modulekg_widgets/engine/files/owners.py has the same rules.
+// modulekg_widgets/engine/files/tensor_owners.py has the same rules.
 
 import type { FileContents, TensorRecord } from "./records";
 

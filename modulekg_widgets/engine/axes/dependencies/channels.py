@@ -8,9 +8,9 @@ from itertools import product as combinations
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.dependencies.views import ChannelDependency, InputChannelDependency, ReshapeDependency
 from modulekg_widgets.engine.axes.inference.layers import Layer, Layers
-from modulekg_widgets.engine.axes.terms.algebra import ATOM, SUM, Term, atoms, find, flat
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, SUM, Term, atoms, find, flattened_parts
 from modulekg_widgets.engine.axes.terms.literal_sizes import literal_sizes
-from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.operators.traits import CHANNELS, MATMUL, VIEW
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
@@ -29,8 +29,8 @@ def channel_dependency(axes: Axes, prune_type: str = "filter") -> ChannelDepende
         return ChannelDependency(_coupled((layer.name, layer.out) for layer in layers))
     if kind == "batchnorm":
         return ChannelDependency(_coupled(_batch_norms(layers)))
-    hint = nearest(kind, ["filter", "batchnorm"])
-    raise UnknownNameError(f"there is no prune_type {shown(str(prune_type))!r}: {hint}")
+    hint = closest_match_hint(kind, ["filter", "batchnorm"])
+    raise UnknownNameError(f"there is no prune_type {printable(str(prune_type))!r}: {hint}")
 
 
 def input_channel_dependency(axes: Axes) -> InputChannelDependency:
@@ -85,18 +85,18 @@ def _coupled(entries: Iterable[tuple[str, Term]]) -> tuple[tuple[str, ...], ...]
 
 def _prunable(term: Term) -> Iterator[Atoms]:
     """The axes of each part of a dimension: those that may go, or all where none may."""
-    for part in branches(term):
+    for part in summand_axes(term):
         free = frozenset(atom for atom in part if atom.frozen is None)
         if part:
             yield free or part
 
 
-def branches(term: Term) -> list[Atoms]:
+def summand_axes(term: Term) -> list[Atoms]:
     """The axes of each summand, products multiplied out."""
     term = find(term)
     if term.kind == ATOM:
         return [frozenset([term] if term.size > 1 else [])]
-    inside = [branches(part) for part in flat(term)]
+    inside = [summand_axes(part) for part in flattened_parts(term)]
     if term.kind == SUM:
         return list(dict.fromkeys(axis for part in inside for axis in part))
     return list(dict.fromkeys(frozenset().union(*choice) for choice in combinations(*inside)))
@@ -125,7 +125,7 @@ def reshape_dependency(axes: Axes) -> ReshapeDependency:
             above = sources[source.index] if changed else ()
             if above is None:  # the residual stream: what has its axes and ran before
                 above = tuple(layer for layer in layers if layer.calls[0].index < operator.index)
-            names = tuple(layer.name for layer in above if _runs_along(layer, changed))
+            names = tuple(layer.name for layer in above if _has_axes(layer, changed))
             if names:
                 found.append((operator.outputs[0].name, names))
     return ReshapeDependency(tuple(found))
@@ -134,18 +134,18 @@ def reshape_dependency(axes: Axes) -> ReshapeDependency:
 def _inside_products(layers: Layers) -> Iterator[OperatorNode]:
     """The reshapes that torch itself makes of a `matmul`: what is expanded before the product, and what comes of it."""
     for operator in layers.inference.graph.operators:
-        if operator.name == "aten::_unsafe_view" and _maker(operator, MATMUL):
+        if operator.name == "aten::_unsafe_view" and _producer_among(operator, MATMUL):
             yield operator
         elif operator.name in MATMUL:
             for operand in operator.inputs:
                 view = operand.producer
                 if view is not None and view.name in VIEW:
-                    whole = _maker(view, {"aten::clone"}) or view
-                    if _maker(whole, {"aten::expand"}):
+                    whole = _producer_among(view, {"aten::clone"}) or view
+                    if _producer_among(whole, {"aten::expand"}):
                         yield view
 
 
-def _maker(operator: OperatorNode, names: Collection[str]) -> OperatorNode | None:
+def _producer_among(operator: OperatorNode, names: Collection[str]) -> OperatorNode | None:
     """The operator that made what this one takes, if it is one of these."""
     maker = operator.inputs[0].producer if operator.inputs else None
     return maker if maker is not None and maker.name in names else None
@@ -154,16 +154,16 @@ def _maker(operator: OperatorNode, names: Collection[str]) -> OperatorNode | Non
 def _reshaped(layers: Layers, source: DataNode, result: DataNode) -> set[Term]:
     """The axes of the dimensions that do not come out as they went in, and of those whose size stands in the code."""
     before, after = (layers.inference.dims(node) for node in (source, result))
-    whole = {_written(term) for term in after}
-    changed = {atom for term in before if _written(term) not in whole for atom in atoms(term)}
+    whole = {_structure_key(term) for term in after}
+    changed = {atom for term in before if _structure_key(term) not in whole for atom in atoms(term)}
     literal = literal_sizes(result.producer, result.shape) if result.producer is not None else []
     return changed.union(*(atoms(after[at]) for at in literal))
 
 
-def _written(term: Term) -> object:
+def _structure_key(term: Term) -> object:
     term = find(term)
-    return term if term.kind == ATOM else (term.kind, *map(_written, flat(term)))
+    return term if term.kind == ATOM else (term.kind, *map(_structure_key, flattened_parts(term)))
 
 
-def _runs_along(layer: Layer, changed: set[Term]) -> bool:
-    return any(part and (part <= changed or part >= changed) for part in branches(layer.out))
+def _has_axes(layer: Layer, changed: set[Term]) -> bool:
+    return any(part and (part <= changed or part >= changed) for part in summand_axes(layer.out))

@@ -14,20 +14,20 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from modulekg_widgets.engine.axes.inference.attention import Attention
-from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.safe_files import write_whole
+from modulekg_widgets.engine.errors import printable
+from modulekg_widgets.engine.safe_files import write_atomic
 
 # -------------------- A picture of sets of layers: sets on the left, layers on the right, a line for every membership
 
 
-LAYERS = 80  # drawn at most
-NAME = 48  # characters of a name
-HEIGHT = 0.24  # inches per layer
+MAX_LAYERS = 80  # drawn at most
+MAX_NAME_LENGTH = 48  # characters of a name
+LAYER_HEIGHT = 0.24  # inches per layer
 
 Sets = Sequence[tuple[str, tuple[str, ...]]]
 
 
-class Picture(Figure):
+class DependencyFigure(Figure):
     """A figure that a notebook shows without pyplot."""
 
     def _repr_png_(self) -> bytes:
@@ -41,7 +41,7 @@ def plot_sets(subject: str, sets: Sets) -> Figure:
     several = [(name, layers) for name, layers in sets if len(layers) > 1] or list(sets)
     shown, left_out = _fitting(several)
     order = list(dict.fromkeys(layer for _, layers in shown for layer in layers))
-    figure = Picture(figsize=(9, 1.2 + HEIGHT * max(len(order), len(shown), 4)), layout="constrained")
+    figure = DependencyFigure(figsize=(9, 1.2 + LAYER_HEIGHT * max(len(order), len(shown), 4)), layout="constrained")
     axes = figure.add_subplot()
     axes.set_axis_off()
     axes.set_title(subject[:1].upper() + subject[1:], loc="left")
@@ -55,10 +55,10 @@ def plot_sets(subject: str, sets: Sets) -> Figure:
         for layer in layers:
             axes.plot([0.34, 0.62], [y, height[layer]], color=color, linewidth=1.2, zorder=1)
         axes.plot([0.34], [y], "o", color=color, markersize=7)
-        axes.text(0.32, y, _cut(name), ha="right", va="center", fontsize=8)
+        axes.text(0.32, y, _shorten(name), ha="right", va="center", fontsize=8)
     for layer, y in height.items():
         axes.plot([0.62], [y], "s", color="0.25", markersize=4)
-        axes.text(0.64, y, _cut(layer), ha="left", va="center", fontsize=8)
+        axes.text(0.64, y, _shorten(layer), ha="left", va="center", fontsize=8)
     if notes := _notes(len(sets) - len(several), left_out) if sets else "none":
         axes.text(0, max(len(order), len(shown)) - 0.4, notes, ha="left", va="top", fontsize=8, color="0.35")
     return figure
@@ -69,7 +69,7 @@ def _fitting(sets: Sets) -> tuple[Sets, int]:
     count = 0
     for at, (_, layers) in enumerate(sets):
         count += len(layers)
-        if count > LAYERS and at > 0:
+        if count > MAX_LAYERS and at > 0:
             return sets[:at], len(sets) - at
     return sets, 0
 
@@ -83,9 +83,9 @@ def _spread(wanted: list[float]) -> list[float]:
     return placed
 
 
-def _cut(name: str) -> str:
+def _shorten(name: str) -> str:
     # a dollar sign would start a formula
-    return (name if len(name) <= NAME else "…" + name[-NAME + 1 :]).replace("$", r"\$")
+    return (name if len(name) <= MAX_NAME_LENGTH else "…" + name[-MAX_NAME_LENGTH + 1 :]).replace("$", r"\$")
 
 
 def _notes(alone: int, left_out: int) -> str:
@@ -135,7 +135,7 @@ class Dependency:
         """
         lines = io.StringIO(newline="")
         csv.writer(lines, lineterminator="\n").writerows([self.header, *self.rows()])
-        write_whole(path, lines.getvalue().encode("utf-8", "backslashreplace"))
+        write_atomic(path, lines.getvalue().encode("utf-8", "backslashreplace"))
 
     def plot(self) -> Figure:
         """A picture: the sets on the left, their layers on the right.
@@ -156,7 +156,7 @@ class Dependency:
         if sets:
             _, largest = max(sets, key=lambda entry: len(entry[1]))
             more = f" and {len(largest) - 3} more" if len(largest) > 3 else ""
-            text += f", the largest: {', '.join(map(shown, largest[:3]))}{more}"
+            text += f", the largest: {', '.join(map(printable, largest[:3]))}{more}"
         return f"<{type(self).__name__}: {text}>"
 
     def _repr_html_(self) -> str:
@@ -223,7 +223,7 @@ class GroupDependency(Dependency):
 
     def __repr__(self) -> str:
         bound = {name: number for name, number in self.dependency_sets.items() if number > 1}
-        first = ", ".join(f"{shown(name)} by {number}" for name, number in list(bound.items())[:3])
+        first = ", ".join(f"{printable(name)} by {number}" for name, number in list(bound.items())[:3])
         return f"<GroupDependency: {len(bound)} of {len(self)} layers have groups{f': {first}' if first else ''}>"
 
 

@@ -9,7 +9,7 @@ from math import prod
 
 from modulekg_widgets.engine.axes.inference.inference import find_rule
 from modulekg_widgets.engine.axes.inference.layers import Layer, Layers, Sources
-from modulekg_widgets.engine.axes.terms.algebra import ATOM, PRODUCT, SUM, Algebra, Term, atoms, find, flat
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, PRODUCT, SUM, Algebra, Term, atoms, find, flattened_parts
 from modulekg_widgets.engine.axes.terms.call import Call, Dims
 from modulekg_widgets.engine.operators.traits import CONVOLUTION, MATRIX_PRODUCT, Traits
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
@@ -18,12 +18,12 @@ from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 # Where attention is in the data flow: a softmax between two products of activations, or one fused operator.
 
 
-REACH = 64  # values looked at on the way between a softmax and its products: bounds the cost per attention
+MAX_VISITED = 64  # values looked at on the way between a softmax and its products: bounds the cost per attention
 EXPONENTIALS = ("exp", "exp2", "expm1")
 
 
 @dataclass(slots=True)
-class Core:
+class AttentionMatch:
     """The operators of an attention: queries, keys and values."""
 
     operator: OperatorNode
@@ -43,21 +43,21 @@ class _Scores:
     right: DataNode
     contracted: Dims
     batch: Dims
-    of_left: set[int]
-    of_right: set[int]
+    left_dims: set[int]
+    right_dims: set[int]
 
 
-def carries(traits: Traits) -> bool:
+def passes_scores(traits: Traits) -> bool:
     """Whether scores pass through an operator."""
     return traits.moves or traits.pointwise
 
 
-def core(layers: Layers, operator: OperatorNode) -> Core | None:
+def match_attention(layers: Layers, operator: OperatorNode) -> AttentionMatch | None:
     if layers.traits(operator).is_attention and operator.outputs:
         call = layers.call(operator)
         query, key, value = (call[name] for name in ("query", "key", "value"))
         *batch, _, contracted = layers.inference.dims(query)
-        return Core(operator, query, key, value, [contracted], batch)
+        return AttentionMatch(operator, query, key, value, [contracted], batch)
     normalised = _softmax(layers, operator)
     weighted = _weighted_sum(layers, operator.outputs[0]) if normalised is not None else None
     if normalised is None or weighted is None:
@@ -67,9 +67,9 @@ def core(layers: Layers, operator: OperatorNode) -> Core | None:
         return None
     scores, path = found
     query, key = scores.left, scores.right
-    if _dimension_of_keys(layers, scores, path, *normalised) in scores.of_left:
+    if _key_dim(layers, scores, path, *normalised) in scores.left_dims:
         query, key = key, query
-    return Core(weighted[0], query, key, weighted[1], scores.contracted, scores.batch)
+    return AttentionMatch(weighted[0], query, key, weighted[1], scores.contracted, scores.batch)
 
 
 def _softmax(layers: Layers, operator: OperatorNode) -> tuple[DataNode, int] | None:
@@ -99,14 +99,14 @@ def _softmax(layers: Layers, operator: OperatorNode) -> tuple[DataNode, int] | N
 def _weighted_sum(layers: Layers, weights: DataNode) -> tuple[OperatorNode, DataNode] | None:
     """The operator that sums the values by `weights`, and the values."""
     waiting, seen = deque([(weights, False)]), {weights.index}
-    while waiting and len(seen) < REACH:
+    while waiting and len(seen) < MAX_VISITED:
         node, mixed = waiting.popleft()
         for operator in node.consumers:
             found = _product_with(layers, operator, node)
             if found is not None:
                 return found
             mixes = _mixes_heads(layers, operator)
-            if not (carries(layers.traits(operator)) or (mixes and not mixed)):
+            if not (passes_scores(layers.traits(operator)) or (mixes and not mixed)):
                 continue
             for result in operator.outputs:
                 if result.index not in seen:
@@ -145,17 +145,17 @@ def _scores(layers: Layers, start: DataNode) -> tuple[_Scores, Path] | None:
     """The nearest product of two activations above a softmax, and the operators in between, from top to bottom."""
     below: dict[int, OperatorNode | None] = {start.index: None}
     waiting = deque([(start, False)])
-    while waiting and len(below) < REACH:
+    while waiting and len(below) < MAX_VISITED:
         node, mixed = waiting.popleft()
         operator = node.producer
         if operator is None:
             continue
         scores = _product_of_activations(layers, operator)
         if scores is not None:
-            return scores, list(_downwards(node, below))
+            return scores, list(_path_down(node, below))
         mixes = _mixes_heads(layers, operator)
-        carried = carries(layers.traits(operator)) or (mixes and not mixed)
-        bearers = _bearers(layers, operator, node) if carried else []
+        carried = passes_scores(layers.traits(operator)) or (mixes and not mixed)
+        bearers = _score_inputs(layers, operator, node) if carried else []
         if node.previous is not None:
             bearers.append(node.previous)  # something was written into the scores
         for above in bearers:
@@ -165,14 +165,14 @@ def _scores(layers: Layers, start: DataNode) -> tuple[_Scores, Path] | None:
     return None
 
 
-def _downwards(node: DataNode, below: dict[int, OperatorNode | None]) -> Iterator[OperatorNode]:
+def _path_down(node: DataNode, below: dict[int, OperatorNode | None]) -> Iterator[OperatorNode]:
     operator = below[node.index]
     while operator is not None:
         yield operator
         operator = next((below[out.index] for out in operator.outputs if out.index in below), None)
 
 
-def _bearers(layers: Layers, operator: OperatorNode, node: DataNode) -> list[DataNode]:
+def _score_inputs(layers: Layers, operator: OperatorNode, node: DataNode) -> list[DataNode]:
     """The inputs that may be the scores: those as large as the result, and of a concatenation the largest."""
     inputs = [above for above in operator.inputs if layers.is_activation(above)]
     if len(inputs) < 2:
@@ -206,7 +206,7 @@ def _summed_product(layers: Layers, operator: OperatorNode) -> _Scores | None:
     if not (layers.is_activation(left) and layers.is_activation(right)) or left.dim() != right.dim():
         return None
     count = multiplied.dim()
-    summed = {at % count for at in _several(call["dim"])}
+    summed = {at % count for at in _as_sequence(call["dim"])}
     kept = [at for at in range(count) if at not in summed or call["keepdim"]]
     of_left = {new for new, at in enumerate(kept) if left.shape[at] > 1 == right.shape[at]}
     of_right = {new for new, at in enumerate(kept) if right.shape[at] > 1 == left.shape[at]}
@@ -217,23 +217,23 @@ def _summed_product(layers: Layers, operator: OperatorNode) -> _Scores | None:
     return _Scores(operator.outputs[0], left, right, [dims[at] for at in summed], batch, of_left, of_right)
 
 
-def _several(value: int | Sequence[int]) -> Sequence[int]:
+def _as_sequence(value: int | Sequence[int]) -> Sequence[int]:
     return [value] if isinstance(value, int) else value
 
 
-def _dimension_of_keys(layers: Layers, scores: _Scores, path: Path, normalised: DataNode, over: int) -> int:
+def _key_dim(layers: Layers, scores: _Scores, path: Path, normalised: DataNode, over: int) -> int:
     """Which dimension of the product the softmax runs over."""
     result = scores.result
     if over == normalised.dim() - 1 and not any(layers.traits(operator).reorders for operator in path):
         return result.dim() - 1
     # the same positions may stand on both sides, so the path is followed once more with a new axis for each dimension
     own = [Term(size) for size in result.shape]
-    dims = _followed(layers, own, result, path, normalised)
+    dims = _propagated_dims(layers, own, result, path, normalised)
     reached = set(atoms(dims[over]))
     return next((at for at, term in enumerate(own) if reached & set(atoms(term))), result.dim() - 1)
 
 
-def _followed(layers: Layers, own: Dims, start: DataNode, path: Path, end: DataNode) -> Dims:
+def _propagated_dims(layers: Layers, own: Dims, start: DataNode, path: Path, end: DataNode) -> Dims:
     algebra = Algebra()
     known: dict[int, Dims] = {start.index: own}
 
@@ -310,34 +310,38 @@ class Attention:
 
 def find_attention(layers: Layers) -> list[Attention]:
     """Every attention of a model in the order of its operators; one pass, and a bounded search from each softmax."""
-    cores = [found for operator in layers.inference.graph.operators if (found := core(layers, operator)) is not None]
+    cores = [
+        found
+        for operator in layers.inference.graph.operators
+        if (found := match_attention(layers, operator)) is not None
+    ]
     if not cores:
         return []
     sources = layers.sources()
     return [_attention(layers, sources, found) for found in cores]
 
 
-def _attention(layers: Layers, sources: list[Sources | None], found: Core) -> Attention:
+def _attention(layers: Layers, sources: list[Sources | None], found: AttentionMatch) -> Attention:
     q, k, v = (sources[node.index] or () for node in (found.query, found.key, found.value))
     dims = layers.inference.dims
     of_q, of_k, of_v = (_channels(layers_of) for layers_of in (q, k, v))
-    summed = _of_terms(found.contracted)
+    summed = _axes_in(found.contracted)
     inside = [atom for atom in summed if atom in of_q or atom in of_k]
-    heads = [atom for atom in _of_terms(dims(found.query)) if atom in (of_q or of_k) and atom not in summed]
+    heads = [atom for atom in _axes_in(dims(found.query)) if atom in (of_q or of_k) and atom not in summed]
     if not inside:
         # attention between channels: what is summed over are positions, and the rows are the channels of a head
-        batch = _of_terms(found.batch)
+        batch = _axes_in(found.batch)
         inside, heads = [a for a in heads if a not in batch], [a for a in heads if a in batch]
-    own = _of_terms(dims(_before_expansion(layers, found.key)))
+    own = _axes_in(dims(_unexpanded_key(layers, found.key)))
     kept = [atom for atom in heads if atom in own]
-    values = [a for a in _of_terms(dims(found.value)) if a in of_v and a not in heads and a not in inside]
-    apart = _of_terms(dims(found.operator.outputs[0])[:-2])
+    values = [a for a in _axes_in(dims(found.value)) if a in of_v and a not in heads and a not in inside]
+    apart = _axes_in(dims(found.operator.outputs[0])[:-2])
     return Attention(
-        found.operator, q, k, v, _below(layers, found.operator.outputs[0]),
+        found.operator, q, k, v, _output_layer(layers, found.operator.outputs[0]),
         heads_axes=tuple(kept or heads),
         group_axes=tuple(atom for atom in heads if atom not in kept) if kept else (),
         head_dim_axes=tuple(inside),
-        rotary_axes=tuple(atom for atom in inside if atom in _rotated(found.contracted)),
+        rotary_axes=tuple(atom for atom in inside if atom in _rotary_axes(found.contracted)),
         value_heads_axes=tuple(atom for atom in values if atom in apart),
         value_dim_axes=tuple(atom for atom in values if atom not in apart),
         head_dim=_channel_size(found.contracted, dims(found.query), inside),
@@ -357,11 +361,11 @@ def _channels(found: Iterable[Layer]) -> set[Term]:
     return {atom for layer in found for atom in atoms(layer.out) if atom.size > 1}
 
 
-def _of_terms(terms: Iterable[Term]) -> list[Term]:
+def _axes_in(terms: Iterable[Term]) -> list[Term]:
     return list(dict.fromkeys(atom for term in terms for atom in atoms(term) if atom.size > 1))
 
 
-def _rotated(terms: Iterable[Term]) -> set[Term]:
+def _rotary_axes(terms: Iterable[Term]) -> set[Term]:
     """The axes that stand in a dimension twice, as two halves, and those of pairs of neighbours."""
     seen: set[Term] = set()
     found: set[Term] = set()
@@ -371,7 +375,7 @@ def _rotated(terms: Iterable[Term]) -> set[Term]:
                 found.add(atom)
             seen.add(atom)
         for part in _parts(term):
-            factors = flat(part)
+            factors = flattened_parts(part)
             if part.kind == PRODUCT and len(factors) == 2 and factors[1].size == 2 and factors[1].frozen is not None:
                 found.update(factor for factor in factors if factor.kind == ATOM)
     return found
@@ -379,14 +383,14 @@ def _rotated(terms: Iterable[Term]) -> set[Term]:
 
 def _parts(term: Term) -> list[Term]:
     term = find(term)
-    return flat(term) if term.kind == SUM else [term]
+    return flattened_parts(term) if term.kind == SUM else [term]
 
 
-def _before_expansion(layers: Layers, node: DataNode) -> DataNode:
+def _unexpanded_key(layers: Layers, node: DataNode) -> DataNode:
     """What a key was made of that is repeated for several queries: a form of it that is as large or smaller."""
-    for _ in range(REACH):
+    for _ in range(MAX_VISITED):
         operator = node.producer
-        if operator is None or not carries(layers.traits(operator)):
+        if operator is None or not passes_scores(layers.traits(operator)):
             break
         above = next((n for n in operator.inputs if layers.is_activation(n) and n.numel() <= node.numel()), None)
         if above is None:
@@ -395,10 +399,10 @@ def _before_expansion(layers: Layers, node: DataNode) -> DataNode:
     return node
 
 
-def _below(layers: Layers, context: DataNode) -> tuple[Layer, ...]:
+def _output_layer(layers: Layers, context: DataNode) -> tuple[Layer, ...]:
     """The first layer that reads the context."""
     waiting, seen = deque([context]), {context.index}
-    while waiting and len(seen) < REACH:
+    while waiting and len(seen) < MAX_VISITED:
         node = waiting.popleft()
         for operator in node.consumers:
             own = layers.at.get(operator.index)

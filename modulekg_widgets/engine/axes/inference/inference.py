@@ -11,21 +11,21 @@ import numpy as np
 import torch
 
 from modulekg_widgets.engine.axes import rules as _registered
-from modulekg_widgets.engine.axes.inference.liveness import live_operators, returned_operators
-from modulekg_widgets.engine.axes.inference.triangular import merge_triangles
-from modulekg_widgets.engine.axes.inference.uncalled_modules import ranges_at_rest, unreached
+from modulekg_widgets.engine.axes.inference.liveness import live_operators, output_operators
+from modulekg_widgets.engine.axes.inference.triangular import unify_triangular
+from modulekg_widgets.engine.axes.inference.uncalled_modules import disabled_observer_ranges, uncalled_parameters
 from modulekg_widgets.engine.axes.terms.algebra import ONE, SUM, Algebra, Reason, Term, atoms, find
 from modulekg_widgets.engine.axes.terms.call import Call, Dims, Rule, rules
 from modulekg_widgets.engine.axes.terms.index_buffers import IndexBuffers
-from modulekg_widgets.engine.axes.terms.index_semantics import EXPERTS, LEFT_OUT, READ, ChosenIndices
+from modulekg_widgets.engine.axes.terms.index_semantics import EXPERTS, NOT_FOLLOWED, READ_BY_PYTHON, ChosenIndices
 from modulekg_widgets.engine.operators.arguments import OperatorCall
-from modulekg_widgets.engine.operators.recorded import Unknown, nodes_in
+from modulekg_widgets.engine.operators.recorded_call import CallRecord, nodes_in
 from modulekg_widgets.engine.operators.signature import base_name, signature_of
 from modulekg_widgets.engine.operators.traits import is_tagged_pointwise, traits_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.torch_runtime.private import schema_of
-from modulekg_widgets.engine.torch_runtime.state import NumberedModules
-from modulekg_widgets.engine.torch_runtime.structure import leaves
+from modulekg_widgets.engine.torch_runtime.pytree import leaves
+from modulekg_widgets.engine.torch_runtime.state import IndexedChildren
 from modulekg_widgets.engine.tracing.dataflow import INPUT, Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.unregistered_tensors import PARAMETER
 
@@ -33,11 +33,11 @@ from modulekg_widgets.engine.tracing.unregistered_tensors import PARAMETER
 # What code leaves of a dimension of which it takes as much as an input is long, as of a table of positions.
 
 
-UNREAD_REST = "a longer input reads it: of this dimension the code takes as much as an input is long"
+LONGER_INPUT = "a longer input reads it: of this dimension the code takes as much as an input is long"
 DimensionsOf = Callable[["DataNode"], list[Term]]
 
 
-def unread_rests(graph: Dataflow, dims: DimensionsOf) -> Iterator[Term]:
+def unused_table_axes(graph: Dataflow, dims: DimensionsOf) -> Iterator[Term]:
     """The atoms beside those of inputs in a dimension of a parameter or table, where nothing reads them alone."""
     given = {atom for node in graph.values if node.kind == INPUT for term in dims(node) for atom in atoms(term)}
     held = [term for node in dict.fromkeys(graph.state.values()) for term in dims(node)]
@@ -54,11 +54,18 @@ def unread_rests(graph: Dataflow, dims: DimensionsOf) -> Iterator[Term]:
 
 log = logging.getLogger("modulekg_widgets")
 REMEDY = "register a rule with @mk.axis_rule({name!r}), or mk.axis_rule({name!r}, like='aten::…')"
-_BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)  # what a rule may raise
+_RULE_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)  # what a rule may raise
 DECIDES = "only decides the way of this forward pass, and another input may return it"
 RETURNED = "Python reads which index was chosen, and the model returns numbers beside tensors"
 ListsOfDimensions = Mapping[
-    tuple[str, int], tuple[NumberedModules, ...]
+    tuple[str, int], tuple[IndexedChildren, ...]
 ]  # by weight and dimension: what goes with its indices
 NO_LISTS: ListsOfDimensions = {}
 _ = _registered  # importing the rules registers them
@@ -78,7 +85,7 @@ class Inference:
         self.lists = lists
         self.algebra = Algebra()
         self.roles: dict[Term, str] = {}
-        self.unknown: list[Unknown] = []
+        self.unknown: list[CallRecord] = []
         self._dims: list[Dims | None] = [None] * len(graph.values)
         self._rules: dict[object, Rule | None] = {}
         self._uniform: set[int] = set()  # values with dimensions along which all is equal
@@ -87,7 +94,7 @@ class Inference:
         self.chosen = ChosenIndices()
         self.idle: set[OperatorNode] = set()  # the operators whose results are not used
         self._live = live = live_operators(graph)
-        deciding = live - returned_operators(graph)
+        deciding = live - output_operators(graph)
         for operator in graph.operators:
             if operator in live:
                 self._apply(operator)
@@ -101,26 +108,26 @@ class Inference:
                 f", {record.source}" if record.source else ""
             )
             self._freeze(node, f"leaves torch: {where}")
-            self._let_read(node, Reason(f"its indices leave torch: {where}", node.producer))
-        self._keep_deciding(deciding)
+            self._note_python_read(node, Reason(f"its indices leave torch: {where}", node.producer))
+        self._freeze_deciding_axes(deciding)
         if self.chosen.read and _holds_numbers(graph.result):
-            self._keep_numbered()
-        for node in [] if free_outputs else graph.counted:
+            self._freeze_returned_choices()
+        for node in [] if free_outputs else graph.fixed_outputs:
             self._freeze(node, "model output")
         for node in graph.outputs:
             self.chosen.freeze(node, self.algebra, "a model output holds its indices")
-        reached = dict(unreached(graph, self.dims))
-        integers = (node for node in dict.fromkeys(graph.state.values()) if not holds_values(node.dtype))
-        zero_points = [node for node in integers if node.is_table and node.dim() == 1 and is_of_values(node)]
-        reached.update(ranges_at_rest(graph, self.dims, zero_points))
+        reached = dict(uncalled_parameters(graph, self.dims))
+        integers = (node for node in dict.fromkeys(graph.state.values()) if not is_value_dtype(node.dtype))
+        zero_points = [node for node in integers if node.is_buffer_like and node.dim() == 1 and is_value_buffer(node)]
+        reached.update(disabled_observer_ranges(graph, self.dims, zero_points))
         for node, dims in reached.items():
             self._dims[node.index] = dims
         for node in graph.unread:
             if node in reached:
                 continue
             self._freeze(node, f"{node.name} is not read by this forward pass")
-        for atom in unread_rests(graph, self.dims):
-            self.algebra.freeze(atom, UNREAD_REST)
+        for atom in unused_table_axes(graph, self.dims):
+            self.algebra.freeze(atom, LONGER_INPUT)
         for node in self.indices.unfollowed():
             self._freeze(node, f"the {node.kind} {node.label} holds integers that are read otherwise than as indices")
         self._settle_fillers()
@@ -141,21 +148,21 @@ class Inference:
             else:
                 self.algebra.freeze(own, "forward puts a tensor of another size in its place")
 
-    def _let_read(self, node: DataNode, reason: Reason) -> None:
+    def _note_python_read(self, node: DataNode, reason: Reason) -> None:
         """Python reads the indices that a value holds: a permutation has yet to prove what follows them."""
         axis = self.chosen.axis_of(node)
         if axis is not None and node.producer is not None:
             self.chosen.read.setdefault(axis, node.producer)
         self.chosen.freeze(node, self.algebra, reason)
 
-    def _keep_numbered(self) -> None:
+    def _freeze_returned_choices(self) -> None:
         """Freeze the axes whose indices Python reads, for forward returns numbers that may be these."""
         for axis, operator in self.chosen.read.items():
             for atom in atoms(axis):
                 if atom.frozen is None and atom.size > 1:
                     atom.frozen = Reason(RETURNED, operator)
 
-    def _keep_deciding(self, deciding: set[OperatorNode]) -> None:
+    def _freeze_deciding_axes(self, deciding: set[OperatorNode]) -> None:
         """Freeze the axes of parameters that serve a decision of Python's alone: another input may return the value."""
         held = [node for node in dict.fromkeys(self.graph.state.values()) if node.consumers] if deciding else []
         alone = [node for node in held if deciding.issuperset(node.consumers)]
@@ -188,7 +195,7 @@ class Inference:
         known = self._dims[node.index]
         if known is None:
             # another view of memory that was written has the dimensions that it had before
-            known = self._born(node) if node.previous is None else self.dims(node.previous)
+            known = self._initial_dims(node) if node.previous is None else self.dims(node.previous)
             self._dims[node.index] = known
         return known
 
@@ -196,19 +203,19 @@ class Inference:
         for term in self.dims(node):
             self.algebra.freeze(term, text)
 
-    def _born(self, node: DataNode) -> Dims:
+    def _initial_dims(self, node: DataNode) -> Dims:
         if node.stored is not None:
             reason = Reason(f"the {node.kind} {node.label} is sparse")
             return [ONE if size == 1 else Term(size, reason) for size in node.shape]
-        if node.kind == PARAMETER or (node.is_table and is_of_values(node)):
-            return [self._learnt(node, at, size) for at, size in enumerate(node.shape)]
-        if node.is_table and node in self.indices:
+        if node.kind == PARAMETER or (node.is_buffer_like and is_value_buffer(node)):
+            return [self._weight_dim(node, at, size) for at, size in enumerate(node.shape)]
+        if node.is_buffer_like and node in self.indices:
             return [Term(size) for size in node.shape]
         if node.kind == INPUT and self._free_inputs:
             return [ONE if size == 1 else Term(size) for size in node.shape]
         if node.kind == INPUT:
             reason = Reason(f"model input {node.label}")
-        elif node.is_table:
+        elif node.is_buffer_like:
             reason = Reason(f"the {node.kind} {node.label} holds integers")
         elif node.names:
             reason = Reason(f"the attribute {node.label}, which the code may compute anew", self.algebra.cause)
@@ -216,7 +223,7 @@ class Inference:
             reason = Reason("a tensor that is neither parameter nor buffer", self.algebra.cause)
         return [ONE if size == 1 else Term(size, reason) for size in node.shape]
 
-    def _learnt(self, node: DataNode, at: int, size: int) -> Term:
+    def _weight_dim(self, node: DataNode, at: int, size: int) -> Term:
         """A dimension of a weight; the elements of lists of modules may go with its indices."""
         if size == 1:
             return ONE
@@ -229,32 +236,32 @@ class Inference:
     def _apply(self, operator: OperatorNode) -> None:
         self.algebra.cause = operator
         if self.graph.has_ragged and any(node.is_ragged for node in (*operator.inputs, *operator.outputs)):
-            self._give_up(operator, "rows of several lengths lie one after the other in a nested tensor")
+            self._freeze_unknown(operator, "rows of several lengths lie one after the other in a nested tensor")
             return
         rule = self._rule(operator)
         if rule is None:
-            self._give_up(operator, "no rule knows this operator")
+            self._freeze_unknown(operator, "no rule knows this operator")
             return
         try:
             fillers = self.algebra.fillers
             call = Call(operator, self.algebra, self._reader(operator), self.roles, self.indices, self.chosen)
             call.live = self._live
-            merge_triangles(call)
+            unify_triangular(call)
             found = rule(call)
-            self._take(operator, found)
+            self._assign_results(operator, found)
             self._follow_chosen(operator, call.followed)
             if self.algebra.fillers > fillers or any(node.index in self._uniform for node in operator.inputs):
                 self._note_uniform(operator)
-        except _BROKEN as error:
+        except _RULE_ERRORS as error:
             log.debug("the rule of %s failed", operator.where, exc_info=True)
-            self._give_up(operator, f"its rule failed ({type(error).__name__}: {error})")
+            self._freeze_unknown(operator, f"its rule failed ({type(error).__name__}: {error})")
 
     def _follow_chosen(self, operator: OperatorNode, followed: Collection[DataNode]) -> None:
         """Freeze the axes whose indices an operator reads, where neither its rule nor what it moves follows them."""
         for node in operator.inputs:
-            if node in self.chosen.meanings and node not in followed and not self.chosen.carry(operator):
+            if node in self.chosen.semantics and node not in followed and not self.chosen.propagate(operator):
                 is_read = operator.name == "aten::_local_scalar_dense"
-                self.chosen.freeze(node, self.algebra, READ if is_read else LEFT_OUT)
+                self.chosen.freeze(node, self.algebra, READ_BY_PYTHON if is_read else NOT_FOLLOWED)
 
     def _rule(self, operator: OperatorNode) -> Rule | None:
         overload = operator.overload
@@ -278,7 +285,7 @@ class Inference:
             if node.index not in self._uniform or node in written:
                 return self.dims(node)
             if node not in own:
-                own[node] = [self.algebra.of_its_own(term) for term in self.dims(node)]
+                own[node] = [self.algebra.with_fresh_fillers(term) for term in self.dims(node)]
             return own[node]
 
         return read
@@ -288,7 +295,7 @@ class Inference:
             if any(atom.filler is not None for term in self.dims(node) for atom in atoms(term)):
                 self._uniform.add(node.index)
 
-    def _take(self, operator: OperatorNode, found: list[Term] | list[Dims] | None) -> None:
+    def _assign_results(self, operator: OperatorNode, found: list[Term] | list[Dims] | None) -> None:
         """Give the results the dimensions that the rule found, once they are seen to fit."""
         results = nodes_in(operator.result)
         if found is None:
@@ -302,7 +309,7 @@ class Inference:
         for node, dims in zip(results, several, strict=True):
             self._dims[node.index] = list(dims)  # type: ignore[arg-type]
 
-    def _give_up(self, operator: OperatorNode, why: str) -> None:
+    def _freeze_unknown(self, operator: OperatorNode, why: str) -> None:
         """Freeze everything that the operator touches, and list it as unknown."""
         for node in operator.inputs:
             self._freeze(node, why)
@@ -323,14 +330,14 @@ class Inference:
                         atom.frozen = atom.filler
 
 
-class _Said(Algebra):
+class _PairCollector(Algebra):
     """Writes down which dimensions are said to be one index set, and does nothing about it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.pairs: list[tuple[Term, Term]] = []
 
-    def of_its_own(self, term: Term) -> Term:
+    def with_fresh_fillers(self, term: Term) -> Term:
         return term
 
     def unify(self, a: Term, b: Term) -> None:
@@ -343,21 +350,21 @@ class _Said(Algebra):
         return [Term(size) for size in sizes]
 
 
-def said_equal(operator: OperatorNode, dims: Callable[[DataNode], Dims] | None = None) -> list[tuple[Term, Term]]:
+def unified_pairs(operator: OperatorNode, dims: Callable[[DataNode], Dims] | None = None) -> list[tuple[Term, Term]]:
     """The pairs of dimensions that the rule of a call says are one index set; without `dims`, of its shapes alone."""
     rule = find_rule(operator.overload)
     if rule is None:
         return []
-    said = _Said()
+    said = _PairCollector()
     own = {node: [Term(size) for size in node.shape] for node in operator.inputs}
-    with suppress(*_BROKEN):
+    with suppress(*_RULE_ERRORS):
         rule(Call(operator, said, dims or own.__getitem__, {}))
     return said.pairs
 
 
-def sizes_meet(operator: OperatorNode) -> bool:
+def has_consistent_sizes(operator: OperatorNode) -> bool:
     """Whether the shapes in a call are such that what its rule says of them can hold."""
-    return all(a.size == b.size for a, b in said_equal(operator))
+    return all(a.size == b.size for a, b in unified_pairs(operator))
 
 
 def _holds_numbers(result: Any) -> bool:
@@ -384,9 +391,9 @@ def rule_named(name: str) -> Rule | None:
     return rules["aten::clone"] if is_tagged_pointwise(name) else None
 
 
-def is_of_values(node: DataNode) -> bool:
+def is_value_buffer(node: DataNode) -> bool:
     """Whether a buffer holds values, one per index: by its type, or as the zero points of quantised numbers."""
-    return holds_values(node.dtype) or (bool(node.consumers) and _are_zero_points(node))
+    return is_value_dtype(node.dtype) or (bool(node.consumers) and _are_zero_points(node))
 
 
 def _are_zero_points(node: DataNode) -> bool:
@@ -400,6 +407,6 @@ def _are_zero_points(node: DataNode) -> bool:
     return all(map(_are_zero_points, later))
 
 
-def holds_values(dtype: torch.dtype) -> bool:
+def is_value_dtype(dtype: torch.dtype) -> bool:
     """Whether a buffer of this type holds values, one per index, and not indices."""
     return dtype.is_floating_point or dtype.is_complex or dtype is torch.bool

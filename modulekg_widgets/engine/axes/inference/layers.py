@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modulekg_widgets.engine.axes.terms.algebra import ONE, Term
 from modulekg_widgets.engine.axes.terms.call import Call
 from modulekg_widgets.engine.operators import traits as kinds
-from modulekg_widgets.engine.operators.arguments import read_name
+from modulekg_widgets.engine.operators.arguments import effective_name
 from modulekg_widgets.engine.operators.traits import (
     CONVOLUTION,
     EMBEDDING,
@@ -25,9 +25,9 @@ from modulekg_widgets.engine.tracing.unregistered_tensors import BUFFER, PARAMET
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.inference.inference import Inference
 
-Found = tuple[str, DataNode, Term, Term]  # kind, weight, and the terms on both sides
+LayerMatch = tuple[str, DataNode, Term, Term]  # kind, weight, and the terms on both sides
 Sources = tuple["Layer", ...]
-MANY = 8  # more layers than this behind a value are the residual stream, no projection of it
+MAX_SOURCES = 8  # more layers than this behind a value are the residual stream, no projection of it
 
 
 @dataclass(eq=False, slots=True)
@@ -88,7 +88,7 @@ class Layers:
 
     def name(self, operator: OperatorNode) -> str:
         """The plain name of an operator, or of the one that it is like."""
-        return read_name(operator.overload)
+        return effective_name(operator.overload)
 
     def call(self, operator: OperatorNode) -> Call:
         """An operator's call with its arguments by name."""
@@ -144,7 +144,7 @@ class Layers:
         depthwise = kind == CONVOLUTION and call.has("groups") and 1 < call["groups"] == into.size
         return kind != EMBEDDING and not depthwise and any(map(self.is_activation, operator.inputs))
 
-    def _layer(self, operator: OperatorNode, found: Found) -> Layer:
+    def _layer(self, operator: OperatorNode, found: LayerMatch) -> Layer:
         kind, weight, into, out = found
         label = next((name for name in weight.names if owner_and_attribute(name)[0] == operator.module), weight.label)
         key = (weight.index, label)
@@ -174,7 +174,7 @@ class Layers:
 
     # ------------------------------------------------- one finder a family
 
-    def _of_product(self, call: Call) -> list[Found]:
+    def _of_product(self, call: Call) -> list[LayerMatch]:
         left, right = call.inputs[-2:]
         if left.dim() < 2 or right.dim() < 2:
             return []
@@ -185,18 +185,18 @@ class Layers:
         *_, rows, columns = self._dims(form)
         return [(LINEAR, weight, rows, columns) if form is right else (LINEAR, weight, columns, rows)]
 
-    def _of_matrix_and_vector(self, call: Call) -> list[Found]:
+    def _of_matrix_and_vector(self, call: Call) -> list[LayerMatch]:
         matrix, _ = call.inputs[-2:]
         weight = self.weight(matrix)
         out, into = self._dims(matrix)
         return [] if weight is None else [(LINEAR, weight, into, out)]
 
-    def _of_linear(self, call: Call) -> list[Found]:
+    def _of_linear(self, call: Call) -> list[LayerMatch]:
         node = call.inputs[1]
         weight, dims = self.weight(node), self._dims(node)
         return [] if weight is None else [(LINEAR, weight, dims[-1], dims[0] if len(dims) > 1 else ONE)]
 
-    def _of_convolution(self, call: Call) -> list[Found]:
+    def _of_convolution(self, call: Call) -> list[LayerMatch]:
         x, node = call.inputs[:2]
         weight = self.weight(node)
         if weight is None or call.output.dim() != x.dim():
@@ -204,12 +204,12 @@ class Layers:
         channels = x.dim() - (node.dim() - 2) - 1
         return [(CONVOLUTION, weight, self._dims(x)[channels], self._dims(call.output)[channels])]
 
-    def _of_bilinear(self, call: Call) -> list[Found]:
+    def _of_bilinear(self, call: Call) -> list[LayerMatch]:
         node = call.inputs[1]
         weight, dims = self.weight(node), self._dims(node)
         return [] if weight is None else [(LINEAR, weight, dims[-2], dims[0])]
 
-    def _of_embedding(self, call: Call) -> list[Found]:
+    def _of_embedding(self, call: Call) -> list[LayerMatch]:
         node = call.inputs[0]
         weight = self.weight(node)
         if weight is None or node.dim() != 2:
@@ -217,8 +217,8 @@ class Layers:
         rows, width = self._dims(node)
         return [(EMBEDDING, weight, rows, width)]
 
-    def _of_recurrent(self, call: Call) -> list[Found]:
-        found: list[Found] = []
+    def _of_recurrent(self, call: Call) -> list[LayerMatch]:
+        found: list[LayerMatch] = []
         for node in call.inputs:
             weight = self.weight(node)
             if weight is not None and node.dim() == 2:
@@ -227,7 +227,7 @@ class Layers:
         return found
 
 
-_FINDERS: dict[str, Callable[[Layers, Call], list[Found]]] = {
+_FINDERS: dict[str, Callable[[Layers, Call], list[LayerMatch]]] = {
     kinds.MATRIX_PRODUCT: Layers._of_product,
     kinds.VECTOR_PRODUCT: Layers._of_matrix_and_vector,
     LINEAR: Layers._of_linear,
@@ -252,7 +252,7 @@ def _merged(every: list[Sources | None]) -> Sources | None:
             found = sources
         elif sources and sources is not found:
             found = tuple(dict.fromkeys(found + sources))
-    return found if len(found) <= MANY else None
+    return found if len(found) <= MAX_SOURCES else None
 
 
 def owner_and_attribute(name: str) -> tuple[str, str]:

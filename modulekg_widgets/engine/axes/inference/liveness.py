@@ -15,15 +15,15 @@ def live_operators(graph: Dataflow) -> set[OperatorNode]:
     """
     read = [node.producer for node, _ in graph.escaped]
     read += [operator for operator in graph.operators if not operator.outputs]
-    return _above([*_ends(graph), *read])
+    return _ancestors([*_output_producers(graph), *read])
 
 
-def returned_operators(graph: Dataflow) -> set[OperatorNode]:
+def output_operators(graph: Dataflow) -> set[OperatorNode]:
     """The operators that more than a question of Python's depends on; all that are live where that is all there is."""
-    return _above(_ends(graph)) if graph.outputs else live_operators(graph)
+    return _ancestors(_output_producers(graph)) if graph.outputs else live_operators(graph)
 
 
-def _ends(graph: Dataflow) -> list[OperatorNode | None]:
+def _output_producers(graph: Dataflow) -> list[OperatorNode | None]:
     """The operators that make outputs and what the model holds afterwards."""
     if not graph.outputs:
         return [*graph.operators]  # forward stopped, or returned nothing: all that ran counts
@@ -33,7 +33,7 @@ def _ends(graph: Dataflow) -> list[OperatorNode | None]:
     return ends + [operator for operator in graph.operators if _writes(operator, held)]
 
 
-def _above(ends: list[OperatorNode | None]) -> set[OperatorNode]:
+def _ancestors(ends: list[OperatorNode | None]) -> set[OperatorNode]:
     """Some operators and all that they depend on."""
     found: set[OperatorNode] = set()
     waiting = list(ends)
@@ -59,7 +59,7 @@ def _is_statistic(node: DataNode) -> bool:
     return node.producer is not None and node.producer.name == "aten::alias"
 
 
-def reaching_values(graph: Dataflow) -> set[DataNode]:
+def contributing_values(graph: Dataflow) -> set[DataNode]:
     """The values of which the outputs are made, other than by a decision of Python's or by rows of which none came."""
     found: set[DataNode] = set()
     waiting = [*graph.outputs, *(after for _, after in graph.assigned)]
@@ -73,7 +73,7 @@ def reaching_values(graph: Dataflow) -> set[DataNode]:
     return found
 
 
-def weights_into_nothing(graph: Dataflow) -> OperatorNode | None:
+def unused_weight_operator(graph: Dataflow) -> OperatorNode | None:
     """The first operator that computes with weights alone what nothing reads: it goes where no operator sees it."""
     of_weights: set[DataNode] = {node for node in graph.state.values() if node.dtype.is_floating_point}
     for operator in graph.operators:

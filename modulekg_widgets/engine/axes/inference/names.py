@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from modulekg_widgets.engine.axes.inference.attention import Attention, find_attention
 from modulekg_widgets.engine.axes.inference.layers import CONVOLUTION, EMBEDDING, Layer, Layers, owner_and_attribute
-from modulekg_widgets.engine.axes.terms.algebra import ATOM, PRODUCT, SUM, Term, atoms, find, flat
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, PRODUCT, SUM, Term, atoms, find, flattened_parts
 from modulekg_widgets.engine.axes.terms.index_semantics import EXPERT_GROUPS, EXPERTS
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
@@ -36,10 +36,10 @@ class Role:
     name: str
 
 
-def ruled_roles(roles: Mapping[Term, str]) -> Iterator[tuple[Term, Role]]:
+def roles_from_rules(roles: Mapping[Term, str]) -> Iterator[tuple[Term, Role]]:
     """What the rules said; of a product the innermost factor has the role, and the others group it."""
     for term, text in roles.items():
-        *outer, inner = flat(term)
+        *outer, inner = flattened_parts(term)
         yield inner, Role(text, None, text)
         for group in outer if find(term).kind == PRODUCT else ():
             name = EXPERT_GROUPS if text == EXPERTS else text
@@ -98,19 +98,19 @@ def _stream(attention: Attention) -> Iterator[tuple[Term, Role]]:
             yield stream, Role("hidden", None, "hidden")
 
 
-def hidden_of_gates(inference: Inference, layers: Layers) -> dict[Term, Role]:
+def gated_hidden_roles(inference: Inference, layers: Layers) -> dict[Term, Role]:
     """The state of a recurrent cell: its weight leads from the state to three or four gates as large as the state."""
     roles: dict[Term, Role] = {}
     for layer in layers:
         dims = inference.dims(layer.weight)
         if len(dims) == 2 and find(dims[0]).kind == SUM:
-            gates, state = flat(dims[0]), find(dims[1])
+            gates, state = flattened_parts(dims[0]), find(dims[1])
             if len(gates) in GATES and set(gates) == {state}:
                 roles.setdefault(state, Role("hidden", owner_and_attribute(layer.label)[0], "hidden"))
     return roles
 
 
-def states_of_layers(inference: Inference) -> dict[Term, Role]:
+def recurrent_state_roles(inference: Inference) -> dict[Term, Role]:
     """The states of recurrent layers, by torch's names of their weights: `lstm.layer1.reverse.hidden`.
 
     What all cells of a module share is `lstm.hidden`, what both directions of a layer share `lstm.layer1.hidden`.
@@ -135,7 +135,7 @@ def states_of_layers(inference: Inference) -> dict[Term, Role]:
 def _states(inference: Inference, weight: DataNode) -> Iterator[tuple[Term, str]]:
     """The hidden axes of a cell's weight (gates·hidden, given), and those of a projection that it gives instead."""
     out, given = (find(term) for term in inference.dims(weight))
-    rows = flat(out) if out.kind == SUM else [out]
+    rows = flattened_parts(out) if out.kind == SUM else [out]
     if out is not given and not any(rows == rows[: len(rows) // count] * count for count in GATES):
         return  # as where the layer never ran: nothing says what its rows are
     hidden = dict.fromkeys(atoms(out))
@@ -152,13 +152,13 @@ def _place(cells: list[Cell]) -> list[str]:
 # ----------------------------------------
 
 
-MemberPlace = tuple["DataNode", int]
-Places = dict[Term, list[MemberPlace]]
+TensorDim = tuple["DataNode", int]
+TensorDims = dict[Term, list[TensorDim]]
 KERNELS = {1: ("kernel",), 2: ("kernel_h", "kernel_w"), 3: ("kernel_d", "kernel_h", "kernel_w")}
 _PRODUCES, _READS, _SEVERAL, _ONE = range(4)  # where an axis is best named after: what makes it comes first
 
 
-def axis_names(inference: Inference, places: Places) -> tuple[dict[Term, str], dict[str, Term]]:
+def axis_names(inference: Inference, places: TensorDims) -> tuple[dict[Term, str], dict[str, Term]]:
     """A name for every atom, no two alike: `layer1.0.conv1.out`, `encoder.self_attention.heads`.
 
     And the atoms by names that they once had, which stand in plans and programs of then. The roles that the data flow
@@ -166,9 +166,9 @@ def axis_names(inference: Inference, places: Places) -> tuple[dict[Term, str], d
     """
     layers = Layers(inference)
     attention = attention_roles(find_attention(layers))
-    ruled = dict(ruled_roles(inference.roles))  # a rule knows best
-    once = {**hidden_of_gates(inference, layers), **attention, **ruled}
-    states = states_of_layers(inference)
+    ruled = dict(roles_from_rules(inference.roles))  # a rule knows best
+    once = {**gated_hidden_roles(inference, layers), **attention, **ruled}
+    states = recurrent_state_roles(inference)
     roles = {**once, **states, **attention, **ruled}
     inference.roles = {atom: role.role for atom, role in roles.items()}
     dimensions = _dimensions(inference, layers)
@@ -180,7 +180,7 @@ def axis_names(inference: Inference, places: Places) -> tuple[dict[Term, str], d
 
 def _names(
     inference: Inference,
-    places: Places,
+    places: TensorDims,
     roles: dict[Term, Role],
     dimensions: dict[tuple[int, int], DimensionName],
 ) -> dict[Term, str]:
@@ -243,7 +243,7 @@ def _side(layer: Layer, term: Term, else_: str) -> tuple[str, int]:
 def _name(
     inference: Inference,
     atom: Term,
-    at: list[MemberPlace],
+    at: list[TensorDim],
     role: Role | None,
     dimensions: dict[tuple[int, int], DimensionName],
 ) -> str:
@@ -262,8 +262,8 @@ def _joined(path: str, word: str) -> str:
 
 
 def _origin(
-    inference: Inference, atom: Term, at: list[MemberPlace], dimensions: dict[tuple[int, int], DimensionName]
-) -> MemberPlace:
+    inference: Inference, atom: Term, at: list[TensorDim], dimensions: dict[tuple[int, int], DimensionName]
+) -> TensorDim:
     """The dimension that makes the axis before one that reads it, alone in its dimension before a part of it."""
     best, badness = at[0], (_ONE + 1, True)
     for node, dim in at:

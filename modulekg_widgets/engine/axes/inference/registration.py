@@ -10,10 +10,16 @@ from typing import Any
 
 from modulekg_widgets.engine.axes.inference.inference import rule_named
 from modulekg_widgets.engine.axes.terms.call import Call, Rule, rules
-from modulekg_widgets.engine.errors import DuplicateNameError, ModuleKGError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.operators.arguments import alike_reading, missing_in
+from modulekg_widgets.engine.errors import (
+    DuplicateNameError,
+    ModuleKGError,
+    UnknownNameError,
+    closest_match_hint,
+    printable,
+)
+from modulekg_widgets.engine.operators.arguments import missing_arguments, reading_like
 from modulekg_widgets.engine.operators.signature import overloads_of
-from modulekg_widgets.engine.operators.user_operators import TAKEN, UserOperator, user_operators
+from modulekg_widgets.engine.operators.user_operators import DUPLICATE_RULE, UserOperator, user_operators
 from modulekg_widgets.engine.registry import check_function
 from modulekg_widgets.engine.torch_runtime.private import schema_of
 
@@ -77,11 +83,11 @@ def axis_rule(
     """
     home = sys._getframe(1).f_globals.get("__name__")
     if not names or not all(isinstance(name, str) and "::" in name for name in names):
-        raise UnknownNameError(f"operators are named as 'namespace::name', got {shown(str(names))}")
+        raise UnknownNameError(f"operators are named as 'namespace::name', got {printable(str(names))}")
     user = UserOperator(shape, value, flops, like, dict(args or {}))
-    _refuse_taken(names, user, home)
+    _check_free(names, user, home)
     if like is not None and rule_named(like) is None:
-        raise UnknownNameError(f"like={shown(like)!r} has no rule: {_instead(like)}")
+        raise UnknownNameError(f"like={printable(like)!r} has no rule: {_missing_rule_hint(like)}")
     if args:
         for name in names:
             _check_arguments(name, like, user.args)
@@ -89,19 +95,19 @@ def axis_rule(
         user_operators.add(dict.fromkeys(names, user), home)
 
     def decorate(rule: Rule) -> Rule:
-        check_function(rule, f"the rule of {shown(names[0])}")
-        _refuse_taken(names, user, home)
-        rules.replace(_named(rule), names)
+        check_function(rule, f"the rule of {printable(names[0])}")
+        _check_free(names, user, home)
+        rules.replace(_with_named_errors(rule), names)
         user_operators.add(dict.fromkeys(names, user), home)
         return rule
 
     return decorate
 
 
-def _instead(like: str) -> str:
+def _missing_rule_hint(like: str) -> str:
     """What to name in place of an operator without a rule: torch runs many, such as conv2d, as others."""
     if not overloads_of(like):
-        return nearest(like, rules)
+        return closest_match_hint(like, rules)
     return "name the operator that graph.operators shows in its place (for conv2d 'aten::convolution'), or give a rule"
 
 
@@ -110,26 +116,30 @@ def _check_arguments(name: str, like: str | None, args: Mapping[str, str]) -> No
     if like is None:
         raise UnknownNameError("args says which arguments of another operator yours are: name that one with like='…'")
     if not all(isinstance(each, str) for pair in args.items() for each in pair):
-        raise UnknownNameError(f"args={shown(str(args))}: give names, as {{'weight': 'w'}}, theirs → yours")
+        raise UnknownNameError(f"args={printable(str(args))}: give names, as {{'weight': 'w'}}, theirs → yours")
     own = overloads_of(name)
     if not own:
-        raise UnknownNameError(f"there is no operator {shown(name)!r} yet, whose arguments args names: define it first")
+        raise UnknownNameError(
+            f"there is no operator {printable(name)!r} yet, whose arguments args names: define it first"
+        )
     for operator, every, given in ((like, overloads_of(like), args.keys()), (name, own, args.values())):
         known = {argument.name for overload in every for argument in schema_of(overload).arguments}
         for argument in given:
             if argument not in known:
-                hint = nearest(argument, known)
-                raise UnknownNameError(f"args: {shown(operator)} has no argument {shown(argument)!r}: {hint}")
+                hint = closest_match_hint(argument, known)
+                raise UnknownNameError(f"args: {printable(operator)} has no argument {printable(argument)!r}: {hint}")
     twice = [argument for argument, count in Counter(args.values()).items() if count > 1]
     if twice:
-        raise UnknownNameError(f"args: {shown(name)}'s {shown(twice[0])!r} stands for several arguments of {like}")
+        raise UnknownNameError(
+            f"args: {printable(name)}'s {printable(twice[0])!r} stands for several arguments of {like}"
+        )
     for overload in own:
-        reading = alike_reading(overload, like, args)
-        if reading is not None and (left := missing_in(reading, tensors=True)):
-            raise UnknownNameError(f"args: nothing of {shown(name)} is the {left[0]!r} of {like}: name it as well")
+        reading = reading_like(overload, like, args)
+        if reading is not None and (left := missing_arguments(reading, tensors=True)):
+            raise UnknownNameError(f"args: nothing of {printable(name)} is the {left[0]!r} of {like}: name it as well")
 
 
-def _named(rule: Rule) -> Rule:
+def _with_named_errors(rule: Rule) -> Rule:
     """The rule, whose every failure names it."""
 
     @wraps(rule)
@@ -137,17 +147,17 @@ def _named(rule: Rule) -> Rule:
         try:
             return rule(call)
         except Exception as error:
-            name = shown(str(getattr(rule, "__name__", type(rule).__name__)))
-            reason = f"{type(error).__name__}: {shown(str(error), 300)}"
+            name = printable(str(getattr(rule, "__name__", type(rule).__name__)))
+            reason = f"{type(error).__name__}: {printable(str(error), 300)}"
             raise AxisRuleError(f"{name} stopped, {reason}") from error
 
     return named
 
 
-def _refuse_taken(names: Iterable[str], new: UserOperator, home: str | None) -> None:
+def _check_free(names: Iterable[str], new: UserOperator, home: str | None) -> None:
     for name in names:
         user = user_operators.get(name)
         if user is None and rule_named(name) is not None:
-            raise DuplicateNameError(TAKEN.format(shown(name)))
+            raise DuplicateNameError(DUPLICATE_RULE.format(printable(name)))
         if user is not new:
             user_operators.check_free([name], home)

@@ -11,10 +11,10 @@ from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.operators.traits import MATRIX_PRODUCT, traits_of
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
-TEXT = "only one triangle of the matrix is read, which the order of rows and columns tells"
+ONE_TRIANGLE = "only one triangle of the matrix is read, which the order of rows and columns tells"
 
 
-def merge_triangles(call: Call) -> None:
+def unify_triangular(call: Call) -> None:
     """Make rows and columns of a matrix one axis where the operator, or the one that it is like, reads a triangle."""
     triangle = traits_of(call.overload).triangle
     if triangle is None:
@@ -26,12 +26,12 @@ def merge_triangles(call: Call) -> None:
     rows, columns = call.axes(matrix)[-2:]
     call.unify(rows, columns)
     if not is_symmetric(matrix):
-        call.freeze_all([rows, columns], TEXT)
+        call.freeze_all([rows, columns], ONE_TRIANGLE)
 
 
 # ------------------------------------------------------- symmetric as it is made
 
-_MADE = ("eye", "diag_embed")
+_DIAGONAL_FACTORIES = ("eye", "diag_embed")
 
 
 def is_symmetric(node: DataNode) -> bool:
@@ -47,7 +47,7 @@ def is_symmetric(node: DataNode) -> bool:
         return False
     call, traits = OperatorCall(made), traits_of(made.overload)
     given = call.inputs
-    if call.name in _MADE:
+    if call.name in _DIAGONAL_FACTORIES:
         return _is_main_diagonal(call)
     if traits.commutes and len(given) == 2 and _are_transposes(*given):
         return True
@@ -57,14 +57,14 @@ def is_symmetric(node: DataNode) -> bool:
         return given[0].shape[-2:] == node.shape[-2:] and is_symmetric(given[0])
     if not traits.pointwise:
         return traits.keeps_symmetry and is_symmetric(given[0])
-    return traits.keeps_symmetry and bool(given) and all(_is_alike(each) for each in given)
+    return traits.keeps_symmetry and bool(given) and all(_keeps_symmetric(each) for each in given)
 
 
 def _is_main_diagonal(call: OperatorCall) -> bool:
     return not call.get("offset") and {call.get("dim1", -2), call.get("dim2", -1)} == {-2, -1}
 
 
-def _is_alike(node: DataNode) -> bool:
+def _keeps_symmetric(node: DataNode) -> bool:
     """Whether what is broadcast onto a symmetric matrix leaves it so: a number per matrix, or a symmetric one."""
     return node.dim() == 0 or node.shape[-2:] in ((1, 1), (1,)) or is_symmetric(node)
 

@@ -9,32 +9,34 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from modulekg_widgets.engine.errors import TraceError, shown
+from modulekg_widgets.engine.errors import TraceError, printable
 from modulekg_widgets.engine.operators.arguments import Arguments
 from modulekg_widgets.engine.operators.traits import DROPPED, FLIPPED, traits_of
-from modulekg_widgets.engine.torch_runtime.caches import kept_result
+from modulekg_widgets.engine.torch_runtime.caches import uncaptured_result
 from modulekg_widgets.engine.torch_runtime.decompose import RECURRENT_OVERLOADS, OperatorMode
 from modulekg_widgets.engine.torch_runtime.private import disable_current_modes, schema_of
-from modulekg_widgets.engine.torch_runtime.rng import is_drawn, seeded
+from modulekg_widgets.engine.torch_runtime.rng import is_random, seeded_generator
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Tensor = torch.Tensor
 State = dict[str, Tensor]
-TINY = 1e-12  # weights that are all smaller are no weights to go by
-FEW = 64
+MIN_WEIGHT = 1e-12  # weights that are all smaller are no weights to go by
+PROBE_SIZE = 64
 
 
 def rescaled(nodes: Sequence[DataNode], seed: int) -> State:
     """The tensors in float64: constant ones made random, matrices scaled to 1/sqrt(fan in)."""
-    generator = seeded(seed)
+    generator = seeded_generator(seed)
     state = {}
     for node in nodes:
         tensor = node.tensor
         assert tensor is not None
         if tensor.is_meta:
-            raise TraceError(f"{shown(node.label)} has no data on the meta device: verify needs a model with weights")
+            raise TraceError(
+                f"{printable(node.label)} has no data on the meta device: verify needs a model with weights"
+            )
         value = tensor.detach()
         if not value.is_floating_point():
             state[node.label] = value.clone()
@@ -44,17 +46,17 @@ def rescaled(nodes: Sequence[DataNode], seed: int) -> State:
             state[node.label] = value.clone()  # where its numbers stand means something
             continue
         constant = is_constant(value)
-        if node.is_table and not constant:
+        if node.is_buffer_like and not constant:
             state[node.label] = value.clone()  # tables such as rotary frequencies mean something
             continue
         square = value.square().mean()  # finite where all values are
         usable = not constant and bool(square.isfinite())
         if node.dim() < 2:
-            noise = 0.5 + _drawn(value, generator)
+            noise = 0.5 + _uniform(value, generator)
             value = value * noise if usable else noise
         else:
-            if not usable or (square.sqrt() < TINY and value.abs().max() < TINY):
-                value = 2 * _drawn(value, generator) - 1
+            if not usable or (square.sqrt() < MIN_WEIGHT and value.abs().max() < MIN_WEIGHT):
+                value = 2 * _uniform(value, generator) - 1
                 square = value.square().mean()
             fan_in = max(value[0].numel(), 1)
             value = value / (square.sqrt() * fan_in**0.5)
@@ -65,15 +67,15 @@ def rescaled(nodes: Sequence[DataNode], seed: int) -> State:
 def is_constant(value: Tensor) -> bool:
     """Whether a tensor holds one number over and over; most others are told by their first ones."""
     flat = value.reshape(-1)
-    return flat.numel() > 1 and bool((flat[:FEW] == flat[0]).all()) and bool((flat == flat[0]).all())
+    return flat.numel() > 1 and bool((flat[:PROBE_SIZE] == flat[0]).all()) and bool((flat == flat[0]).all())
 
 
-def _drawn(like: Tensor, generator: torch.Generator) -> Tensor:
+def _uniform(like: Tensor, generator: torch.Generator) -> Tensor:
     """Numbers from 0 to 1 in float64, the same ones on every device."""
     return torch.rand(like.shape, generator=generator, dtype=torch.float64, device="cpu").to(like.device)
 
 
-class In(OperatorMode):
+class ForceDtype(OperatorMode):
     """Gives `dtype` wherever the code asks for another floating-point type."""
 
     def __init__(self, dtype: torch.dtype) -> None:
@@ -85,20 +87,20 @@ class In(OperatorMode):
         if func in RECURRENT_OVERLOADS:  # asks for no type, and draws nothing
             with disable_current_modes():
                 return func(*args, **kwargs)
-        made = _makes(func)
+        made = _is_factory(func)
         if made:
-            kept = kept_result(func, args, kwargs)
+            kept = uncaptured_result(func, args, kwargs)
             if kept is not None:
                 return kept
-        if not (made and is_drawn(func)):  # what is drawn in another type is something else
+        if not (made and is_random(func)):  # what is drawn in another type is something else
             kwargs = self._in_dtype(kwargs)
         if noise := traits_of(func).noise:
             return _without_noise(noise, func, args, kwargs)
-        if torch.Tag.pointwise in func.tags and _of_integers(args):
+        if torch.Tag.pointwise in func.tags and _has_only_integers(args):
             # of integers floating-point numbers would come in the default type
             out = func(*args, **kwargs)
             exact = isinstance(out, Tensor) and out.is_floating_point() and out.dtype != self.dtype
-            return func(*_as(args, self.dtype), **kwargs) if exact else out
+            return func(*_cast_all(args, self.dtype), **kwargs) if exact else out
         out = func(*args, **kwargs)
         # a tensor of the code's own, such as a constant, comes in the type that it was written in
         return cast(out, self.dtype) if isinstance(out, Tensor) and made else out
@@ -112,13 +114,13 @@ class In(OperatorMode):
         return kwargs
 
 
-def _of_integers(args: Any) -> bool:
+def _has_only_integers(args: Any) -> bool:
     """Whether an operator gets tensors, and all of them hold integers."""
     given = [argument for argument in args if isinstance(argument, Tensor)]
     return bool(given) and not any(t.is_floating_point() or t.is_complex() for t in given)
 
 
-def _as(args: Any, dtype: torch.dtype) -> list[Any]:
+def _cast_all(args: Any, dtype: torch.dtype) -> list[Any]:
     return [argument.to(dtype) if isinstance(argument, Tensor) else argument for argument in args]
 
 
@@ -136,7 +138,7 @@ def _without_noise(noise: str, func: Any, args: Any, kwargs: dict[str, Any]) -> 
     return x.clone() if noise == FLIPPED and p is None else torch.full_like(x, level, **kwargs)
 
 
-class BatchNormByHand(TorchFunctionMode):
+class DecomposedBatchNorm(TorchFunctionMode):
     """Batch normalisation in its written-out form, which has a gradient in the running statistics too."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -167,7 +169,7 @@ def _batch_norm(
     return out if bias is None else out + bias.view(shape)
 
 
-def _makes(func: Any) -> bool:
+def _is_factory(func: Any) -> bool:
     """Whether the operator makes a tensor of its own: a factory, or a constant of the code."""
     return traits_of(func).is_bookkeeping or not any(
         isinstance(argument.type, torch.TensorType) for argument in schema_of(func).arguments

@@ -15,14 +15,14 @@ from typing import Any
 import torch
 
 from modulekg_widgets.engine.axes.axis import Axes, Axis
-from modulekg_widgets.engine.axes.proof.verify import Orders, PermutationProof, distance, largest
+from modulekg_widgets.engine.axes.proof.verify import Orders, PermutationProof, max_difference, max_magnitude
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.operators.traits import CONVOLUTION, MATRIX_PRODUCT, traits_of
 from modulekg_widgets.engine.torch_runtime.decompose import OperatorMode
-from modulekg_widgets.engine.torch_runtime.hooks import hearing_calls
-from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Stage
-from modulekg_widgets.engine.torch_runtime.state import NumberedModules
-from modulekg_widgets.engine.torch_runtime.structure import tensors
+from modulekg_widgets.engine.torch_runtime.hooks import module_call_hooks
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
+from modulekg_widgets.engine.torch_runtime.pytree import tensors
+from modulekg_widgets.engine.torch_runtime.state import IndexedChildren
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 # --------------------
@@ -34,8 +34,8 @@ Tensor = torch.Tensor
 
 def router_weights(axis: Axis) -> list[tuple[DataNode, int]]:
     """The weights that make an axis, each with the dimension; none of what lies in elements of its lists."""
-    inside = (node for node, _ in axis.places if any(each.split(node.label) for each in axis.term.lists))
-    return [(node, at) for node, at in axis.places if node.dim() > 1 and node not in set(inside)]
+    inside = (node for node, _ in axis.tensor_dims if any(each.split(node.label) for each in axis.term.lists))
+    return [(node, at) for node, at in axis.tensor_dims if node.dim() > 1 and node not in set(inside)]
 
 
 class RouterOffsets(OperatorMode):
@@ -43,18 +43,18 @@ class RouterOffsets(OperatorMode):
 
     def __init__(self, offsets: Iterable[tuple[Tensor, Tensor]]) -> None:
         super().__init__()
-        self._offsets = {_memory(weight): offset for weight, offset in offsets}
+        self._offsets = {_storage_address(weight): offset for weight, offset in offsets}
         self._copies: list[Tensor] = []  # of weights, kept: another tensor may come to lie where one has gone
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         given = [tensor for _, tensor in tensors((args, kwargs or {}))]
-        known = [self._offsets.get(_memory(tensor)) for tensor in given]
+        known = [self._offsets.get(_storage_address(tensor)) for tensor in given]
         offset = next((each for each in known if each is not None), None)
         if offset is None or not isinstance(out, Tensor) or not out.is_floating_point():
             return out
         if all(each is not None for each in known):
-            self._offsets.setdefault(_memory(out), offset)
+            self._offsets.setdefault(_storage_address(out), offset)
             self._copies.append(out)
             return out
         layer = traits_of(func).layer
@@ -65,17 +65,17 @@ class RouterOffsets(OperatorMode):
         return out
 
 
-def _memory(tensor: Tensor) -> int:
+def _storage_address(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0
 
 
 # ----------------------------------------
 
 
-Lists = dict[Axis, tuple[NumberedModules, ...]]
+Lists = dict[Axis, tuple[IndexedChildren, ...]]
 Offsets = Mapping[Axis, Tensor]
-MOST_ROUNDS = 16  # in which routers are led to elements that nothing has reached
-PREFERRED = 1e3  # added to what a router gives: more than it gives itself, and less than what hides it
+MAX_ROUNDS = 16  # in which routers are led to elements that nothing has reached
+ROUTER_OFFSET = 1e3  # added to what a router gives: more than it gives itself, and less than what hides it
 
 
 class ListProof:
@@ -84,29 +84,29 @@ class ListProof:
     def __init__(self, axes: Axes, dtype: torch.dtype) -> None:
         self.axes = axes
         self.proof = PermutationProof(axes, None, None, 0, dtype)
-        self._reached: dict[NumberedModules, set[int]] = {}
-        self._numbers: dict[int, tuple[NumberedModules, int]] = {}  # by the module of an element
+        self._reached: dict[IndexedChildren, set[int]] = {}
+        self._numbers: dict[int, tuple[IndexedChildren, int]] = {}  # by the module of an element
         self._kinds: dict[tuple[str, int], bool] = {}
 
-    def proved(self, asked: Lists) -> Lists:
+    def prove(self, asked: Lists) -> Lists:
         """What of `asked` is proved."""
         modules = self.axes.graph.modules
         self._numbers = {
             id(modules[each.path_of(at)].module): (each, at)
             for axis, own in asked.items() for each in own for at in range(axis.size)
         }  # fmt: skip
-        lists = {axis: self._that_matter(axis, own) for axis, own in asked.items()}
-        lists = self._that_agree({axis: own for axis, own in lists.items() if own})
-        for _ in range(MOST_ROUNDS):
-            offsets = self._towards_the_others(lists)
+        lists = {axis: self._sensitive_lists(axis, own) for axis, own in asked.items()}
+        lists = self._equivariant_lists({axis: own for axis, own in lists.items() if own})
+        for _ in range(MAX_ROUNDS):
+            offsets = self._offsets_to_unreached(lists)
             if not offsets:
                 break
-            lists = self._that_agree(lists, offsets)
+            lists = self._equivariant_lists(lists, offsets)
         return {axis: own for axis, own in lists.items() if not self._unreached(axis, own)}
 
     # ---------------------------------------------------------------- steps
 
-    def _that_matter(self, axis: Axis, lists: Sequence[NumberedModules]) -> tuple[NumberedModules, ...]:
+    def _sensitive_lists(self, axis: Axis, lists: Sequence[IndexedChildren]) -> tuple[IndexedChildren, ...]:
         """The lists whose elements alone in a new order give something else; of alike lists one is tried."""
         found = []
         for each in lists:
@@ -118,25 +118,25 @@ class ListProof:
                 found.append(each)
         return tuple(found)
 
-    def _that_agree(self, lists: Lists, offsets: Offsets | None = None) -> Lists:
+    def _equivariant_lists(self, lists: Lists, offsets: Offsets | None = None) -> Lists:
         """Those with which the model gives what it gave, all at once or each on its own."""
         given = offsets or {}
-        if not lists or self._is_same(lists, given):
+        if not lists or self._is_equivariant(lists, given):
             return lists
         found: Lists = {}
         for axis, own in lists.items():
             tries = [own, *((each,) for each in own if len(own) > 1)]
-            best = next((part for part in tries if self._is_same({axis: part}, given)), None)
+            best = next((part for part in tries if self._is_equivariant({axis: part}, given)), None)
             if best is not None:
                 found[axis] = best
         return found
 
-    def _is_same(self, lists: Lists, offsets: Offsets) -> bool:
+    def _is_equivariant(self, lists: Lists, offsets: Offsets) -> bool:
         orders = {axis.term: self.proof.orders[axis.term] for axis in lists}
         places = {each: self.proof.orders[axis.term] for axis, own in lists.items() for each in own}
         return self._error(orders, places, offsets) <= self.proof.tolerance
 
-    def _towards_the_others(self, lists: Lists) -> Offsets:
+    def _offsets_to_unreached(self, lists: Lists) -> Offsets:
         """What leads each router to some of the elements that nothing has reached yet."""
         found = {}
         for axis, own in lists.items():
@@ -145,13 +145,13 @@ class ListProof:
                 least = axis.least
                 count = max(1 if least is None else least.count, self._rows(own) // 2)
                 found[axis] = torch.zeros(axis.size, dtype=self.proof.dtype)
-                found[axis][missing[:count]] = PREFERRED
+                found[axis][missing[:count]] = ROUTER_OFFSET
         return found
 
-    def _unreached(self, axis: Axis, lists: Sequence[NumberedModules]) -> list[int]:
+    def _unreached(self, axis: Axis, lists: Sequence[IndexedChildren]) -> list[int]:
         return [at for at in range(axis.size) if any(at not in self._reached.get(each, ()) for each in lists)]
 
-    def _rows(self, lists: Sequence[NumberedModules]) -> int:
+    def _rows(self, lists: Sequence[IndexedChildren]) -> int:
         """How many rows there are to share out among the elements."""
         modules = self.axes.graph.modules
         calls = [call for at in range(len(modules[lists[0].path].sub_modules))
@@ -161,26 +161,26 @@ class ListProof:
 
     # ------------------------------------------------------------ execution
 
-    def _error(self, orders: Orders, places: Mapping[NumberedModules, Any], offsets: Offsets) -> float:
+    def _error(self, orders: Orders, places: Mapping[IndexedChildren, Any], offsets: Offsets) -> float:
         """How far the output moves with axes and elements in new orders, relative to its largest number."""
-        expected = self._outputs(self.proof.state, offsets, {}) if offsets else self._whole
+        expected = self._outputs(self.proof.state, offsets, {}) if offsets else self._plain_outputs
         changed = self.proof.rearranged(orders, places)
         found = self._outputs(changed, offsets, {axis: self.proof.orders[axis.term] for axis in offsets})
-        return distance(found, expected) / max(largest(expected), 1e-300)
+        return max_difference(found, expected) / max(max_magnitude(expected), 1e-300)
 
     @cached_property
-    def _whole(self) -> list[Tensor]:
+    def _plain_outputs(self) -> list[Tensor]:
         return self._outputs(self.proof.state, {}, {})
 
     def _outputs(self, state: Mapping[str, Tensor], offsets: Offsets, orders: Mapping[Axis, Any]) -> list[Tensor]:
         @contextmanager
-        def around(stage: Stage, held: Mapping[str, Tensor]) -> Iterator[None]:
+        def around(stage: Sandbox, held: Mapping[str, Tensor]) -> Iterator[None]:
             led = [
                 (held[node.label], offset[torch.from_numpy(orders[axis])] if axis in orders else offset)
                 for axis, offset in offsets.items() for node, _ in router_weights(axis)
             ]  # fmt: skip
             with ExitStack() as stack:
-                stack.enter_context(self._hearing(stage))
+                stack.enter_context(self._recording_reached(stage))
                 if led:
                     stack.enter_context(RouterOffsets(led))
                 yield
@@ -188,7 +188,7 @@ class ListProof:
         return self.proof.run_on(dict(state), around=around)[0]
 
     @contextmanager
-    def _hearing(self, stage: Stage) -> Iterator[None]:
+    def _recording_reached(self, stage: Sandbox) -> Iterator[None]:
         """Notes which elements get rows."""
         modules = walk(self.axes.graph.model).modules
         own = {id(copy): self._numbers.get(id(module)) for module, copy in zip(modules, stage.modules, strict=True)}
@@ -198,5 +198,5 @@ class ListProof:
             if place is not None and any(tensor.numel() for _, tensor in tensors((args, kwargs or {}))):
                 self._reached.setdefault(place[0], set()).add(place[1])
 
-        with hearing_calls(stage.copies, lambda module, args: None, left):
+        with module_call_hooks(stage.copies, lambda module, args: None, left):
             yield

@@ -16,36 +16,36 @@ from torch import nn
 
 from modulekg_widgets.engine.axes.inference.inference import ListsOfDimensions
 from modulekg_widgets.engine.axes.proof.list_proof import ListProof, Lists
-from modulekg_widgets.engine.axes.proof.proved import ProvableAxes
-from modulekg_widgets.engine.axes.terms.algebra import ATOM, SUM, Term, find, flat
+from modulekg_widgets.engine.axes.proof.operator_proofs import ProvableAxes
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, SUM, Term, find, flattened_parts
 from modulekg_widgets.engine.errors import TraceError
-from modulekg_widgets.engine.torch_runtime.state import NumberedModules, numbering
+from modulekg_widgets.engine.torch_runtime.state import IndexedChildren, index_prefix
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, ModuleNode
 
 log = logging.getLogger("modulekg_widgets")
-MOST_PARAMETERS = 300_000_000  # of a model that is run in float64 for the proof
+MAX_PARAMETERS = 300_000_000  # of a model that is run in float64 for the proof
 
 
-def axes_of(graph: Dataflow, free_inputs: bool = False, free_outputs: bool = False) -> ProvableAxes:
+def build_axes(graph: Dataflow, free_inputs: bool = False, free_outputs: bool = False) -> ProvableAxes:
     """The axes of a traced model, with the lists of modules that go with them."""
     axes = ProvableAxes(graph, free_inputs, free_outputs)
-    likely = _likely(axes)
+    likely = _candidates(axes)
     while likely:
         found = ProvableAxes(graph, free_inputs, free_outputs, likely)
-        proved = _proved(found, likely)
+        proved = _proved_dimensions(found, likely)
         if proved == likely:
             return found
         likely = proved
     return axes
 
 
-def _likely(axes: ProvableAxes) -> ListsOfDimensions:
+def _candidates(axes: ProvableAxes) -> ListsOfDimensions:
     """The dimensions of weights that may be of a router, each with the lists that are as long."""
     graph = axes.graph
     lists = [each for path, node in graph.modules.items() if (each := _alternatives(graph, path, node)) is not None]
     if not lists or not _can_be_proved(graph):
         return {}
-    found: dict[tuple[str, int], tuple[NumberedModules, ...]] = {}
+    found: dict[tuple[str, int], tuple[IndexedChildren, ...]] = {}
     for each in lists:
         for dimension in _routers(axes, each.path, len(graph.modules[each.path].sub_modules)):
             found[dimension] = (*found.get(dimension, ()), each)
@@ -54,23 +54,23 @@ def _likely(axes: ProvableAxes) -> ListsOfDimensions:
 
 def _can_be_proved(graph: Dataflow) -> bool:
     held = [node for node in dict.fromkeys(graph.state.values()) if node.tensor is not None]
-    return sum(node.numel() for node in held) <= MOST_PARAMETERS and not any(node.tensor.is_meta for node in held)  # type: ignore[union-attr]
+    return sum(node.numel() for node in held) <= MAX_PARAMETERS and not any(node.tensor.is_meta for node in held)  # type: ignore[union-attr]
 
 
-def _alternatives(graph: Dataflow, path: str, node: ModuleNode) -> NumberedModules | None:
+def _alternatives(graph: Dataflow, path: str, node: ModuleNode) -> IndexedChildren | None:
     """A list of modules of one kind, with weights of their own, of which none gets what another gives."""
-    prefix = numbering(node.sub_modules) if isinstance(node.module, nn.ModuleList | nn.ModuleDict) else None
+    prefix = index_prefix(node.sub_modules) if isinstance(node.module, nn.ModuleList | nn.ModuleDict) else None
     elements = list(node.sub_modules.values())
     if prefix is None or len(elements) < 2 or len({id(element.module) for element in elements}) < len(elements):
         return None
     called = [element for element in elements if element.calls]
     if len({type(element.module) for element in elements}) > 1 or not called or _is_chain(called):
         return None
-    modules = NumberedModules(path, prefix)
+    modules = IndexedChildren(path, prefix)
     return modules if _have_like_weights(graph, modules, len(elements)) else None
 
 
-def _have_like_weights(graph: Dataflow, modules: NumberedModules, count: int) -> bool:
+def _have_like_weights(graph: Dataflow, modules: IndexedChildren, count: int) -> bool:
     """Whether all elements of a list have tensors of the same names and shapes, and share none."""
     found: list[dict[str, tuple[int, ...]]] = [{} for _ in range(count)]
     for node in dict.fromkeys(graph.state.values()):
@@ -95,36 +95,38 @@ def _routers(axes: ProvableAxes, path: str, count: int) -> list[tuple[str, int]]
             node for node in dict.fromkeys(axes.graph.state.values())
             if node.is_parameter and node.label.startswith(prefix) and not node.label.startswith(f"{path}.")
         ]  # fmt: skip
-        found = dict(reversed(list(_picked(axes, nodes, count))))
+        found = dict(reversed(list(_selected_dimensions(axes, nodes, count))))
         if found:
             return list(found.values())
     return []
 
 
-def _picked(axes: ProvableAxes, nodes: list[DataNode], count: int) -> Iterator[tuple[Term, tuple[str, int]]]:
+def _selected_dimensions(
+    axes: ProvableAxes, nodes: list[DataNode], count: int
+) -> Iterator[tuple[Term, tuple[str, int]]]:
     for node in nodes:
         for at, term in enumerate(map(find, axes.inference.dims(node)[:2])):  # kernels come behind these
             is_frozen = term.kind == ATOM and term.frozen is not None and term.frozen.operator is not None
-            is_apart = term.kind == SUM and all(part.size == 1 for part in flat(term))
+            is_apart = term.kind == SUM and all(part.size == 1 for part in flattened_parts(term))
             if term.size == count and (is_frozen or is_apart):
                 yield term, (node.label, at)
 
 
-def _proved(axes: ProvableAxes, likely: ListsOfDimensions) -> ListsOfDimensions:
+def _proved_dimensions(axes: ProvableAxes, likely: ListsOfDimensions) -> ListsOfDimensions:
     """Those of the dimensions whose order is no matter as long as it is that of the lists, with these lists."""
     terms = {dimension: axes.term(*dimension) for dimension in likely}
     asked = {axes.of(term): term.lists for term in terms.values() if term.kind == ATOM and term.lists}
-    found = _tried({axis: lists for axis, lists in asked.items() if axis.frozen is None}, axes)
+    found = _prove_lists({axis: lists for axis, lists in asked.items() if axis.frozen is None}, axes)
     return {
         dimension: kept for dimension, term in terms.items()
         if (kept := tuple(each for each in likely[dimension] if each in found.get(axes.of(term), ())))
     }  # fmt: skip
 
 
-def _tried(asked: Lists, axes: ProvableAxes) -> Lists:
+def _prove_lists(asked: Lists, axes: ProvableAxes) -> Lists:
     for dtype in (torch.float64, torch.float32):  # some kernels exist for lower precision only
         try:
-            return ListProof(axes, dtype).proved(asked)
+            return ListProof(axes, dtype).prove(asked)
         except TraceError as error:
             log.debug("no list of modules is proved to go with an axis: %s", error)
     return {}

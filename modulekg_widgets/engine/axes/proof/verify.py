@@ -18,34 +18,45 @@ import torch
 from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.axis import Axes, Axis
-from modulekg_widgets.engine.axes.inference.inference import is_of_values
-from modulekg_widgets.engine.axes.proof.decisions import Decisions, NoEnd, OtherWay, chosen_axes, known_way, other_ways
-from modulekg_widgets.engine.axes.proof.dtype_mode import BatchNormByHand, In, State, cast, rescaled
+from modulekg_widgets.engine.axes.inference.inference import is_value_buffer
+from modulekg_widgets.engine.axes.proof.control_flow import (
+    AlternativePath,
+    Decisions,
+    OperatorLimit,
+    alternative_paths,
+    chosen_axes,
+    traced_path,
+)
+from modulekg_widgets.engine.axes.proof.dtype_mode import DecomposedBatchNorm, ForceDtype, State, cast, rescaled
 from modulekg_widgets.engine.axes.terms.algebra import Term
-from modulekg_widgets.engine.axes.terms.expression import rearranged
-from modulekg_widgets.engine.errors import ModuleKGError, TraceError, shown
+from modulekg_widgets.engine.axes.terms.term_positions import permuted_positions
+from modulekg_widgets.engine.errors import ModuleKGError, TraceError, printable
 from modulekg_widgets.engine.identity.walk import walk
-from modulekg_widgets.engine.residuals.trial import apply as apply_removal
-from modulekg_widgets.engine.torch_runtime.decompose import PlainAttention, WholeLayers
-from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Stage, look
-from modulekg_widgets.engine.torch_runtime.isolation.shadow import LOOSE
-from modulekg_widgets.engine.torch_runtime.rng import draw_on, seeded
-from modulekg_widgets.engine.torch_runtime.state import NumberedModules, set_mode
-from modulekg_widgets.engine.torch_runtime.structure import leaves, rows_of, tensors, with_tensors
+from modulekg_widgets.engine.residuals.removal_trial import apply_removal
+from modulekg_widgets.engine.torch_runtime.decompose import AttentionSlowPath, WholeRecurrentLayers
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import UNREGISTERED
+from modulekg_widgets.engine.torch_runtime.pytree import leaves, nested_rows, tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.rng import advance_rng, seeded_generator
+from modulekg_widgets.engine.torch_runtime.state import IndexedChildren, set_mode
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 from modulekg_widgets.engine.tracing.trace import REAL, call_model
-from modulekg_widgets.engine.tracing.unregistered_tensors import ATTRIBUTE, held_tensors, put_tables
+from modulekg_widgets.engine.tracing.unregistered_tensors import (
+    ATTRIBUTE,
+    named_registered_tensors,
+    set_unregistered_tensors,
+)
 
 log = logging.getLogger("modulekg_widgets")
 Tensor = torch.Tensor
 Result = TypeVar("Result")
 PROVED, WRONG, NOT_PROVED = "proved", "wrong", "not proved"
 TOLERANCE = 1e-5  # relative to the largest output, as in the literature's float32 checks; float64 gives 1e-12
-SINGLE = 1e-4  # the same where the model knows no float64
-MOST_RUNS = 32
-MOST_WAYS = 16  # next to the traced one
+FLOAT32_TOLERANCE = 1e-4  # the same where the model knows no float64
+MAX_RUNS = 32
+MAX_PATHS = 16  # next to the traced one
 UNSTEADY_RUNS = 4  # of a pass that reads a clock
-LEAST_EFFECT = 1e-9  # of the largest output in float64: less is rounding
+MIN_EFFECT = 1e-9  # of the largest output in float64: less is rounding
 UNSTEADY = "the model gives other values each time that it runs, as by a clock, so that no permutation can be told"
 
 
@@ -63,7 +74,7 @@ class AxisProof:
     axis: str
     status: str
     note: str = ""
-    acts: bool = True  # whether the output depends on the axis in one member at least
+    affects_output: bool = True  # whether the output depends on the axis in one member at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,38 +125,38 @@ def verify(
     tolerance: float = TOLERANCE,
     bipartitions: int = 8,
     only: Sequence[Axis] | None = None,
-    most_runs: int = MOST_RUNS,
-    most_ways: int = MOST_WAYS,
+    max_runs: int = MAX_RUNS,
+    max_paths: int = MAX_PATHS,
 ) -> Verification:
     """Permute all free axes at once, then find the wrong ones by halves; the model stays as it is.
 
     The inputs are the traced ones unless `args` and `kwargs` give others of the same shapes. `bipartitions` random
     parts of members are permuted alone; the output must change, else two axes were merged that are independent.
-    `only` names the axes that are asked about, instead of all; `most_runs` of the model are for members that have no
+    `only` names the axes that are asked about, instead of all; `max_runs` of the model are for members that have no
     gradient, what comes behind these is not proved. Where a value of the data decides which way forward goes, or chance
-    does, the ways next to the traced one are permuted too, `most_ways` of them: an axis that is wrong there is wrong.
+    does, the ways next to the traced one are permuted too, `max_paths` of them: an axis that is wrong there is wrong.
     Raises `TraceError` when the forward pass does not run in float64, or the model was cut since the trace.
     """
 
     def proof(dtype: torch.dtype, limit: float) -> Verification:
-        return PermutationProof(axes, args, kwargs, seed, dtype, limit, most_runs, most_ways).report(bipartitions, only)
+        return PermutationProof(axes, args, kwargs, seed, dtype, limit, max_runs, max_paths).report(bipartitions, only)
 
-    return _in_either(proof, tolerance)
+    return _in_float64_or_float32(proof, tolerance)
 
 
-def refuted(axes: Axes, only: Sequence[Axis], most_ways: int = 0) -> dict[Axis, str]:
+def find_refuted(axes: Axes, only: Sequence[Axis], max_paths: int = 0) -> dict[Axis, str]:
     """The axes that change the output when they are permuted, and why; in two passes where there are none.
 
     There is no control: on an axis that is not among them the output need not depend.
     """
 
     def proof(dtype: torch.dtype, limit: float) -> dict[Axis, str]:
-        return PermutationProof(axes, None, None, 0, dtype, limit, most_ways=most_ways).changed(only)
+        return PermutationProof(axes, None, None, 0, dtype, limit, max_paths=max_paths).changed(only)
 
-    return _in_either(proof, TOLERANCE)
+    return _in_float64_or_float32(proof, TOLERANCE)
 
 
-def _in_either(proof: Callable[[torch.dtype, float], Result], tolerance: float) -> Result:
+def _in_float64_or_float32(proof: Callable[[torch.dtype, float], Result], tolerance: float) -> Result:
     """A proof in float64, or in float32 where an operator of the model knows no other."""
     try:
         return proof(torch.float64, tolerance)
@@ -154,12 +165,12 @@ def _in_either(proof: Callable[[torch.dtype, float], Result], tolerance: float) 
     except TraceError as error:
         try:
             # some kernels, such as grouped matrix products, exist for lower precision only
-            return proof(torch.float32, max(tolerance, SINGLE))
+            return proof(torch.float32, max(tolerance, FLOAT32_TOLERANCE))
         except TraceError:
             raise error from error.__cause__
 
 
-def _changes(error: float) -> str:
+def _change_text(error: float) -> str:
     return f"the output changes by {error:.1e} of its size"
 
 
@@ -168,12 +179,12 @@ def _check_shapes(nodes: Sequence[DataNode]) -> None:
         if node.tensor is not None and tuple(node.tensor.shape) != node.shape:
             now, then = list(node.tensor.shape), list(node.shape)
             raise TraceError(
-                f"{shown(node.name)} has shape {now}, at the trace {then}: trace the model again as it is now"
+                f"{printable(node.name)} has shape {now}, at the trace {then}: trace the model again as it is now"
             )
 
 
 Orders = Mapping[Term, NDArray[np.int64]]
-Around = Callable[[Stage, State], AbstractContextManager[Any]]
+Around = Callable[[Sandbox, State], AbstractContextManager[Any]]
 
 
 class PermutationProof:
@@ -185,19 +196,21 @@ class PermutationProof:
         seed: int,
         dtype: torch.dtype,
         tolerance: float | None = None,
-        most_runs: int = MOST_RUNS,
-        most_ways: int = MOST_WAYS,
+        max_runs: int = MAX_RUNS,
+        max_paths: int = MAX_PATHS,
     ) -> None:
         self.axes = axes
-        self.most_runs = most_runs
+        self.max_runs = max_runs
         self.dtype = dtype
-        self.least = LEAST_EFFECT if dtype is torch.float64 else SINGLE
+        self.least = MIN_EFFECT if dtype is torch.float64 else FLOAT32_TOLERANCE
         self.graph = axes.graph
         self.args, self.kwargs = self.graph.call if args is None and kwargs is None else (args, kwargs)
         self.seed = seed
         self.runs = 0
         self.known: dict[tuple[str, str], bool] = {}
-        self.tolerance = (TOLERANCE if dtype is torch.float64 else SINGLE) if tolerance is None else tolerance
+        self.tolerance = (
+            (TOLERANCE if dtype is torch.float64 else FLOAT32_TOLERANCE) if tolerance is None else tolerance
+        )
         self.random = np.random.default_rng(seed)
         self.nodes: list[DataNode] = list(dict.fromkeys(self.graph.state.values()))
         _check_shapes(self.nodes)
@@ -207,12 +220,16 @@ class PermutationProof:
         chosen = chosen_axes(axes) if by_data else set()
         choosing = any(axis.term in chosen or axis.term.lists for axis in axes.free)
         # the way that passes are led; where the data choose from an axis, another order of it is another way
-        self.decisions = known_way(axes).decisions if by_data and traced and not choosing else None
+        self.decisions = traced_path(axes).decisions if by_data and traced and not choosing else None
         self.orders = {axis.term: _derangement(axis.size, self.random) for axis in axes.free}
-        ways = other_ways(axes, led=not choosing) if traced and not self.graph.following and most_ways else []
-        self.ways = ways[:most_ways]
-        self.way: OtherWay | None = None  # the one that passes are led now, None for the traced one
-        self.elsewhere: dict[Axis, str] = {}  # the axes that are wrong on another way, and where that begins
+        ways = (
+            alternative_paths(axes, follow_trace=not choosing)
+            if traced and not self.graph.cuttable_outputs and max_paths
+            else []
+        )
+        self.ways = ways[:max_paths]
+        self.way: AlternativePath | None = None  # the one that passes are led now, None for the traced one
+        self.path_starts: dict[Axis, str] = {}  # the axes that are wrong on another way, and where that begins
 
     def report(self, bipartitions: int, only: Sequence[Axis] | None) -> Verification:
         expected, gradients = self._gradients()
@@ -223,7 +240,7 @@ class PermutationProof:
         try:
             if wrong and self._is_unsteady():
                 raise UnsteadyError
-            wrong |= self._wrong_elsewhere([axis for axis in free if axis not in wrong])
+            wrong |= self._wrong_on_other_paths([axis for axis in free if axis not in wrong])
         except UnsteadyError:
             unsteady = [AxisProof(axis.name, NOT_PROVED, UNSTEADY) for axis in free]
             return Verification(error, str(self.dtype).removeprefix("torch."), unsteady)
@@ -232,8 +249,8 @@ class PermutationProof:
             if axis in wrong:
                 proofs.append(AxisProof(axis.name, WRONG, self._change(axis, wrong[axis])))
                 continue
-            used = self._used(axis) or _member_names(axis)
-            silent = [name for name in used if not self._matters(name, axis, gradients)]
+            used = self._used_members(axis) or _member_names(axis)
+            silent = [name for name in used if not self._affects_output(name, axis, gradients)]
             note = f"the output does not depend on the order in {', '.join(silent[:3])}" if silent else ""
             acts = len(silent) < len(used)
             proofs.append(AxisProof(axis.name, NOT_PROVED if silent else PROVED, note, acts))
@@ -249,15 +266,15 @@ class PermutationProof:
         wrong = self._wrong_ones(asked)
         if wrong and self._is_unsteady():
             raise UnsteadyError
-        wrong |= self._wrong_elsewhere([axis for axis in asked if axis not in wrong])
+        wrong |= self._wrong_on_other_paths([axis for axis in asked if axis not in wrong])
         return {axis: self._change(axis, error) for axis, error in wrong.items()}
 
     def _change(self, axis: Axis, error: float) -> str:
         """By how much the output changes when an axis is permuted, and on which way."""
-        where = self.elsewhere.get(axis)
-        return _changes(error) if where is None else f"{_changes(error)} on another way that begins at {where}"
+        where = self.path_starts.get(axis)
+        return _change_text(error) if where is None else f"{_change_text(error)} on another way that begins at {where}"
 
-    def _wrong_elsewhere(self, axes: Sequence[Axis]) -> dict[Axis, float]:
+    def _wrong_on_other_paths(self, axes: Sequence[Axis]) -> dict[Axis, float]:
         """The axes that change the output on another way than the traced one."""
         wrong: dict[Axis, float] = {}
         before = self.expected, self.decided, self.scale
@@ -278,7 +295,7 @@ class PermutationProof:
             except TraceError:
                 continue  # no pass goes there, as into a `raise`
             wrong |= found
-            self.elsewhere.update(dict.fromkeys(found, way.where))
+            self.path_starts.update(dict.fromkeys(found, way.where))
         self.way = None
         self.expected, self.decided, self.scale = before
         return wrong
@@ -286,15 +303,15 @@ class PermutationProof:
     def _expect(self, outputs: list[Tensor]) -> None:
         """Take outputs as those that permutations must leave, with what led to them."""
         self.expected, self.decided = outputs, self.last
-        self.scale = max(largest(outputs), 1e-300)
+        self.scale = max(max_magnitude(outputs), 1e-300)
 
     def _is_unsteady(self) -> bool:
         """Whether the output changes though nothing is permuted; a clock may lead two passes in a row one way."""
         times = 1 if self.graph.draws is None else UNSTEADY_RUNS
         runs = (self._run(self.state) for _ in range(times))
-        return any(distance(outputs, self.expected) / self.scale > self.tolerance for outputs in runs)
+        return any(max_difference(outputs, self.expected) / self.scale > self.tolerance for outputs in runs)
 
-    def _used(self, axis: Axis) -> list[str]:
+    def _used_members(self, axis: Axis) -> list[str]:
         """The members that something in the output is made of; of the others the sizes alone matter."""
         return [name for name in _member_names(axis) if not self.axes.inference.is_idle(self.graph.state[name])]
 
@@ -306,18 +323,18 @@ class PermutationProof:
         lists = {each: self.orders[axis.term] for axis in axes for each in axis.term.lists} if only is None else {}
         changed = self.rearranged(orders, lists, only)
         expected = self.expected if only is not None else self._in_order(orders, self.expected)
-        error = distance(self._run(changed), expected) / self.scale
+        error = max_difference(self._run(changed), expected) / self.scale
         return error if only is not None else max(error, self._other_decisions())
 
     def _other_decisions(self) -> float:
         """How far what the last pass would have decided is from what was expected, relative."""
         if len(self.last) != len(self.decided):
             return float("inf")
-        pairs = zip(map(as_numbers, self.last), map(as_numbers, self.decided), strict=True)
-        return max((distance(now, then) / max(largest(then), 1e-300) for now, then in pairs), default=0.0)
+        pairs = zip(map(as_floats, self.last), map(as_floats, self.decided), strict=True)
+        return max((max_difference(now, then) / max(max_magnitude(then), 1e-300) for now, then in pairs), default=0.0)
 
     def rearranged(
-        self, orders: Orders, lists: Mapping[NumberedModules, NDArray[np.int64]], only: Mapping[str, bool] | None = None
+        self, orders: Orders, lists: Mapping[IndexedChildren, NDArray[np.int64]], only: Mapping[str, bool] | None = None
     ) -> State:
         """The tensors with axes and the elements of lists in new orders, in all or in those that `only` names."""
         return {
@@ -327,7 +344,7 @@ class PermutationProof:
             for node in self.nodes
         }
 
-    def _in_lists(self, node: DataNode, lists: Mapping[NumberedModules, NDArray[np.int64]]) -> DataNode:
+    def _in_lists(self, node: DataNode, lists: Mapping[IndexedChildren, NDArray[np.int64]]) -> DataNode:
         """The tensor that takes the place of one when the elements of these lists are in new orders."""
         label = node.label
         for modules, order in lists.items():
@@ -337,7 +354,7 @@ class PermutationProof:
 
     def _in_order(self, orders: Orders, expected: list[Tensor]) -> list[Tensor]:
         """The expected outputs, those that follow a cut with their indices in the new orders too."""
-        following = set(self.graph.following.values())
+        following = set(self.graph.cuttable_outputs.values())
         if not following:
             return expected
         nodes = [node for _, node in leaves(self.graph.result, DataNode)]
@@ -351,11 +368,11 @@ class PermutationProof:
     def _permuted(self, node: DataNode, orders: Orders) -> Tensor:
         """A tensor with the indices of these axes in their new orders; one that holds indices is unchanged."""
         value = self.state[node.label]
-        return self._moved(node, value, orders) if is_of_values(node) else value
+        return self._moved(node, value, orders) if is_value_buffer(node) else value
 
     def _moved(self, node: DataNode, value: Tensor, orders: Orders) -> Tensor:
         for at, term in enumerate(self.axes.inference.dims(node)):
-            order = rearranged(term, orders)
+            order = permuted_positions(term, orders)
             if value.shape[at] > 1 and not np.array_equal(order, np.arange(len(order))):
                 value = value.index_select(at, torch.from_numpy(order).to(value.device))
         return value
@@ -376,14 +393,14 @@ class PermutationProof:
         """Permute random parts of the members alone; also how often that was refused."""
         able = [
             axis for axis in free if axis not in wrong and axis.size > 1
-            and len([n for n in _member_names(axis) if self._matters(n, axis, gradients)]) > 1
+            and len([n for n in _member_names(axis) if self._affects_output(n, axis, gradients)]) > 1
         ]  # fmt: skip
         refused = 0
         merged: dict[str, AxisProof] = {}
         order = [able[at] for at in self.random.permutation(len(able))]
         for attempt in range(count if order else 0):
             axis = order[attempt % len(order)]
-            names = [n for n in _member_names(axis) if self._matters(n, axis, gradients)]
+            names = [n for n in _member_names(axis) if self._affects_output(n, axis, gradients)]
             chosen = self.random.random(len(names)) < 0.5
             chosen[0], chosen[-1] = True, False
             if self._error([axis], dict(zip(names, chosen, strict=True))) > self.least:
@@ -398,14 +415,14 @@ class PermutationProof:
     def _gradients(self) -> tuple[list[Tensor], State]:
         """The output, and the gradient of a random projection of it in every member, in one pass."""
         state = {n: v.detach().clone().requires_grad_(v.is_floating_point()) for n, v in self.state.items()}
-        with torch.enable_grad(), BatchNormByHand(), warnings.catch_warnings():
+        with torch.enable_grad(), DecomposedBatchNorm(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that code reads numbers which have gradients
             try:
-                outputs, leaves = self.run_on(state, keep_graph=True, own_way=False)
+                outputs, leaves = self.run_on(state, keep_graph=True, follow_data=False)
             except TraceError:
                 # code that leaves torch, as `x.numpy()`, runs without gradients only: the control then runs the model
                 return self._run(self.state), {}
-            generator = seeded(self.seed)
+            generator = seeded_generator(self.seed)
             parts = [
                 (t * torch.randn(t.shape, generator=generator, dtype=t.dtype, device="cpu").to(t.device)).sum()
                 for t in outputs if t.requires_grad
@@ -419,19 +436,19 @@ class PermutationProof:
         gradients = {name: grad for name, grad in zip(names, found, strict=False) if grad is not None}
         return [t.detach() for t in outputs], gradients
 
-    def _matters(self, name: str, axis: Axis, gradients: State) -> bool:
+    def _affects_output(self, name: str, axis: Axis, gradients: State) -> bool:
         key = (name, axis.name)
         if key not in self.known:
-            self.known[key] = self._moves(name, axis, gradients)
+            self.known[key] = self._changes_output(name, axis, gradients)
         return self.known[key]
 
-    def _moves(self, name: str, axis: Axis, gradients: State) -> bool:
+    def _changes_output(self, name: str, axis: Axis, gradients: State) -> bool:
         """Whether the output moves when this member alone is permuted: along that way its gradient is not zero."""
         gradient, value = gradients.get(name), self.state[name]
         if gradient is None:
             # unread here, or behind a detach: a run of its own tells, as long as these are few
             self.runs += 1
-            return self.runs <= self.most_runs and self._error([axis], {name: True}) > self.least
+            return self.runs <= self.max_runs and self._error([axis], {name: True}) > self.least
         moved = self._permuted(self.graph.state[name], {axis.term: self.orders[axis.term]})
         effect = (gradient * (moved - value)).sum().abs().item()
         rounding = (gradient.abs() * (moved - value).abs()).sum().item() * 1e3 * torch.finfo(self.dtype).eps
@@ -441,50 +458,50 @@ class PermutationProof:
 
     def _with_gradient(self, node: DataNode, state: State) -> Tensor:
         """A tensor of a state, which takes gradients where the code asks for those that the model's own takes."""
-        value = _own(node, state)
+        value = _private_tensor(node, state)
         wanted = self.graph.gradients and node.tensor is not None and node.tensor.requires_grad
         return value.detach().requires_grad_() if wanted and not value.requires_grad else value
 
     def _run(self, state: State) -> list[Tensor]:
-        return self.run_on(state, own_way=False)[0]
+        return self.run_on(state, follow_data=False)[0]
 
     def run_on(
-        self, state: State, keep_graph: bool = False, around: Around | None = None, own_way: bool = True
+        self, state: State, keep_graph: bool = False, around: Around | None = None, follow_data: bool = True
     ) -> tuple[list[Tensor], State]:
         """The outputs on these tensors, and what stood for each of them; `around` the call, with both at hand.
 
-        `own_way`: the data lead where these tensors say, and not as in the traced call.
+        `follow_data`: the data lead where these tensors say, and not as in the traced call.
         """
         model = self.graph.model
         walked = walk(model)
         known = self.decisions if self.way is None else self.way.decisions
-        decisions = Decisions(known) if known and not own_way else None
-        ends = nullcontext() if self.graph.traced_on != REAL else NoEnd(self.graph)
+        decisions = Decisions(known) if known and not follow_data else None
+        ends = nullcontext() if self.graph.traced_on != REAL else OperatorLimit(self.graph)
         if decisions is not None:
-            ends = nullcontext() if self.way is None else NoEnd(self.graph, least=0)
+            ends = nullcontext() if self.way is None else OperatorLimit(self.graph, min_operators=0)
         self.last: list[list[Tensor]] = []
         args, kwargs = with_tensors((self.args, self.kwargs), lambda t: cast(t.detach().clone(), self.dtype))
 
-        def forward(stage: Stage) -> Any:
+        def forward(stage: Sandbox) -> Any:
             set_mode(stage.states, self.graph.training)
-            draw_on(0 if self.way is None else self.way.draws)
+            advance_rng(0 if self.way is None else self.way.draws)
             held = {
                 node.label: stage.hold(stage.of(node.tensor), self._with_gradient(node, state)) for node in self.nodes
             }
             named = {name: held[node.label] for name, node in self.graph.state.items()}
-            put_tables(walked.with_modules(stage.modules), named)
+            set_unregistered_tensors(walked.with_modules(stage.modules), named)
             registered = {name: value for name, value in named.items() if self.graph.state[name].kind != ATTRIBUTE}
             if self.graph.removal:
                 apply_removal(walked.with_modules(stage.modules), self.graph.removal)
-                registered = _named_anew(stage, self.nodes, held)
-            cast_as = In(self.dtype)
+                registered = _renamed_state(stage, self.nodes, held)
+            cast_as = ForceDtype(self.dtype)
             with (
                 torch.set_grad_enabled(keep_graph or self.graph.gradients),
-                PlainAttention(),
+                AttentionSlowPath(),
                 ends,
                 nullcontext() if decisions is None else decisions,
                 cast_as,
-                WholeLayers(cast_as),
+                WholeRecurrentLayers(cast_as),
             ):
 
                 def call(*args: Any, **kwargs: Any) -> Any:
@@ -495,33 +512,35 @@ class PermutationProof:
                     return call_model(call, args, kwargs or {}), held
 
         try:
-            output, held = look(walked.modules, (), forward, LOOSE, self.seed)
+            output, held = run_isolated(walked.modules, (), forward, UNREGISTERED, self.seed)
         except ModuleKGError:
             raise
         except Exception as error:
             raise TraceError(
-                f"verify runs the model in float64, and {shown(type(model).__name__)} stopped: "
-                f"{type(error).__name__}: {shown(str(error), 300)}"
+                f"verify runs the model in float64, and {printable(type(model).__name__)} stopped: "
+                f"{type(error).__name__}: {printable(str(error), 300)}"
             ) from error
         if decisions is not None:
-            apart = decisions.went_apart and self.way is None
-            if apart or len(decisions.own) != len(decisions.known or ()):
-                raise TraceError(f"verify runs {shown(type(model).__name__)} once more, which goes another way then")
-            self.last = [[tensor.detach() for tensor in own] for own in decisions.own]
-        return [rows_of(tensor) for _, tensor in tensors(output)], held
+            apart = decisions.diverged and self.way is None
+            if apart or len(decisions.recomputed) != len(decisions.known or ()):
+                raise TraceError(
+                    f"verify runs {printable(type(model).__name__)} once more, which goes another way then"
+                )
+            self.last = [[tensor.detach() for tensor in own] for own in decisions.recomputed]
+        return [nested_rows(tensor) for _, tensor in tensors(output)], held
 
 
-def _own(node: DataNode, state: State) -> Tensor:
+def _private_tensor(node: DataNode, state: State) -> Tensor:
     """What a run holds of a tensor: of a buffer a copy, for a forward may write it, as observers of ranges do."""
     value = state[node.label]
-    return value.detach().clone().requires_grad_(value.requires_grad) if node.is_table else value
+    return value.detach().clone().requires_grad_(value.requires_grad) if node.is_buffer_like else value
 
 
-def _named_anew(stage: Stage, nodes: Sequence[DataNode], held: State) -> State:
+def _renamed_state(stage: Sandbox, nodes: Sequence[DataNode], held: State) -> State:
     """The tensors by the names that they have in a model that has lost modules."""
     values = {id(stage.of(node.tensor)): held[node.label] for node in nodes}
     walked = walk(stage.model)
-    every = held_tensors(walked, walked.places())
+    every = named_registered_tensors(walked, walked.all_paths())
     return {each.name: values[id(each.tensor)] for each in every if id(each.tensor) in values}
 
 
@@ -537,18 +556,18 @@ def _derangement(size: int, random: np.random.Generator) -> NDArray[np.int64]:
     return out
 
 
-def as_numbers(values: Sequence[Tensor]) -> list[Tensor]:
+def as_floats(values: Sequence[Tensor]) -> list[Tensor]:
     """The same as floating-point numbers, which have differences."""
     return [value if value.is_complex() else value.to(torch.float64) for value in values]
 
 
-def largest(outputs: Sequence[Tensor]) -> float:
+def max_magnitude(outputs: Sequence[Tensor]) -> float:
     """The largest finite number in some outputs."""
     finite = (t[t.isfinite()].abs() for t in outputs if t.dtype is not torch.bool)
     return max((t.max().item() for t in finite if t.numel()), default=0.0)
 
 
-def distance(a: Sequence[Tensor], b: Sequence[Tensor]) -> float:
+def max_difference(a: Sequence[Tensor], b: Sequence[Tensor]) -> float:
     """The largest difference of two outputs; infinite where shapes or numbers that are none differ."""
     worst = 0.0
     if len(a) != len(b):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.axes.terms.algebra import ONE, SUM, Term, find, flat
+from modulekg_widgets.engine.axes.terms.algebra import ONE, SUM, Term, find, flattened_parts
 from modulekg_widgets.engine.axes.terms.call import Call, Dims, rule
 from modulekg_widgets.engine.axes.terms.index_semantics import EXPERTS
 from modulekg_widgets.engine.operators.traits import CAT, PAD, SELECT, SLICE, SPLIT, UNBIND
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
-ROWS = "rows of several lengths"
+RAGGED_ROWS = "rows of several lengths"
 
 
 @rule(*CAT)
@@ -126,7 +126,7 @@ def select(call: Call) -> Dims:
     if axis is None:
         _fix_index(call, dims[at], call["index"] % dims[at].size)
     else:
-        call.meet_choice(dims[at], axis)
+        call.unify_with_choice(dims[at], axis)
         if len(dims) == 3 and at == 0:
             call.role(dims[at], EXPERTS)
     return [*dims[:at], *dims[at + 1 :]]
@@ -135,7 +135,7 @@ def select(call: Call) -> Dims:
 def _fix_index(call: Call, term: Term, index: int) -> None:
     term = find(term)
     if term.kind == SUM:
-        for part in flat(term):
+        for part in flattened_parts(term):
             if index < part.size:
                 call.freeze(part, "one index is chosen by the code")
                 return
@@ -213,8 +213,8 @@ def jagged_to_padded(call: Call) -> Dims:
     """(rows of all samples, features) → (samples, rows of the longest, features)."""
     rows, *features = call.axes(call["values"])
     ends = [term for node in call["offsets"] for term in call.axes(node)]
-    call.freeze_all([rows, *ends], ROWS)
-    return [*call.frozen_all(call.output.shape[: -len(features) or None], ROWS), *features]
+    call.freeze_all([rows, *ends], RAGGED_ROWS)
+    return [*call.frozen_all(call.output.shape[: -len(features) or None], RAGGED_ROWS), *features]
 
 
 @rule("aten::_padded_dense_to_jagged_forward")
@@ -223,5 +223,5 @@ def padded_to_jagged(call: Call) -> Dims:
     walked = 1 + len(call["offsets"])
     dims = call.axes(call["dense"])
     ends = [term for node in call["offsets"] for term in call.axes(node)]
-    call.freeze_all([*dims[:walked], *ends], ROWS)
-    return [call.frozen(call.output.shape[0], ROWS), *dims[walked:]]
+    call.freeze_all([*dims[:walked], *ends], RAGGED_ROWS)
+    return [call.frozen(call.output.shape[0], RAGGED_ROWS), *dims[walked:]]

@@ -162,7 +162,7 @@ def scaled_mm(call: Call) -> Dims:
 # Linear algebra on whole matrices: their rows and columns are kept together or frozen, batches are kept.
 
 
-TEXT = "taken as one whole matrix"
+WHOLE_MATRIX = "taken as one whole matrix"
 
 
 @rule(
@@ -177,13 +177,13 @@ def whole_matrix(call: Call) -> list[Dims]:
     """Factors and figures of matrices are in an order of their own; only the batch is kept."""
     every = [call.axes(node) for node in call.inputs]
     count = len(every[0]) - 2
-    call.freeze_all([term for dims in every for term in dims[count:]], TEXT)
+    call.freeze_all([term for dims in every for term in dims[count:]], WHOLE_MATRIX)
     batch = broadcast(call, *(dims[:count] for dims in every))
     sizes = tuple(term.size for term in batch)
     return [
-        [*batch, *call.frozen_all(node.shape[count:], TEXT)]
+        [*batch, *call.frozen_all(node.shape[count:], WHOLE_MATRIX)]
         if node.shape[:count] == sizes
-        else call.frozen_all(node.shape, TEXT)  # empty, as it was not asked for
+        else call.frozen_all(node.shape, WHOLE_MATRIX)  # empty, as it was not asked for
         for node in call.results
     ]
 
@@ -202,9 +202,9 @@ def solve_factored(call: Call) -> list[Dims]:
     if call.has("pivots"):
         *pivot_batch, pivots = call.axes(call["pivots"])
         call.unify_all(pivot_batch, matrix[:-2])
-        call.freeze(pivots, TEXT)
+        call.freeze(pivots, WHOLE_MATRIX)
     left = call["left"] if call.has("left") else True
-    call.freeze_all([*matrix[-2:], given[-2 if left else -1]], TEXT)
+    call.freeze_all([*matrix[-2:], given[-2 if left else -1]], WHOLE_MATRIX)
     return [[*batch, *given[-2:]], *([*batch, *matrix[-2:]] for _ in call.results[1:])]
 
 
@@ -237,7 +237,7 @@ def solve(call: Call) -> list[Dims]:
     call.unify(matrix[-1], matrix[-2])
     side = -1 if is_vector or not call["left"] else -2
     call.unify(matrix[-1], given[side])
-    own = [[*matrix[:-2], *call.frozen_all(node.shape[len(matrix) - 2 :], TEXT)] for node in call.results[1:]]
+    own = [[*matrix[:-2], *call.frozen_all(node.shape[len(matrix) - 2 :], WHOLE_MATRIX)] for node in call.results[1:]]
     return [[*batch, *given[len(given) - (result.dim() - len(batch)) :]], *own]
 
 
@@ -250,7 +250,7 @@ def cross(call: Call) -> Dims:
 
 
 @rule("aten::_linalg_check_errors")
-def checked(call: Call) -> Dims:
+def error_check(call: Call) -> Dims:
     """An error when any matrix could not be taken, whichever."""
     return []
 

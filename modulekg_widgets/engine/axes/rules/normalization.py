@@ -48,7 +48,7 @@ def layer_norm(call: Call) -> list[Dims]:
     for node in learnt:
         call.unify_all(call.axes(node), dims[-count:])
     if "rms" not in call.name:  # which keeps the sign of a single element
-        call.measure(dims[-count:], NORMALISED)
+        call.require_elements(dims[-count:], NORMALISED)
     kept = dims[:-count]
     return [dims, *([*kept, *([ONE] * (node.dim() - len(kept)))] for node in call.results[1:])]
 
@@ -62,7 +62,7 @@ def group_norm(call: Call) -> list[Dims]:
     for node in learnt:
         call.unify(call.axes(node)[0], dims[1])
     group, inside = call.factors(dims[1], groups, dims[1].size // groups)
-    call.measure([inside, *dims[2:]], NORMALISED)
+    call.require_elements([inside, *dims[2:]], NORMALISED)
     if 1 < groups < dims[1].size:
         call.role(group, "groups")
     return [dims, *([dims[0], group if groups > 1 else ONE] for _ in call.results[1:])]

@@ -63,11 +63,11 @@ def _sort_rows(call: Call, source: DataNode, rows: Term) -> None:
     if call.name == "sort":
         call.chosen.note(call.results[0], axis)
     if source.dim() == 1 and not (call.has("descending") and call["descending"]):
-        call.chosen.sort_rows(rows, axis)
+        call.chosen.mark_sorted(rows, axis)
 
 
 @rule("aten::flip", "aten::roll", "aten::fliplr", "aten::flipud", "aten::rot90")
-def move(call: Call) -> Dims:
+def flip_or_roll(call: Call) -> Dims:
     """Indices change places among themselves: another order, which the code fixes."""
     source = call.inputs[0]
     dims = call.axes(source)
@@ -90,7 +90,7 @@ def triangle(call: Call) -> Dims:
 
 
 @rule("aten::bucketize", "aten::searchsorted")
-def searched(call: Call) -> Dims:
+def bucketize(call: Call) -> Dims:
     """The boundaries are walked in order; each value is looked up alone, perhaps in a row of boundaries of its own."""
     values = call["self"]
     dims = call.axes(values) if isinstance(values, DataNode) else []
@@ -110,7 +110,7 @@ def isin(call: Call) -> Dims:
 
 
 @rule("aten::histc", "aten::bincount")
-def counted(call: Call) -> list[Dims]:
+def histogram(call: Call) -> list[Dims]:
     """How often each index of an axis was chosen; of other numbers the bins are written in the code."""
     axis, bins = call.chosen_axis(call["self"]), call.output.shape[0]
     whole = call.name == "bincount" and call["weights"] is None
@@ -118,7 +118,7 @@ def counted(call: Call) -> list[Dims]:
         whole = (call["min"], call["max"]) == (0, bins - 1)
     if axis is None or axis.size != bins or not whole:
         call.followed.clear()
-        return chosen_by_data(call)
+        return data_dependent(call)
     call.chosen.note(call.output, axis, COUNTS)
     return [[axis]]
 
@@ -127,7 +127,7 @@ def counted(call: Call) -> list[Dims]:
       "aten::unique_dim", "aten::unique_dim_consecutive", "aten::_unique", "aten::histogram",
       "aten::_histogramdd_bin_edges", "aten::_histogramdd_from_bin_tensors", "aten::_histogramdd_from_bin_cts",
       "aten::argwhere", "aten::multinomial")  # fmt: skip
-def chosen_by_data(call: Call) -> list[Dims]:
+def data_dependent(call: Call) -> list[Dims]:
     """How many there are, or which, depends on the data and on the order; where a row is set is a chosen index."""
     if call.name == "nonzero" and call["self"].dim() == 1:
         call.choose(call.output, call.axes(call["self"])[0])
@@ -139,9 +139,9 @@ def chosen_by_data(call: Call) -> list[Dims]:
 
 @rule("aten::_local_scalar_dense", "aten::equal", "aten::allclose", "aten::is_nonzero", "aten::_assert_async",
       "aten::_assert_tensor_metadata", "aten::_functional_assert_async")  # fmt: skip
-def asked_by_python(call: Call) -> list[Dims]:
+def python_read(call: Call) -> list[Dims]:
     """Python reads one figure; whatever made it has had its say, but for an index that the next call selects by."""
-    if call.name == "_local_scalar_dense" and call.select_next(call.inputs[0]):
+    if call.name == "_local_scalar_dense" and call.follow_python_index(call.inputs[0]):
         return []
     for node in call.inputs:
         call.freeze_all(call.axes(node), "read by Python code")
@@ -151,7 +151,7 @@ def asked_by_python(call: Call) -> list[Dims]:
 # -------------------- Fourier transforms: the dimensions that are transformed are walked in order
 
 
-TEXT = "transformed in order"
+TRANSFORMED = "transformed in order"
 
 
 @rule("aten::_fft_r2c", "aten::_fft_c2r", "aten::_fft_c2c")
@@ -159,8 +159,8 @@ def fft(call: Call) -> Dims:
     """Transformed dimensions are frozen on both sides; the others are kept."""
     dims = call.axes(call["self"])
     walked = {at % len(dims) for at in call["dim"]}
-    call.freeze_all([dims[at] for at in walked], TEXT)
+    call.freeze_all([dims[at] for at in walked], TRANSFORMED)
     return [
-        call.frozen(size, TEXT) if at in walked else term
+        call.frozen(size, TRANSFORMED) if at in walked else term
         for at, (term, size) in enumerate(zip(dims, call.output.shape, strict=True))
     ]

@@ -12,7 +12,7 @@ from modulekg_widgets.engine.operators.signature import base_name
 from modulekg_widgets.engine.operators.traits import LOG_SOFTMAX, REDUCE, SOFTMAX, traits_of
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
-MOST_MOVES = 3  # between a mean and what it is subtracted from
+MAX_MOVES = 3  # between a mean and what it is subtracted from
 _EXTREMES = ("max", "min", "argmax", "argmin")
 _LOGARITHMS = ("_log_softmax", "log_softmax")
 _SPREADS = ("var", "std", "var_mean", "std_mean")
@@ -25,38 +25,38 @@ def reduce(call: Call) -> list[Dims]:
     if call.has("other"):
         return elementwise(call)  # the larger of two
     dims = call.axes(call.inputs[0])
-    gone = reduced(call, len(dims))
+    gone = reduced_dims(call, len(dims))
     axis = call.chosen_axis(call.inputs[0]) if call.name == "aminmax" else None
     if axis is not None:
         for node in call.results:
             call.chosen.note(node, axis)
-    _measure(call, [dims[at] for at in sorted(gone)])
+    _require_elements(call, [dims[at] for at in sorted(gone)])
     if call.name in _WITH_INDEX and len(call.results) > 1:
         _choose(call, call.results[1], [dims[at] for at in gone])
-    return [_kept(dims, gone, node.dim()) for node in call.results]
+    return [_remaining_dims(dims, gone, node.dim()) for node in call.results]
 
 
 @rule("aten::argmax", "aten::argmin")
 def arg_reduce(call: Call) -> Dims:
     """The index itself is returned, or of several dimensions one that counts through them all."""
     dims = call.axes(call.inputs[0])
-    gone = reduced(call, len(dims))
+    gone = reduced_dims(call, len(dims))
     _choose(call, call.output, [dims[at] for at in gone])
-    return _kept(dims, gone, call.output.dim())
+    return _remaining_dims(dims, gone, call.output.dim())
 
 
-def _measure(call: Call, reduced: Dims) -> None:
+def _require_elements(call: Call, reduced: Dims) -> None:
     """The spread of one element is zero or not a number, and so is its distance from the mean."""
     if call.name in _SPREADS:
         correction = call.get("correction", call.get("unbiased", 1))
         fewer = 1 if correction is None else float(correction)
         text = "the spread of fewer elements is not a number" if fewer else "the spread of one element is zero"
-        call.measure(reduced, text, max(math.floor(fewer) + 1, 2))
+        call.require_elements(reduced, text, max(math.floor(fewer) + 1, 2))
     elif call.name == "mean" and is_subtracted(call.inputs[0], call.output):
-        call.measure(reduced, "one element less its mean is zero")
+        call.require_elements(reduced, "one element less its mean is zero")
 
 
-def is_subtracted(whole: DataNode, mean: DataNode, steps: int = MOST_MOVES) -> bool:
+def is_subtracted(whole: DataNode, mean: DataNode, steps: int = MAX_MOVES) -> bool:
     """Whether a mean is subtracted from what it is the mean of, but for moves of its elements on the way."""
     for operator in mean.consumers:
         name = base_name(operator.name).partition("::")[2]
@@ -75,7 +75,7 @@ def _choose(call: Call, result: DataNode, reduced: Dims) -> None:
         call.freeze_all(reduced, "its index is returned")
 
 
-def reduced(call: Call, count: int) -> set[int]:
+def reduced_dims(call: Call, count: int) -> set[int]:
     """The dimensions that the call reduces: those asked for, or all."""
     asked: int | Sequence[int] | None = call["dim"] if call.has("dim") else None
     if asked is None or (not isinstance(asked, int) and len(asked) == 0):
@@ -84,7 +84,7 @@ def reduced(call: Call, count: int) -> set[int]:
     return {at % count for at in ([asked] if isinstance(asked, int) else asked)} if count else set()
 
 
-def _kept(dims: Dims, gone: set[int], count: int) -> Dims:
+def _remaining_dims(dims: Dims, gone: set[int], count: int) -> Dims:
     if count == len(dims):
         return [ONE if at in gone else term for at, term in enumerate(dims)]
     return [term for at, term in enumerate(dims) if at not in gone]
@@ -95,7 +95,7 @@ def softmax(call: Call) -> Dims:
     """Every index along the dimension is treated alike."""
     dims = call.axes(call.inputs[0])
     if call.name in _LOGARITHMS and dims:
-        call.measure([dims[call.dim(call["dim"], len(dims))]], "the logarithm of the only share is zero")
+        call.require_elements([dims[call.dim(call["dim"], len(dims))]], "the logarithm of the only share is zero")
     return dims
 
 

@@ -36,9 +36,9 @@ def window(call: Call) -> list[Dims]:
     """Pooling, interpolation and padding by what lies inside; where there are indices, they lie like the values."""
     dims = call.axes(call.inputs[0])
     at = len(dims) - _COUNT[call.name]
-    walked = _walked(call, _COUNT[call.name])
+    walked = _walked_dims(call, _COUNT[call.name])
     sizes = call.output.shape[at:]
-    after = [_after(call, *each) for each in zip(dims[at:], sizes, walked, strict=True)]
+    after = [_window_positions(call, *each) for each in zip(dims[at:], sizes, walked, strict=True)]
     for node in call.inputs[1:]:
         other = call.axes(node)
         # beside indices, which lie like the values: random places of windows, (samples, channels, coordinates)
@@ -49,7 +49,7 @@ def window(call: Call) -> list[Dims]:
     return [[*dims[:at], *after] for _ in call.results]
 
 
-def _after(call: Call, term: Term, size: int, moves: bool) -> Term:
+def _window_positions(call: Call, term: Term, size: int, moves: bool) -> Term:
     """Positions after a window that walks over these, or that takes each of them alone."""
     if not moves and term.size == size:
         return term
@@ -57,20 +57,20 @@ def _after(call: Call, term: Term, size: int, moves: bool) -> Term:
     return call.frozen(size, "positions after a window")
 
 
-def _walked(call: Call, count: int) -> list[bool]:
+def _walked_dims(call: Call, count: int) -> list[bool]:
     """Whether the window takes more than one position at a time, dimension by dimension."""
     if len(call.results) > 1 and call.is_read(call.results[1]):
         return [True] * count  # indices count the positions of all dimensions
     if call.has("kernel_size") and call.has("padding"):
         kernel = call["kernel_size"]
-        return moving(count, kernel, call["stride"] or kernel, call["padding"])
+        return sliding_dims(count, kernel, call["stride"] or kernel, call["padding"])
     if "_pad" in call.name:
         pads = call["padding"]
         return [any(pads[2 * pair : 2 * pair + 2]) for pair in reversed(range(count))]
     return [True] * count
 
 
-def moving(count: int, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> list[bool]:
+def sliding_dims(count: int, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> list[bool]:
     """Whether a kernel takes more than one position at a time, or others than those that are there."""
     every = (list(sizes) if len(sizes) == count else [*sizes] * count for sizes in (kernel, stride, padding))
     return [sizes != (1, 1, 0) for sizes in zip(*every, strict=True)]
@@ -201,7 +201,7 @@ def _positions_after(call: Call, positions: Dims) -> Dims:
     """Positions after a kernel that walks over these; one of a single position takes each of them alone."""
     count = len(positions)
     shape = call.output.shape[-count:]
-    walked = moving(count, call.inputs[1].shape[2:], call["stride"], call["padding"])
+    walked = sliding_dims(count, call.inputs[1].shape[2:], call["stride"], call["padding"])
     kept = [not moves and term.size == size for term, size, moves in zip(positions, shape, walked, strict=True)]
     call.freeze_all([term for term, still in zip(positions, kept, strict=True) if not still], "a kernel walks over it")
     return [

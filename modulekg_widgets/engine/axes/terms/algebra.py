@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.torch_runtime.state import NumberedModules
+from modulekg_widgets.engine.torch_runtime.state import IndexedChildren
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.tracing.dataflow import OperatorNode
 
-MOST_FACTORS = 4  # of a product whose orders are tried
+MAX_FACTORS = 4  # of a product whose orders are tried
 ATOM, PRODUCT, SUM, REORDERED = "", "·", "+", "∘"
 
 
@@ -26,7 +26,7 @@ class Reason:
 
     text: str
     operator: OperatorNode | None = None
-    order_alone: bool = False  # the sizes agree, but how the indices lie to each other could not be followed
+    order_only: bool = False  # the sizes agree, but how the indices lie to each other could not be followed
 
     @property
     def where(self) -> str:
@@ -54,7 +54,7 @@ class Term:
         self.size = size
         self.frozen = frozen
         self.filler = filler
-        self.lists: tuple[NumberedModules, ...] = ()
+        self.lists: tuple[IndexedChildren, ...] = ()
         self.link: Term | None = None
         self.kind = ATOM
         self.parts: list[Term] = []
@@ -65,8 +65,8 @@ class Term:
         if root.kind == ATOM:
             return str(root.size)
         if root.kind == REORDERED:
-            return f"reordered({flat(root)[0]!r})"
-        return "(" + f" {root.kind} ".join(map(repr, flat(root))) + ")"
+            return f"reordered({flattened_parts(root)[0]!r})"
+        return "(" + f" {root.kind} ".join(map(repr, flattened_parts(root))) + ")"
 
 
 ONE = Term(1)  # a dimension of one index carries no choice: all of them are the same constant
@@ -82,7 +82,7 @@ def find(term: Term) -> Term:
     return root
 
 
-def flat(term: Term) -> list[Term]:
+def flattened_parts(term: Term) -> list[Term]:
     """The parts of a composite with what they have become, nested ones of its kind opened; an atom is its own part."""
     term = find(term)
     if term.kind == ATOM:
@@ -110,7 +110,7 @@ def atoms(term: Term) -> Iterator[Term]:
         if part.kind == ATOM:
             yield part
         else:
-            waiting.extend(reversed(flat(part)))
+            waiting.extend(reversed(flattened_parts(part)))
 
 
 def product(parts: Iterable[Term]) -> Term:
@@ -118,7 +118,7 @@ def product(parts: Iterable[Term]) -> Term:
     return _composite(PRODUCT, [part for part in map(find, parts) if part.size != 1])
 
 
-def total(parts: Iterable[Term]) -> Term:
+def sum_of_terms(parts: Iterable[Term]) -> Term:
     """The terms laid end to end; empty ones vanish."""
     return _composite(SUM, [part for part in map(find, parts) if part.size != 0])
 
@@ -134,8 +134,8 @@ def reordered(term: Term, order: NDArray[np.int64]) -> Term:
     every = np.arange(term.size)
     if np.array_equal(order, every):
         return term
-    factors = flat(term) if term.kind == PRODUCT else []
-    if len(factors) <= MOST_FACTORS:
+    factors = flattened_parts(term) if term.kind == PRODUCT else []
+    if len(factors) <= MAX_FACTORS:
         grid = every.reshape([factor.size for factor in factors] or [-1])
         for places in permutations(range(len(factors))):
             if np.array_equal(order, grid.transpose(places or [0]).reshape(-1)):
@@ -154,11 +154,11 @@ def _composite(kind: str, parts: list[Term]) -> Term:
     out = Term(math.prod(sizes) if kind == PRODUCT else sum(sizes))
     out.kind = kind
     out.parts = parts
-    flat(out)
+    flattened_parts(out)
     return out
 
 
-def is_index(value: object) -> bool:
+def is_integer(value: object) -> bool:
     """Whether a value is a whole number, as Python or NumPy has it."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
@@ -200,15 +200,15 @@ class Algebra:
             size, None if frozen is None else self.reason(frozen), None if filler is None else self.reason(filler)
         )
 
-    def of_its_own(self, term: Term) -> Term:
+    def with_fresh_fillers(self, term: Term) -> Term:
         """The term with new atoms in the places of its fillers: what is uniform along it couples nothing."""
         term = find(term)
         if term.kind == ATOM:
             return term if term.filler is None else Term(term.size, term.frozen, term.filler)
-        parts = [self.of_its_own(part) for part in flat(term)]
+        parts = [self.with_fresh_fillers(part) for part in flattened_parts(term)]
         if term.order is not None:
             return reordered(parts[0], term.order)
-        return product(parts) if term.kind == PRODUCT else total(parts)
+        return product(parts) if term.kind == PRODUCT else sum_of_terms(parts)
 
     def unify(self, a: Term, b: Term) -> None:
         """State that two terms are one index set."""
@@ -216,7 +216,7 @@ class Algebra:
         if a is b or a.size == b.size == 1:
             return
         if a.size != b.size:
-            self._give_up(a, b, f"sizes {a.size} and {b.size} meet")
+            self._freeze_both(a, b, f"sizes {a.size} and {b.size} meet")
         elif a.kind == ATOM or b.kind == ATOM:
             self._refine(*((a, b) if a.kind == ATOM else (b, a)))
         elif a.kind == REORDERED:
@@ -224,7 +224,7 @@ class Algebra:
         elif b.kind == REORDERED:
             self._unify_reordered(b, a)
         elif not self._align(a, b):
-            self._leave_unaligned(a, b)
+            self._freeze_unaligned(a, b)
         else:
             a, b = find(a), find(b)
             whole = self.settled is None  # else parts of them may have been left apart
@@ -238,12 +238,12 @@ class Algebra:
         if below.kind == ATOM or other.kind != REORDERED:
             self.unify(below, other)
         else:
-            self._leave_unaligned(a, b)
+            self._freeze_unaligned(a, b)
 
-    def _leave_unaligned(self, a: Term, b: Term) -> None:
-        self._give_up(a, b, Reason(f"{a!r} and {b!r} cannot be aligned", self.cause, order_alone=True))
+    def _freeze_unaligned(self, a: Term, b: Term) -> None:
+        self._freeze_both(a, b, Reason(f"{a!r} and {b!r} cannot be aligned", self.cause, order_only=True))
 
-    def _give_up(self, a: Term, b: Term, text: str | Reason) -> None:
+    def _freeze_both(self, a: Term, b: Term, text: str | Reason) -> None:
         self._freeze(a, text)
         self._freeze(b, text)
 
@@ -281,12 +281,12 @@ class Algebra:
         real = [part for part in parts if part.size != neutral]
         if len(real) == 1:
             return [term if part is real[0] else part for part in parts]
-        self.unify(root, product(real) if kind == PRODUCT else total(real))
+        self.unify(root, product(real) if kind == PRODUCT else sum_of_terms(real))
         return parts
 
     def _align(self, a: Term, b: Term) -> bool:
         if a.kind == b.kind:
-            return self._align_parts(a.kind, flat(a), flat(b))
+            return self._align_parts(a.kind, flattened_parts(a), flattened_parts(b))
         return self._align_sum_with_product(a, b) if a.kind == SUM else self._align_sum_with_product(b, a)
 
     def _align_parts(self, kind: str, left: Sequence[Term], right: Sequence[Term]) -> bool:
@@ -296,8 +296,8 @@ class Algebra:
         while a and b:
             x, y = find(a.pop()), find(b.pop())
             if x.kind == kind or y.kind == kind:
-                a.extend(flat(x)[::order] if x.kind == kind else [x])
-                b.extend(flat(y)[::order] if y.kind == kind else [y])
+                a.extend(flattened_parts(x)[::order] if x.kind == kind else [x])
+                b.extend(flattened_parts(y)[::order] if y.kind == kind else [y])
                 continue
             if x.size == y.size:
                 self.unify(x, y)
@@ -316,7 +316,7 @@ class Algebra:
 
     def _align_sum_with_product(self, summed: Term, multiplied: Term) -> bool:
         """Distribute over the outermost factor: (A + B)·H = A·H + B·H."""
-        parts, factors = flat(summed), flat(multiplied)
+        parts, factors = flattened_parts(summed), flattened_parts(multiplied)
         common = math.gcd(*(part.size for part in parts))
         inner, at = 1, len(factors)
         while at > 1 and common % (inner * factors[at - 1].size) == 0:
@@ -337,5 +337,5 @@ def _occurs(inner: Term, outer: Term) -> bool:
         if part is inner:
             return True
         if part.kind != ATOM:
-            waiting.extend(flat(part))
+            waiting.extend(flattened_parts(part))
     return False

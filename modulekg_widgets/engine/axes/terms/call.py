@@ -14,7 +14,7 @@ from modulekg_widgets.engine.axes.terms.algebra import (
     find,
     product,
     reordered,
-    total,
+    sum_of_terms,
 )
 from modulekg_widgets.engine.axes.terms.index_buffers import IndexBuffers
 from modulekg_widgets.engine.axes.terms.index_semantics import INDICES, ChosenIndices
@@ -24,7 +24,7 @@ from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
 Dims = list[Term]
-MOST_BETWEEN = 6  # operators, between a number that Python reads and its use on the same line
+MAX_OPERATORS_BETWEEN = 6  # operators, between a number that Python reads and its use on the same line
 
 
 class Call(OperatorCall):
@@ -78,9 +78,9 @@ class Call(OperatorCall):
         for a, b in zip(left, right, strict=True):
             self._algebra.unify(a, b)
 
-    def of_its_own(self, term: Term) -> Term:
+    def with_fresh_fillers(self, term: Term) -> Term:
         """A dimension along which all is equal, as it meets one of several others: it couples nothing."""
-        return self._algebra.of_its_own(term)
+        return self._algebra.with_fresh_fillers(term)
 
     def unify_broadcast(self, node: DataNode, dims: Sequence[Term]) -> None:
         """State that `node`, right-aligned and broadcast, meets `dims`."""
@@ -112,7 +112,7 @@ class Call(OperatorCall):
         """A new dimension along which all is equal; its size is fixed in the code."""
         return self._algebra.fresh(size, filler=text)
 
-    def settle(self, term: Term, text: str) -> None:
+    def freeze_fillers(self, term: Term, text: str) -> None:
         """Freeze those atoms of a dimension that are fillers: their number is written into a shape."""
         for atom in atoms(term):
             if atom.filler is not None:
@@ -128,7 +128,7 @@ class Call(OperatorCall):
 
     def sum(self, *parts: Term) -> Term:
         """Dimensions laid end to end."""
-        return total(parts)
+        return sum_of_terms(parts)
 
     def factors(self, term: Term, *sizes: int) -> list[Term]:
         """A dimension taken apart into factors of the given sizes, the first outermost."""
@@ -138,7 +138,7 @@ class Call(OperatorCall):
         """A dimension taken apart into pieces of the given sizes, laid end to end."""
         return self._algebra.split(term, SUM, sizes)
 
-    def picked(self, term: Term, places: DataNode, at: int = 0) -> Term | None:
+    def pick_by_buffer(self, term: Term, places: DataNode, at: int = 0) -> Term | None:
         """What an index picks of a dimension, in its order; None where no buffer of the model holds these indices.
 
         `at` is the dimension of `places` along which they lie. The buffer follows the axis, and is written anew.
@@ -158,13 +158,13 @@ class Call(OperatorCall):
     def choose(self, node: DataNode, term: Term, count: int = 1) -> None:
         """State that the numbers in a result are indices of `term`, `count` of which are taken at once."""
         if count > 1:
-            self.chosen.take(term, count, self._algebra.reason(f"{count} indices are taken at once"))
+            self.chosen.require_choice(term, count, self._algebra.reason(f"{count} indices are taken at once"))
         if self.is_read(node):
             self.chosen.note(node, term)
 
-    def measure(self, dims: Sequence[Term], text: str, count: int = 2) -> None:
+    def require_elements(self, dims: Sequence[Term], text: str, count: int = 2) -> None:
         """State that a statistic runs over all elements of these dimensions, and needs `count` of them."""
-        self.chosen.measure(dims, count, self._algebra.reason(text))
+        self.chosen.require_elements(dims, count, self._algebra.reason(text))
 
     def chosen_axis(self, node: Any, kind: str = INDICES) -> Term | None:
         """The axis whose indices a value holds; the rule that asks takes care of it where there is one."""
@@ -173,15 +173,15 @@ class Call(OperatorCall):
             self.followed.add(node)
         return axis
 
-    def look_up(self, term: Term, places: Any) -> bool:
+    def unify_with_index_axis(self, term: Term, places: Any) -> bool:
         """Whether `places` holds indices of an axis; then `term`, from which they pick, is that axis."""
         axis = self.chosen_axis(places)
         if axis is None:
             return False
-        self.meet_choice(term, axis)
+        self.unify_with_choice(term, axis)
         return True
 
-    def select_next(self, node: DataNode) -> bool:
+    def follow_python_index(self, node: DataNode) -> bool:
         """Whether Python reads a chosen index for the next call on the line alone: to select by it, or to look at it.
 
         That is what `weight[index]` does; a permutation has yet to prove that it is the same number.
@@ -189,26 +189,26 @@ class Call(OperatorCall):
         axis, operator = self.chosen.axis_of(node), self.operator
         if not isinstance(operator, OperatorNode):
             return False
-        following = operator.graph.operators[operator.index + 1 :][:MOST_BETWEEN]
+        following = operator.graph.operators[operator.index + 1 :][:MAX_OPERATORS_BETWEEN]
         on_line = [each for each in following if each.source == operator.source]
         if axis is None or node.numel() != 1 or not on_line:
             return False
         if traits_of(on_line[0].overload).selects and on_line[0] is following[0]:
             self.chosen.selected[on_line[0]] = axis
-        elif not self._is_range_of_one_hot(node, on_line):
+        elif not self._is_one_hot_range_check(node, on_line):
             return False
         self.followed.add(node)
         self.chosen.read.setdefault(axis, operator)
         return True
 
-    def _is_range_of_one_hot(self, node: DataNode, on_line: Sequence[OperatorNode]) -> bool:
+    def _is_one_hot_range_check(self, node: DataNode, on_line: Sequence[OperatorNode]) -> bool:
         """Whether what is read is the least or largest index, to see that it fits a one-hot vector."""
         made = node.producer
         return (
             made is not None and made.name == "aten::aminmax" and any(each.name == "aten::scatter_" for each in on_line)
         )
 
-    def meet_choice(self, term: Term, axis: Term) -> None:
+    def unify_with_choice(self, term: Term, axis: Term) -> None:
         """State that `term` is an axis from which indices are chosen; what either has beyond the other is never met."""
         size = min(axis.size, term.size)
         first, *beyond = self.parts(term, size, term.size - size) if term.size > size else [term]
@@ -217,7 +217,7 @@ class Call(OperatorCall):
             self.freeze(rest, "beyond the indices that can be chosen")
         self.unify(first, other)
 
-    def restate(self, node: DataNode, at: int, term: Term) -> None:
+    def replace_dim(self, node: DataNode, at: int, term: Term) -> None:
         """State anew what a dimension of a value is, of which no other operator knows."""
         self._dims(node)[at] = term
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.terms.algebra import Algebra, Term
 from modulekg_widgets.engine.operators.arguments import OperatorCall
-from modulekg_widgets.engine.operators.recorded import RecordedCall
+from modulekg_widgets.engine.operators.recorded_call import RecordedCall
 from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.execution import constant_value
@@ -29,7 +29,7 @@ class IndexBuffers:
         self._noted: dict[DataNode, set[RecordedCall]] = {}
         self.picked_from: dict[DataNode, Term] = {}
         for node in dict.fromkeys(graph.state.values()):
-            if node.is_table and node.dim() == 1 and not _is_other(node.dtype) and node.shape[0] > 1:
+            if node.is_buffer_like and node.dim() == 1 and not _is_not_index_dtype(node.dtype) and node.shape[0] > 1:
                 uses = _uses(node)
                 if uses:
                     self._uses[node] = uses
@@ -42,7 +42,7 @@ class IndexBuffers:
 
         None where it is no such buffer, picks something twice, or counts from the end.
         """
-        buffer = source(places)
+        buffer = index_source(places)
         if buffer not in self._uses or places.shape[at] != buffer.shape[0] or buffer.shape[0] > size:
             return None
         value, held = constant_value(places), constant_value(buffer)
@@ -67,7 +67,7 @@ class IndexBuffers:
         return (buffer for buffer, uses in self._uses.items() if uses != self._noted.get(buffer, set()))
 
 
-def _is_other(dtype: torch.dtype) -> bool:
+def _is_not_index_dtype(dtype: torch.dtype) -> bool:
     return dtype.is_floating_point or dtype.is_complex or dtype.itemsize < 4  # bool and bytes are masks
 
 
@@ -96,7 +96,7 @@ def _is_index(operator: OperatorNode, node: DataNode) -> bool:
     return any(each is node for each in given) and operator.inputs.count(node) == 1
 
 
-def source(node: DataNode) -> DataNode:
+def index_source(node: DataNode) -> DataNode:
     """What the indices come from, through operators that only reshape them."""
     while node.producer is not None and traits_of(node.producer.overload).keeps_indices and node.previous is None:
         node = OperatorCall(node.producer).inputs[0]

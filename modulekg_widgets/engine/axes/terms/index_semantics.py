@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from modulekg_widgets.engine.axes.terms.algebra import ATOM, PRODUCT, SUM, Algebra, Reason, Term, find, flat
-from modulekg_widgets.engine.operators.recorded import RecordedCall
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, PRODUCT, SUM, Algebra, Reason, Term, find, flattened_parts
+from modulekg_widgets.engine.operators.recorded_call import RecordedCall
 from modulekg_widgets.engine.operators.signature import base_name
 from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
@@ -23,13 +23,15 @@ EXPERT_GROUPS = "expert_groups"  # the role of an outer factor of experts
 EXPERTS = "experts"  # the role of an axis from which the data choose the weights that they meet
 ENDS = "ends"  # one value per index: where its rows end, of rows sorted by index
 MARKS = "marks"  # the same at all indices but at the chosen ones
-LEFT_OUT = "its indices are chosen by data, and this does not follow them"
-READ = "Python reads which index was chosen, as to take a module of a list: a cut does not shorten lists of modules"
+NOT_FOLLOWED = "its indices are chosen by data, and this does not follow them"
+READ_BY_PYTHON = (
+    "Python reads which index was chosen, as to take a module of a list: a cut does not shorten lists of modules"
+)
 _NEW_VALUES = ("constant_pad_nd", "pad", "cat", "concat", "concatenate")  # they move elements, and add others
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
+class IndexSemantics:
     """What the numbers in a value say of an axis."""
 
     kind: str
@@ -37,7 +39,7 @@ class Meaning:
 
 
 @dataclass(frozen=True, slots=True)
-class LeastCount:
+class MinimumCount:
     """How many indices of an axis must stay at least, and the operator that takes so many or measures them."""
 
     count: int
@@ -48,8 +50,8 @@ class ChosenIndices:
     """The values of a graph whose numbers are indices of an axis, or come of such."""
 
     def __init__(self) -> None:
-        self.meanings: dict[DataNode, Meaning] = {}
-        self.least: dict[Term, LeastCount] = {}
+        self.semantics: dict[DataNode, IndexSemantics] = {}
+        self.least: dict[Term, MinimumCount] = {}
         self.selected: dict[RecordedCall, Term] = {}  # the calls that select by a chosen index which Python has read
         self.read: dict[Term, OperatorNode] = {}  # the axes whose indices Python reads, each with the first reader
         self._sorted_rows: list[tuple[Term, Term]] = []  # a dimension of rows, and the axis by whose indices they lie
@@ -58,14 +60,14 @@ class ChosenIndices:
 
     def axis_of(self, node: DataNode, kind: str = INDICES) -> Term | None:
         """The axis that the numbers in a value are about, if they are of this kind."""
-        meaning = self.meanings.get(node)
+        meaning = self.semantics.get(node)
         return find(meaning.axis) if meaning is not None and meaning.kind == kind else None
 
     def note(self, node: DataNode, axis: Term, kind: str = INDICES) -> None:
         """The numbers in `node` are indices of `axis`, or its counts or ends."""
-        self.meanings[node] = Meaning(kind, axis)
+        self.semantics[node] = IndexSemantics(kind, axis)
 
-    def carry(self, operator: OperatorNode) -> bool:
+    def propagate(self, operator: OperatorNode) -> bool:
         """Give what an operator made the meaning of the one tensor that it took, where it only moves numbers."""
         traits = traits_of(operator.overload)
         moves = traits.keeps_indices or (
@@ -73,21 +75,21 @@ class ChosenIndices:
         )
         if not moves or len(operator.inputs) != 1 or any(node.previous is not None for node in operator.outputs):
             return False
-        meaning = self.meanings[operator.inputs[0]]
+        meaning = self.semantics[operator.inputs[0]]
         if meaning.kind == INDICES or traits.keeps_indices:
-            self.meanings.update(dict.fromkeys(operator.outputs, meaning))
+            self.semantics.update(dict.fromkeys(operator.outputs, meaning))
             return True
         return meaning.kind in (COUNTS, MARKS)
 
     def freeze(self, node: DataNode, algebra: Algebra, text: str | Reason) -> None:
         """Freeze the axis of which a value holds indices, or ends."""
-        meaning = self.meanings.get(node)
+        meaning = self.semantics.get(node)
         if meaning is not None and meaning.kind not in (COUNTS, MARKS):
             algebra.freeze(meaning.axis, text)
 
     # ------------------------------------------------------------ rows
 
-    def sort_rows(self, rows: Term, axis: Term) -> None:
+    def mark_sorted(self, rows: Term, axis: Term) -> None:
         """The rows lie in the order of the indices of `axis` that belong to them."""
         self._sorted_rows.append((rows, axis))
 
@@ -97,7 +99,7 @@ class ChosenIndices:
 
     # ----------------------------------------------------------- counts
 
-    def take(self, axis: Term, count: int, reason: Reason) -> None:
+    def require_choice(self, axis: Term, count: int, reason: Reason) -> None:
         """So many indices of `axis` are taken at once: no fewer may stay.
 
         Of a product, of which another choice took some indices of the outer factor before, the inner one must hold as
@@ -108,26 +110,26 @@ class ChosenIndices:
             others = 1
             for other in (*factors[:at], *factors[at + 1 :]):
                 others *= min([n for term, n in self._shortlists if find(term) is other], default=other.size)
-            self._raise_least(factor, -(-count // others), reason)
+            self._raise_minimum(factor, -(-count // others), reason)
         self._shortlists.append((axis, count))
 
-    def _raise_least(self, term: Term, count: int, reason: Reason) -> None:
+    def _raise_minimum(self, term: Term, count: int, reason: Reason) -> None:
         if count > 1 and find(term).kind == ATOM:
             known = self.least.get(term)
             if known is None or known.count < count:
-                self.least[term] = LeastCount(count, reason)
+                self.least[term] = MinimumCount(count, reason)
 
-    def measure(self, dims: Sequence[Term], count: int, reason: Reason) -> None:
+    def require_elements(self, dims: Sequence[Term], count: int, reason: Reason) -> None:
         """A statistic runs over the elements of all these dimensions, and says nothing over fewer than `count`."""
         self._statistics.append((tuple(dims), count, reason))
 
-    def least_of(self, atom: Term) -> LeastCount | None:
+    def minimum_of(self, atom: Term) -> MinimumCount | None:
         """How many indices of an atom must stay at least; asked once the axes are known."""
         found = [least for term, least in self.least.items() if find(term) is atom]
-        found += [least for term, least in self._measured() if term is atom]
+        found += [least for term, least in self._statistics_minima() if term is atom]
         return max(found, key=lambda least: least.count, default=None)
 
-    def _measured(self) -> Iterator[tuple[Term, LeastCount]]:
+    def _statistics_minima(self) -> Iterator[tuple[Term, MinimumCount]]:
         """What statistics need: the largest of the axes that they run over answers for it, where no other is fixed."""
         for dims, count, reason in self._statistics:
             fixed, free = 1, []
@@ -135,11 +137,13 @@ class ChosenIndices:
                 if factor.kind == ATOM and factor.frozen is None:
                     free += [factor] * (factor.filler is None)  # along a filler all elements are the same
                 else:
-                    fixed *= len(flat(factor)) if factor.kind == SUM else factor.size  # of each part one stays
+                    fixed *= (
+                        len(flattened_parts(factor)) if factor.kind == SUM else factor.size
+                    )  # of each part one stays
             needed = -(-count // max(fixed, 1))
             if free and 1 < needed <= math.prod(each.size for each in free):
-                yield max(free, key=lambda each: each.size), LeastCount(needed, reason)
+                yield max(free, key=lambda each: each.size), MinimumCount(needed, reason)
 
 
 def _factors(term: Term) -> list[Term]:
-    return flat(term) if find(term).kind == PRODUCT else [find(term)]
+    return flattened_parts(term) if find(term).kind == PRODUCT else [find(term)]

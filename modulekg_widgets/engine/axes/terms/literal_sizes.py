@@ -12,7 +12,7 @@ import operator as operators
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from modulekg_widgets.engine.operators.recorded import RecordedCall
+from modulekg_widgets.engine.operators.recorded_call import RecordedCall
 from modulekg_widgets.engine.tracing.source import Source
 
 VIEWS = {"view", "reshape", "unflatten"}  # as Python has them

@@ -11,15 +11,15 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import ModuleKGError
 from modulekg_widgets.engine.files.model_file import ModelFile, is_file
-from modulekg_widgets.engine.files.owners import Owned, named, owners, without_counters
-from modulekg_widgets.engine.files.records import FileContents, ModulePart, TensorRecord
+from modulekg_widgets.engine.files.records import FileContents, FileModuleRecord, TensorRecord
 from modulekg_widgets.engine.files.skeleton import skeleton
+from modulekg_widgets.engine.files.tensor_owners import OwnedTensor, renumber_names, split_name, tensor_owners
 from modulekg_widgets.engine.identity.classes import class_names
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
 from modulekg_widgets.engine.identity.tensors import (
+    direct_tensors,
     dtype_of,
     is_uninitialised,
-    own_tensors,
     shape_of,
     without_subclass_code,
 )
@@ -30,7 +30,7 @@ Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ComparableModel:
     """One of two that are compared; `tied` gives for the name of a tensor that has several all of them.
 
     `optional` are tensors that the other need not have: buffers that are in no state of a model, which some formats
@@ -58,7 +58,7 @@ class Side:
         except ModuleKGError:
             return None
 
-    def holds_the_bytes_of(self, other: Side, one: TensorRecord, theirs: TensorRecord) -> bool:
+    def has_same_bytes(self, other: ComparableModel, one: TensorRecord, theirs: TensorRecord) -> bool:
         """True for a tensor that is the other's without being read: it stands at one place in equal files."""
         if self.file is None or other.file is None or replace(one, name=theirs.name) != theirs:
             return False
@@ -67,20 +67,20 @@ class Side:
             self.equal_files[name] = self.file.has_bytes_of(other.file, name)
         return all(self.equal_files[name] for name in files)
 
-    def lacks(self, name: str, other: Side) -> bool:
+    def lacks(self, name: str, other: ComparableModel) -> bool:
         """Whether a tensor of the other side has no place here, and should have one."""
         if name in self.tensors or any(alias in self.tensors for alias in other.tied.get(name, ())):
             return False
         # between files all that is written counts, also what no state of a model has
         return name not in other.optional or (self.live is None and other.live is None)
 
-    def hierarchy(self, other: Side, order: Side) -> Hierarchy:
+    def hierarchy(self, other: ComparableModel, order: ComparableModel) -> Hierarchy:
         """The modules with what is known of them on both sides, in the order of one of them."""
-        owned = without_counters([each for each in self._owned(other) if self._counts(each[2].name, other)])
-        around = set(_around(path for path, _, _ in owned))
+        owned = renumber_names([each for each in self._owned_tensors(other) if self._is_compared(each[2].name, other)])
+        around = set(_with_ancestors(path for path, _, _ in owned))
         theirs = {part.path: part.class_name for part in other.contents.modules}
         parts = [
-            ModulePart(part.path, part.class_name if theirs.get(part.path, any(theirs.values())) else "")
+            FileModuleRecord(part.path, part.class_name if theirs.get(part.path, any(theirs.values())) else "")
             for part in self.contents.modules
             if part.path in around or part.path in theirs
         ]
@@ -93,25 +93,27 @@ class Side:
         # the root may be a module inside of the other
         return Hierarchy(skeleton(contents, self.title, in_order, counts_as=""))
 
-    def places(self, other: Side) -> dict[str, str]:
+    def module_paths(self, other: ComparableModel) -> dict[str, str]:
         """The paths of the modules in `hierarchy`, by the names of the tensors that they have."""
-        return {record.name: path for path, _, record in self._owned(other) if self._counts(record.name, other)}
+        return {
+            record.name: path for path, _, record in self._owned_tensors(other) if self._is_compared(record.name, other)
+        }
 
-    def _counts(self, name: str, other: Side) -> bool:
+    def _is_compared(self, name: str, other: ComparableModel) -> bool:
         return name in other.tensors or other.lacks(name, self)
 
-    def _owned(self, other: Side) -> Iterator[Owned]:
+    def _owned_tensors(self, other: ComparableModel) -> Iterator[OwnedTensor]:
         """The tensors in the modules that both sides have them in; where these differ, as their names tell."""
-        theirs = {record.name: path for path, _, record in owners(other.contents)}
-        for path, own, record in owners(self.contents):
+        theirs = {record.name: path for path, _, record in tensor_owners(other.contents)}
+        for path, own, record in tensor_owners(self.contents):
             their = theirs.get(record.name, path)
             if their != path:
-                told = named(record.name)
+                told = split_name(record.name)
                 path, own = told if told[0] in (path, their) else ("", record.name)
             yield path, own, record
 
 
-def _around(paths: Iterable[str]) -> Iterator[str]:
+def _with_ancestors(paths: Iterable[str]) -> Iterator[str]:
     """These paths and those of all that they stand in."""
     for path in dict.fromkeys(paths):
         while path:
@@ -130,47 +132,51 @@ def _ordered(entries: Sequence[Entry], names: Sequence[str], order: Sequence[str
     return tuple(entries[at] for at in sorted(range(len(entries)), key=ranks.__getitem__))
 
 
-def side_of(model: nn.Module | ModelFile) -> Side:
+def comparable(model: nn.Module | ModelFile) -> ComparableModel:
     """The side that a file or a live model is; raises `NotAModuleError` for anything else."""
     if is_file(model):
         tensors = {each.name: each for each in model.contents.tensors}
-        places = {name: _place(each) for name, each in tensors.items()}
+        places = {name: _storage_key(each) for name, each in tensors.items()}
         constants = frozenset(name for name, each in tensors.items() if each.role == "constant")
-        return Side(model.title, model.contents, tensors, _tied(places), file=model, optional=constants)
-    return _of_model(model)  # type: ignore[arg-type] - the walk refuses what is none
+        return ComparableModel(
+            model.title, model.contents, tensors, _tied_names(places), file=model, optional=constants
+        )
+    return _from_module(model)  # type: ignore[arg-type] - the walk refuses what is none
 
 
-def _of_model(model: nn.Module) -> Side:
+def _from_module(model: nn.Module) -> ComparableModel:
     modules = walk(model)
     live: dict[str, torch.Tensor] = {}
     records: dict[str, TensorRecord] = {}
     unsaved: set[str] = set()
     with without_subclass_code():
-        for path, index in modules.places():
+        for path, index in modules.all_paths():
             state = modules.states[index]
-            for own in own_tensors(state):
+            for own in direct_tensors(state):
                 if own.tensor is not None:
                     name = f"{path}.{own.name}" if path else own.name
                     live[name], records[name] = own.tensor, _record(name, own.tensor, own.role)
                     if own.role == "buffer" and own.name in state.get(VOLATILE_BUFFERS, ()):
                         unsaved.add(name)
     parts = tuple(
-        ModulePart(path, ".".join(filter(None, class_names(nominal_class(modules.modules[index])))))
-        for path, index in modules.places()
+        FileModuleRecord(path, ".".join(filter(None, class_names(nominal_class(modules.modules[index])))))
+        for path, index in modules.all_paths()
     )
     contents = FileContents("torch", tuple(records.values()), modules=parts)
-    tied = _tied({name: id(tensor) for name, tensor in live.items()})
-    return Side(class_name(modules.modules[0]), contents, records, tied, live=live, optional=frozenset(unsaved))
+    tied = _tied_names({name: id(tensor) for name, tensor in live.items()})
+    return ComparableModel(
+        class_name(modules.modules[0]), contents, records, tied, live=live, optional=frozenset(unsaved)
+    )
 
 
-def _place(record: TensorRecord) -> object:
+def _storage_key(record: TensorRecord) -> object:
     """Equal for tensors that are one."""
     if record.offset is None or not record.nbytes:
         return record.name
     return (record.file, record.offset, record.shape, record.strides, record.dtype)
 
 
-def _tied(places: Mapping[str, object]) -> dict[str, list[str]]:
+def _tied_names(places: Mapping[str, object]) -> dict[str, list[str]]:
     names: dict[object, list[str]] = {}
     for name, place in places.items():
         names.setdefault(place, []).append(name)

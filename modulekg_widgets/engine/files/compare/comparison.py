@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.files.compare.comparable import Side, side_of
-from modulekg_widgets.engine.files.compare.renaming import module_pairs, renamed_pairs
+from modulekg_widgets.engine.errors import printable
+from modulekg_widgets.engine.files.compare.comparable import ComparableModel, comparable
+from modulekg_widgets.engine.files.compare.renamed_tensors import align_modules, match_renamed
 from modulekg_widgets.engine.files.model_file import ModelFile, is_file
 from modulekg_widgets.engine.files.records import FileContents, OperatorGraph, OperatorRecord, TensorRecord
 from modulekg_widgets.engine.identity.diff import HierarchyDiff
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 REMOVED, ADDED, REWIRED = "removed", "added", "rewired"
 OPERATOR_MARKS = {REMOVED: "-", ADDED: "+", REWIRED: "!"}
-LONGEST_ALIGNED = 5_000  # operators; the alignment takes time that grows with the square
+MAX_ALIGNED = 5_000  # operators; the alignment takes time that grows with the square
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,10 @@ class OperatorChange:
     operator: OperatorRecord
 
     def __str__(self) -> str:
-        name, op = shown(self.operator.name), shown(self.operator.op)
-        settings = ", ".join(f"{shown(key)}={shown(str(value))}" for key, value in self.operator.attributes.items())
+        name, op = printable(self.operator.name), printable(self.operator.op)
+        settings = ", ".join(
+            f"{printable(key)}={printable(str(value))}" for key, value in self.operator.attributes.items()
+        )
         return f"{OPERATOR_MARKS[self.status]} {self.status:8} operator {name} {op}({settings[:120]})"
 
 
@@ -56,8 +58,8 @@ def operator_changes(left: FileContents, right: FileContents) -> list[OperatorCh
     if keys == others:
         wired = zip(ours, _wiring(left.graph), _wiring(right.graph), strict=True)
         return [OperatorChange(REWIRED, operator) for operator, one, other in wired if one != other]
-    if max(len(keys), len(others)) > LONGEST_ALIGNED:
-        return _counted(ours, keys, others, REMOVED) + _counted(theirs, others, keys, ADDED)
+    if max(len(keys), len(others)) > MAX_ALIGNED:
+        return _surplus(ours, keys, others, REMOVED) + _surplus(theirs, others, keys, ADDED)
     found: list[OperatorChange] = []
     for kind, a, b, c, d in SequenceMatcher(None, keys, others, autojunk=False).get_opcodes():
         if kind != "equal":
@@ -70,7 +72,7 @@ def _key(operator: OperatorRecord) -> tuple:
     return (operator.op, *sorted((key, repr(value)) for key, value in operator.attributes.items()))
 
 
-def _counted(
+def _surplus(
     operators: tuple[OperatorRecord, ...], keys: list[tuple], others: list[tuple], status: str
 ) -> list[OperatorChange]:
     """Those of which the other side has fewer."""
@@ -98,8 +100,8 @@ def _wiring(graph: OperatorGraph) -> list[tuple]:
 # The values of two tensors compared a part at a time, so that neither need be in memory as a whole.
 
 
-PART = 1 << 22  # elements compared at a time
-MOST_REPEATED = 16  # times that a view may be larger than what it is stored in
+CHUNK_ELEMENTS = 1 << 22  # elements compared at a time
+MAX_REPEATS = 16  # times that a view may be larger than what it is stored in
 
 
 def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float | None:
@@ -109,7 +111,7 @@ def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float | None:
     """
     one, other = _without_repeats(one, other)
     largest = None
-    for ours, theirs in _parts(one, other):
+    for ours, theirs in _chunks(one, other):
         if not torch.equal(ours.view(torch.uint8), theirs.view(torch.uint8)):
             found = _difference(ours, theirs)
             if largest is None or found > largest or math.isnan(found):
@@ -119,11 +121,11 @@ def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float | None:
     return largest
 
 
-def are_mostly_repeats(one: torch.Tensor, other: torch.Tensor) -> bool:
+def is_expanded(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether views repeat what they are stored in so often that to compare them would take for ever."""
     one, other = _without_repeats(one, other)
     stored = one.untyped_storage().nbytes() + other.untyped_storage().nbytes()
-    return one.numel() > PART and one.numel() * one.element_size() > MOST_REPEATED * stored
+    return one.numel() > CHUNK_ELEMENTS and one.numel() * one.element_size() > MAX_REPEATS * stored
 
 
 def _without_repeats(one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -142,14 +144,14 @@ def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
     return differ.max().item()
 
 
-def _parts(one: torch.Tensor, other: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def _chunks(one: torch.Tensor, other: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """The same parts of both, flat; along the first dimension where one is not stored in one piece."""
     if one.is_contiguous() and other.is_contiguous():
         one, other = one.reshape(-1), other.reshape(-1)
     if not one.dim() or not one.numel():
         yield _flat(one), _flat(other)
         return
-    rows = max(1, PART * one.shape[0] // one.numel())
+    rows = max(1, CHUNK_ELEMENTS * one.shape[0] // one.numel())
     for start in range(0, one.shape[0], rows):
         yield _flat(one[start : start + rows]), _flat(other[start : start + rows])
 
@@ -168,7 +170,7 @@ CHANGED, UNREAD = "changed", "unread"
 ORDER = (RENAMED, RESHAPED, RETYPED, CHANGED, REMOVED, ADDED, UNREAD)
 MARKS = {RENAMED: "~", RESHAPED: "!", RETYPED: "!", CHANGED: "!", REMOVED: "-", ADDED: "+", UNREAD: "?"}
 PARTS = ("name", "shape", "dtype")  # of a tensor's record, in the table
-MOST_LINES = 200
+MAX_LINES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,7 @@ class TensorPair:
     difference: float | None = None
 
     def __str__(self) -> str:
-        ends = [f"{shown(each.name)} {list(each.shape)} {each.dtype}" for each in (self.left, self.right) if each]
+        ends = [f"{printable(each.name)} {list(each.shape)} {each.dtype}" for each in (self.left, self.right) if each]
         line = f"{MARKS.get(self.status, ' ')} {self.status:8} {' → '.join(dict.fromkeys(ends))}"
         return line if self.difference is None else f"{line}, by up to {self.difference:.6g}"
 
@@ -204,7 +206,7 @@ class FileDiff:
         What differs between the graphs; None where they were not compared: a side has none, or one of another format.
     """
 
-    def __init__(self, left: Side, right: Side, weights: bool) -> None:
+    def __init__(self, left: ComparableModel, right: ComparableModel, weights: bool) -> None:
         self._left, self._right, self._weights = left, right, weights
         self.pairs = list(_pairs(left, right, weights))
         self.operators = operator_changes(left.contents, right.contents)
@@ -259,9 +261,9 @@ class FileDiff:
 
     def __str__(self) -> str:
         found = [*self.differences, *(self.operators or ())]
-        lines = [str(each) for each in found[:MOST_LINES]]
-        if len(found) > MOST_LINES:
-            lines.append(f"… and {len(found) - MOST_LINES:,} more")
+        lines = [str(each) for each in found[:MAX_LINES]]
+        if len(found) > MAX_LINES:
+            lines.append(f"… and {len(found) - MAX_LINES:,} more")
         return "\n".join([*lines, self.summary])
 
     @property
@@ -308,21 +310,21 @@ def diff(left: nn.Module | ModelFile, right: nn.Module | ModelFile, weights: boo
     """
     if not weights and not is_file(left) and not is_file(right):
         return HierarchyDiff(hierarchy(left), hierarchy(right))
-    return FileDiff(side_of(left), side_of(right), weights)
+    return FileDiff(comparable(left), comparable(right), weights)
 
 
-def _structure(left: Side, right: Side, pairs: Iterable[TensorPair]) -> HierarchyDiff:
+def _structure(left: ComparableModel, right: ComparableModel, pairs: Iterable[TensorPair]) -> HierarchyDiff:
     order = right if right.live is not None and left.live is None else left  # a file may have its tensors by name
     trees = left.hierarchy(right, order), right.hierarchy(left, order)
-    places = left.places(right), right.places(left)
+    places = left.module_paths(right), right.module_paths(left)
     told = ((end and places[at].get(end.name) for at, end in enumerate((pair.left, pair.right))) for pair in pairs)
-    return HierarchyDiff(*trees, partners=module_pairs(*trees, ((one, other) for one, other in told)))
+    return HierarchyDiff(*trees, partners=align_modules(*trees, ((one, other) for one, other in told)))
 
 
-def _pairs(left: Side, right: Side, weights: bool) -> Iterator[TensorPair]:
+def _pairs(left: ComparableModel, right: ComparableModel, weights: bool) -> Iterator[TensorPair]:
     ours = [name for name in left.tensors if right.lacks(name, left)]
     theirs = [name for name in right.tensors if left.lacks(name, right)]
-    renamed = renamed_pairs([left.tensors[name] for name in ours], [right.tensors[name] for name in theirs])
+    renamed = match_renamed([left.tensors[name] for name in ours], [right.tensors[name] for name in theirs])
     gone = set(ours)
     for name, record in left.tensors.items():
         if name in right.tensors:
@@ -337,7 +339,9 @@ def _pairs(left: Side, right: Side, weights: bool) -> Iterator[TensorPair]:
             yield TensorPair(ADDED, None, right.tensors[name])
 
 
-def _compared(one: TensorRecord, other: TensorRecord, left: Side, right: Side, weights: bool) -> TensorPair:
+def _compared(
+    one: TensorRecord, other: TensorRecord, left: ComparableModel, right: ComparableModel, weights: bool
+) -> TensorPair:
     if one.shape != other.shape:
         return TensorPair(RESHAPED, one, other)
     if one.dtype != other.dtype:
@@ -345,8 +349,8 @@ def _compared(one: TensorRecord, other: TensorRecord, left: Side, right: Side, w
     status, difference = RENAMED if one.name != other.name else SAME, None
     if weights:
         values = left.value(one.name), right.value(other.name)
-        if values[0] is None or values[1] is None or are_mostly_repeats(values[0], values[1]):
-            return TensorPair(status if left.holds_the_bytes_of(right, one, other) else UNREAD, one, other)
+        if values[0] is None or values[1] is None or is_expanded(values[0], values[1]):
+            return TensorPair(status if left.has_same_bytes(right, one, other) else UNREAD, one, other)
         difference = largest_difference(values[0], values[1])
         if difference is not None:
             status = CHANGED

@@ -10,9 +10,9 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from modulekg_widgets.engine.errors import ModelFileError, shown
+from modulekg_widgets.engine.errors import ModelFileError, printable
 from modulekg_widgets.engine.files.readers import file_reader
-from modulekg_widgets.engine.files.records import Encoded, EncodedPart, FileContents, Plain, TensorRecord
+from modulekg_widgets.engine.files.records import EncodedPart, EncodedValues, FileContents, PlainValue, TensorRecord
 from modulekg_widgets.engine.files.source import FileSource
 
 # --------------------
@@ -70,7 +70,7 @@ GGML_TYPES = {
     41: GGMLType("Q1_0", 128, 18),
 }
 # numbers that readers use differently, with what each calls them; a type of the table is meant where its bytes fit
-USED_DIFFERENTLY = {
+AMBIGUOUS_TYPES = {
     36: "I2_S of bitnet.cpp or IQ4_NL_4_4 of earlier versions of llama.cpp",
     37: "I8_S of bitnet.cpp or IQ4_NL_4_8 of earlier versions of llama.cpp",
     38: "TL1 of bitnet.cpp or IQ4_NL_8_8 of earlier versions of llama.cpp",
@@ -83,29 +83,29 @@ USED_DIFFERENTLY = {
 # ----------------------------------------
 
 
-MOST_TENSORS = 50_000  # the largest models have a tenth of it
-MOST_KEYS = 20_000
-MOST_PASSED = 2_000_000  # texts and arrays in arrays, and elements of short arrays, which are read one by one
-LONGEST_NAME = 1 << 16
-LONGEST_TEXT = 1 << 16  # kept of a text of the metadata
-MOST_KEPT = 64 << 20  # bytes of names and texts together
-MOST_SHOWN = 8  # elements of an array that are told one by one
-MOST_DIMENSIONS = 8
-DEEPEST_ARRAY = 4
-MOST_ELEMENTS = 1 << 62
-WINDOW = 1 << 20  # bytes read at a time
+MAX_TENSORS = 50_000  # the largest models have a tenth of it
+MAX_KEYS = 20_000
+MAX_ELEMENTS_READ = 2_000_000  # texts and arrays in arrays, and elements of short arrays, which are read one by one
+MAX_NAME_BYTES = 1 << 16
+MAX_TEXT_BYTES = 1 << 16  # kept of a text of the metadata
+MAX_TOTAL_TEXT_BYTES = 64 << 20  # bytes of names and texts together
+MAX_LISTED_ELEMENTS = 8  # elements of an array that are told one by one
+MAX_DIMENSIONS = 8
+MAX_ARRAY_DEPTH = 4
+MAX_ELEMENTS = 1 << 62
+WINDOW_BYTES = 1 << 20  # bytes read at a time
 BIG_ENDIAN = "big-endian"
 
 # `enum gguf_type`: numbers of one length have a code of `struct`
-NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-TEXT, ARRAY = 8, 9
+NUMBER_CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+STRING_TYPE, ARRAY_TYPE = 8, 9
 NUMBER_NAMES = {
     0: "uint8", 1: "int8", 2: "uint16", 3: "int16", 4: "uint32", 5: "int32", 6: "float32", 7: "bool",
     10: "uint64", 11: "int64", 12: "float64",
 }  # fmt: skip
 
 
-class Entry(NamedTuple):
+class TensorInfo(NamedTuple):
     """What the header says of a tensor; `start` is counted from where the tensors begin."""
 
     name: str
@@ -114,7 +114,7 @@ class Entry(NamedTuple):
     start: int
 
 
-class Header:
+class HeaderReader:
     """The bytes of a file one after the other, in parts and in its own order of bytes."""
 
     def __init__(self, source: FileSource) -> None:
@@ -127,24 +127,25 @@ class Header:
         self.version = int.from_bytes(version, "little" if self.order == "<" else "big")
         # version 1 counts in 32 bits
         self._count = struct.Struct(self.order + ("I" if self.version == 1 else "Q"))
-        self._numbers = {kind: struct.Struct(self.order + code) for kind, code in NUMBERS.items()}
+        self._numbers = {kind: struct.Struct(self.order + code) for kind, code in NUMBER_CODES.items()}
         self.numbers = {kind: number.size for kind, number in self._numbers.items()}
         counted = self._count.format[-1:]
-        self._layouts = [struct.Struct(f"{self.order}{dims}{counted}IQ") for dims in range(MOST_DIMENSIONS + 1)]
+        self._layouts = [struct.Struct(f"{self.order}{dims}{counted}IQ") for dims in range(MAX_DIMENSIONS + 1)]
 
     def bytes(self, length: int) -> bytes:
         start = self.position - self._window_start
         if not 0 <= start <= len(self._window) - length:
             self._window_start, start = self.position, 0
             left = max(self.source.size - self.position, 0)
-            self._window = self.source.read(self.position, max(length, min(WINDOW, left)))
+            self._window = self.source.read(self.position, max(length, min(WINDOW_BYTES, left)))
         self.position += length
         return self._window[start : start + length]
 
     def skip(self, length: int) -> None:
         if length > self.source.size - self.position:
             raise ModelFileError(
-                f"{shown(self.source.name)} ends within its header: it is cut off or forged, download or copy it again"
+                f"{printable(self.source.name)} ends within its header: it is cut off or forged, download or copy it "
+                "again"
             )
         self.position += length
 
@@ -158,7 +159,7 @@ class Header:
     def count(self) -> int:
         return self._count.unpack(self.bytes(self._count.size))[0]
 
-    def counts(self, number: int) -> tuple[int, ...]:
+    def read_counts(self, number: int) -> tuple[int, ...]:
         return tuple(self.count() for _ in range(number))
 
     def layout(self, dimensions: int) -> tuple[int, ...]:
@@ -168,38 +169,40 @@ class Header:
 
     def name(self) -> str:
         length = self.count()
-        if length > LONGEST_NAME:
+        if length > MAX_NAME_BYTES:
             raise ModelFileError(
-                f"{shown(self.source.name)} has a name of {length:,} bytes, and at most {LONGEST_NAME:,} are read"
+                f"{printable(self.source.name)} has a name of {length:,} bytes, and at most {MAX_NAME_BYTES:,} are read"
             )
-        self._keep(length)
+        self._charge_text(length)
         return self.bytes(length).decode()
 
     def text(self) -> str:
         length = self.count()
-        self._keep(min(length, LONGEST_TEXT))
-        kept = self.bytes(min(length, LONGEST_TEXT)).decode(errors="replace")
-        self.skip(max(length - LONGEST_TEXT, 0))
-        return kept + ("…" if length > LONGEST_TEXT else "")
+        self._charge_text(min(length, MAX_TEXT_BYTES))
+        kept = self.bytes(min(length, MAX_TEXT_BYTES)).decode(errors="replace")
+        self.skip(max(length - MAX_TEXT_BYTES, 0))
+        return kept + ("…" if length > MAX_TEXT_BYTES else "")
 
     def skip_texts(self, number: int) -> None:
-        self.pass_over(number)
+        self.charge(number)
         for _ in range(number):
             self.skip(self.count())
 
-    def pass_over(self, number: int) -> None:
+    def charge(self, number: int) -> None:
         self._passed += number
-        if self._passed > MOST_PASSED:
+        if self._passed > MAX_ELEMENTS_READ:
             raise ModelFileError(
-                f"{shown(self.source.name)} has more than {MOST_PASSED:,} elements in its metadata: larger files are "
+                f"{printable(self.source.name)} has more than {MAX_ELEMENTS_READ:,} elements in its metadata: larger "
+                "files are "
                 "not opened"
             )
 
-    def _keep(self, length: int) -> None:
+    def _charge_text(self, length: int) -> None:
         self._kept += length
-        if self._kept > MOST_KEPT:
+        if self._kept > MAX_TOTAL_TEXT_BYTES:
             raise ModelFileError(
-                f"{shown(self.source.name)} has more than {MOST_KEPT:,} bytes of names and texts: larger files are "
+                f"{printable(self.source.name)} has more than {MAX_TOTAL_TEXT_BYTES:,} bytes of names and texts: "
+                "larger files are "
                 "not opened"
             )
 
@@ -207,24 +210,25 @@ class Header:
 @file_reader(".gguf", magic=b"GGUF")
 def read_gguf(source: FileSource) -> FileContents:
     """The tensors and metadata of a GGUF file, from its header alone."""
-    header = Header(source)
+    header = HeaderReader(source)
     if header.version not in (1, 2, 3):
         raise ModelFileError(
-            f"{shown(source.name)} is GGUF of version {header.version:,}, and versions 1 to 3 are read: "
+            f"{printable(source.name)} is GGUF of version {header.version:,}, and versions 1 to 3 are read: "
             "convert it with llama.cpp"
         )
-    number, keys = header.counts(2)
-    _limit(source, "tensors", number, MOST_TENSORS)
-    _limit(source, "keys", keys, MOST_KEYS)
+    number, keys = header.read_counts(2)
+    _check_limit(source, "tensors", number, MAX_TENSORS)
+    _check_limit(source, "keys", keys, MAX_KEYS)
     metadata = _metadata(header, keys)
-    entries = _entries(header, number)
+    entries = _tensor_infos(header, number)
     alignment = metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
         raise ModelFileError(
-            f"{shown(source.name)} aligns tensors by {shown(str(alignment))}, which is no power of two: it is forged"
+            f"{printable(source.name)} aligns tensors by {printable(str(alignment))}, which is no power of two: it "
+            "is forged"
         )
     begin = -(-header.position // alignment) * alignment
-    rooms = _rooms(entries, source.size - begin)
+    rooms = _available_bytes(entries, source.size - begin)
     known = [_type_of(entry, room, alignment) for entry, room in zip(entries, rooms, strict=True)]
     tensors = tuple(_tensors(source, entries, begin, rooms, known, is_big=header.order == ">"))
     untold = [entry for entry, kind in zip(entries, known, strict=True) if kind is None]
@@ -232,73 +236,77 @@ def read_gguf(source: FileSource) -> FileContents:
         "gguf",
         tensors,
         title=str(metadata.get("general.name") or metadata.get("general.architecture") or ""),
-        metadata=metadata | _measures(tensors),
-        warnings=(*_parts(metadata), *_used_differently(untold), *_unknown_types(untold)),
+        metadata=metadata | _bits_per_weight(tensors),
+        warnings=(*_split_warning(metadata), *_ambiguous_type_warnings(untold), *_unknown_type_warnings(untold)),
     )
 
 
-def _limit(source: FileSource, things: str, number: int, most: int) -> None:
+def _check_limit(source: FileSource, things: str, number: int, most: int) -> None:
     if number > most:
         raise ModelFileError(
-            f"{shown(source.name)} claims {number:,} {things}, and at most {most:,} are read: larger "
+            f"{printable(source.name)} claims {number:,} {things}, and at most {most:,} are read: larger "
             "files are not opened"
         )
 
 
-def _metadata(header: Header, keys: int) -> dict[str, Plain]:
-    metadata: dict[str, Plain] = {}
+def _metadata(header: HeaderReader, keys: int) -> dict[str, PlainValue]:
+    metadata: dict[str, PlainValue] = {}
     for _ in range(keys):
         key = header.name()
         if key in metadata:
-            raise ModelFileError(f"{shown(header.source.name)} has the key {shown(repr(key))} twice: it is forged")
+            raise ModelFileError(
+                f"{printable(header.source.name)} has the key {printable(repr(key))} twice: it is forged"
+            )
         metadata[key] = _value(header, header.whole())
     return metadata
 
 
-def _value(header: Header, kind: int, depth: int = 0) -> Plain:
-    if kind in NUMBERS:
+def _value(header: HeaderReader, kind: int, depth: int = 0) -> PlainValue:
+    if kind in NUMBER_CODES:
         return header.number(kind)
-    if kind == TEXT:
+    if kind == STRING_TYPE:
         return header.text()
-    if kind == ARRAY and depth < DEEPEST_ARRAY:
+    if kind == ARRAY_TYPE and depth < MAX_ARRAY_DEPTH:
         return _array(header, depth)
     raise ModelFileError(
-        f"{shown(header.source.name)} has a value of the type {kind:,} in its metadata, which GGUF does not have: "
+        f"{printable(header.source.name)} has a value of the type {kind:,} in its metadata, which GGUF does not have: "
         "it is damaged or forged"
     )
 
 
-def _array(header: Header, depth: int) -> str:
+def _array(header: HeaderReader, depth: int) -> str:
     """A short array as text, a long one by what it has."""
     kind, number = header.whole(), header.count()
-    if number <= MOST_SHOWN:
-        header.pass_over(4 + number)  # an array takes as long as four elements
+    if number <= MAX_LISTED_ELEMENTS:
+        header.charge(4 + number)  # an array takes as long as four elements
         return "[" + ", ".join(str(_value(header, kind, depth + 1)) for _ in range(number)) + "]"
-    if kind in NUMBERS:
+    if kind in NUMBER_CODES:
         header.skip(number * header.numbers[kind])
         return f"{number:,} × {NUMBER_NAMES[kind]}"
-    if kind == TEXT:
+    if kind == STRING_TYPE:
         header.skip_texts(number)
         return f"{number:,} strings"
-    header.pass_over(4 * number)  # which takes four times as long
+    header.charge(4 * number)  # which takes four times as long
     for _ in range(number):
         _value(header, kind, depth + 1)
     return f"{number:,} arrays"
 
 
-def _entries(header: Header, number: int) -> list[Entry]:
-    entries: dict[str, Entry] = {}
+def _tensor_infos(header: HeaderReader, number: int) -> list[TensorInfo]:
+    entries: dict[str, TensorInfo] = {}
     for _ in range(number):
         name, dimensions = header.name(), header.whole()
-        _limit(header.source, f"dimensions of {shown(name)}", dimensions, MOST_DIMENSIONS)
+        _check_limit(header.source, f"dimensions of {printable(name)}", dimensions, MAX_DIMENSIONS)
         *sizes, kind, start = header.layout(dimensions)
         if name in entries:
-            raise ModelFileError(f"{shown(header.source.name)} has the tensor {shown(repr(name))} twice: it is forged")
-        entries[name] = Entry(name, tuple(sizes[::-1]), kind, start)
+            raise ModelFileError(
+                f"{printable(header.source.name)} has the tensor {printable(repr(name))} twice: it is forged"
+            )
+        entries[name] = TensorInfo(name, tuple(sizes[::-1]), kind, start)
     return list(entries.values())
 
 
-def _rooms(entries: list[Entry], size: int) -> list[int]:
+def _available_bytes(entries: list[TensorInfo], size: int) -> list[int]:
     """The bytes up to where the next tensor begins, or the end, by the order of the header."""
     order = sorted(range(len(entries)), key=lambda index: entries[index].start)
     rooms = [0] * len(entries)
@@ -308,58 +316,65 @@ def _rooms(entries: list[Entry], size: int) -> list[int]:
     return rooms
 
 
-def _type_of(entry: Entry, room: int, alignment: int) -> GGMLType | None:
+def _type_of(entry: TensorInfo, room: int, alignment: int) -> GGMLType | None:
     """The type of a tensor; None for an unknown one, and where a number that readers use differently may be another."""
     known = GGML_TYPES.get(entry.kind)
-    if known is None or entry.kind not in USED_DIFFERENTLY:
+    if known is None or entry.kind not in AMBIGUOUS_TYPES:
         return known
     is_cut = bool(entry.shape) and entry.shape[-1] % known.block == 0
     return known if is_cut and 0 <= room - _bytes_of(entry, known) < alignment else None
 
 
-def _bytes_of(entry: Entry, kind: GGMLType) -> int:
+def _bytes_of(entry: TensorInfo, kind: GGMLType) -> int:
     return math.prod(entry.shape) // kind.block * kind.nbytes
 
 
 def _tensors(
-    source: FileSource, entries: list[Entry], start: int, rooms: list[int], known: list[GGMLType | None], is_big: bool
+    source: FileSource,
+    entries: list[TensorInfo],
+    start: int,
+    rooms: list[int],
+    known: list[GGMLType | None],
+    is_big: bool,
 ) -> Iterator[TensorRecord]:
     """The tensors in the order of the header; raises `ModelFileError` for bytes of two, or beyond the end."""
     for entry, room, kind in zip(entries, rooms, known, strict=True):
         length = _length(source, entry, room, kind)
         dtype, place = kind.name if kind else f"ggml type {entry.kind}", start + entry.start
-        encoded = Encoded(BIG_ENDIAN, (EncodedPart(place, length),)) if is_big else None
+        encoded = EncodedValues(BIG_ENDIAN, (EncodedPart(place, length),)) if is_big else None
         yield TensorRecord(entry.name, entry.shape, dtype, length, offset=place, encoded=encoded)
 
 
-def _length(source: FileSource, entry: Entry, room: int, known: GGMLType | None) -> int:
+def _length(source: FileSource, entry: TensorInfo, room: int, known: GGMLType | None) -> int:
     """The bytes of a tensor, which has `room` up to the next, or to the end; one of an unknown type has all of them."""
     length = _bytes_of(entry, known) if known else max(room, 0)
-    if math.prod(entry.shape) > MOST_ELEMENTS:
+    if math.prod(entry.shape) > MAX_ELEMENTS:
         raise ModelFileError(
-            f"{shown(source.name)}: {shown(entry.name)} has more elements than any memory: it is forged"
+            f"{printable(source.name)}: {printable(entry.name)} has more elements than any memory: it is forged"
         )
     if known and known.block > 1 and (not entry.shape or entry.shape[-1] % known.block):
         raise ModelFileError(
-            f"{shown(source.name)}: rows of {shown(entry.name)}, {shown(str(entry.shape))}, cannot be cut into "
+            f"{printable(source.name)}: rows of {printable(entry.name)}, {printable(str(entry.shape))}, cannot be "
+            "cut into "
             f"blocks of {known.block} as {known.name} needs: it is damaged or forged"
         )
     if length > room:
         raise ModelFileError(
-            f"{shown(source.name)}: {shown(entry.name)} takes {length:,} bytes and has {max(room, 0):,} up to the next "
+            f"{printable(source.name)}: {printable(entry.name)} takes {length:,} bytes and has {max(room, 0):,} up "
+            "to the next "
             "tensor or the end: the file is cut off or forged, download or copy it again"
         )
     return length
 
 
-def _measures(tensors: tuple[TensorRecord, ...]) -> dict[str, Plain]:
+def _bits_per_weight(tensors: tuple[TensorRecord, ...]) -> dict[str, PlainValue]:
     elements = sum(math.prod(tensor.shape) for tensor in tensors)
     if not elements:
         return {}
     return {"bits per weight": round(8 * sum(tensor.nbytes for tensor in tensors) / elements, 3)}
 
 
-def _parts(metadata: dict[str, Plain]) -> tuple[str, ...]:
+def _split_warning(metadata: dict[str, PlainValue]) -> tuple[str, ...]:
     """What to say of one of several files that `llama-gguf-split` has made of a model."""
     number, count = metadata.get("split.no"), metadata.get("split.count")
     if type(number) is not int or type(count) is not int or count < 2:
@@ -367,17 +382,17 @@ def _parts(metadata: dict[str, Plain]) -> tuple[str, ...]:
     return (f"this is part {number + 1:,} of {count:,}: the tensors of the others are not shown",)
 
 
-def _used_differently(untold: list[Entry]) -> tuple[str, ...]:
-    kinds = sorted({entry.kind for entry in untold if entry.kind in USED_DIFFERENTLY})
+def _ambiguous_type_warnings(untold: list[TensorInfo]) -> tuple[str, ...]:
+    kinds = sorted({entry.kind for entry in untold if entry.kind in AMBIGUOUS_TYPES})
     return tuple(
         f"{sum(entry.kind == kind for entry in untold):,} tensors have the type {kind}, which readers use differently "
-        f"({USED_DIFFERENTLY[kind]}): their bytes are counted up to the next one"
+        f"({AMBIGUOUS_TYPES[kind]}): their bytes are counted up to the next one"
         for kind in kinds
     )
 
 
-def _unknown_types(untold: list[Entry]) -> tuple[str, ...]:
-    unknown = [entry for entry in untold if entry.kind not in USED_DIFFERENTLY]
+def _unknown_type_warnings(untold: list[TensorInfo]) -> tuple[str, ...]:
+    unknown = [entry for entry in untold if entry.kind not in AMBIGUOUS_TYPES]
     if not unknown:
         return ()
     kinds = ", ".join(str(kind) for kind in sorted({entry.kind for entry in unknown})[:8])

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from modulekg_widgets.engine.identity.classes import class_dict, class_mro, instance_state, slot_members
 from modulekg_widgets.engine.identity.encoding.packing import packed, text
 
-Function = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
+FunctionNode = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class ValueEncoder(Protocol):
@@ -30,7 +30,7 @@ class ValueEncoder(Protocol):
 
     def encode(self, value: Any, path: str) -> bytes: ...
     def class_reference(self, cls: type) -> bytes: ...
-    def another(self) -> ValueEncoder: ...
+    def fresh(self) -> ValueEncoder: ...
 
 
 # what Python itself puts into a class; it differs from version to version and says nothing of what the class does
@@ -51,7 +51,7 @@ def class_body(encoder: ValueEncoder, cls: type) -> list[bytes]:
     """The bases of a class and everything that its body defined."""
     parts = [encoder.class_reference(base) for base in type.__dict__["__bases__"].__get__(cls)]
     for name, value in sorted(_defined(cls).items(), key=lambda item: text(item[0])):
-        parts += [text(name), _quietly(encoder, value, name)]
+        parts += [text(name), _encode_member(encoder, value, name)]
     return parts
 
 
@@ -62,30 +62,34 @@ def _defined(cls: type) -> dict[str, Any]:
     defined = {n: v for n, v in namespace.items() if n not in _CLASS_BOOKKEEPING and n not in slots}
     if enum.Enum in class_mro(cls):
         members = namespace.get("_member_map_", {})
-        written = {n: v for n, v in defined.items() if type(v) in _WRITTEN and n not in members and not _of_enum(v)}
+        written = {
+            n: v for n, v in defined.items() if type(v) in _METHOD_TYPES and n not in members and not _is_enum_method(v)
+        }
         return written | {"_member_map_": [(n, instance_state(m).get("_value_")) for n, m in members.items()]}
     if "__dataclass_fields__" in namespace:
-        written = {n: v for n, v in defined.items() if not (n in _OF_DATACLASSES and _is_generated(v))}
+        written = {n: v for n, v in defined.items() if not (n in _DATACLASS_METHODS and _is_generated(v))}
         fields = namespace["__dataclass_fields__"].values()
         return written | {"__dataclass_fields__": [(f.name, f.default, f.default_factory, f.kw_only) for f in fields]}
     if tuple in class_mro(cls) and "_fields" in namespace:
-        return {n: v for n, v in defined.items() if n not in _OF_NAMEDTUPLES and n not in namespace["_fields"]}
+        return {n: v for n, v in defined.items() if n not in _NAMEDTUPLE_METHODS and n not in namespace["_fields"]}
     return defined
 
 
-_WRITTEN = frozenset({types.FunctionType, property, staticmethod, classmethod})
+_METHOD_TYPES = frozenset({types.FunctionType, property, staticmethod, classmethod})
 # fmt: off
-_OF_DATACLASSES = frozenset(
+_DATACLASS_METHODS = frozenset(
     {
         "__init__", "__repr__", "__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__",
         "__setattr__", "__delattr__", "__getstate__", "__setstate__", "__replace__",
     }
 )
 # fmt: on
-_OF_NAMEDTUPLES = frozenset({"__new__", "_make", "_replace", "__replace__", "__repr__", "_asdict", "__getnewargs__"})
+_NAMEDTUPLE_METHODS = frozenset(
+    {"__new__", "_make", "_replace", "__replace__", "__repr__", "_asdict", "__getnewargs__"}
+)
 
 
-def _of_enum(value: Any) -> bool:
+def _is_enum_method(value: Any) -> bool:
     function = value.__func__ if type(value) in (staticmethod, classmethod) else value
     return type(function) is types.FunctionType and function.__globals__.get("__name__") == "enum"
 
@@ -97,7 +101,7 @@ def _is_generated(value: Any) -> bool:
     )
 
 
-def _quietly(encoder: ValueEncoder, value: Any, path: str) -> bytes:
+def _encode_member(encoder: ValueEncoder, value: Any, path: str) -> bytes:
     # what is opaque in a class is the same for all its instances: it is no path of the module
     before = len(encoder.opaque)
     try:
@@ -152,7 +156,7 @@ def _cell_value(encoder: ValueEncoder, cell: types.CellType, path: str) -> bytes
 def normalised_code(encoder: ValueEncoder, code: types.CodeType) -> bytes:
     """The code as its syntax tree where the source is at hand and fits, else as normalised bytecode."""
     node = _source_node(code)
-    return _encode_bytecode(encoder.another(), code) if node is None else _encode_syntax(encoder.another(), node)
+    return _encode_bytecode(encoder.fresh(), code) if node is None else _encode_syntax(encoder.fresh(), node)
 
 
 def _source_node(code: types.CodeType) -> ast.AST | None:
@@ -164,9 +168,9 @@ def _source_node(code: types.CodeType) -> ast.AST | None:
 
 
 @lru_cache(maxsize=4)
-def _functions_of(source: str) -> dict[tuple[str, int], list[Function]]:
+def _functions_of(source: str) -> dict[tuple[str, int], list[FunctionNode]]:
     """The functions and lambdas of a file by name and first line."""
-    found: dict[tuple[str, int], list[Function]] = {}
+    found: dict[tuple[str, int], list[FunctionNode]] = {}
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -180,7 +184,7 @@ def _functions_of(source: str) -> dict[tuple[str, int], list[Function]]:
     return found
 
 
-def _compiles_to(node: Function, code: types.CodeType) -> bool:
+def _compiles_to(node: FunctionNode, code: types.CodeType) -> bool:
     arguments = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
     count = code.co_argcount + code.co_kwonlyargcount
     # the file may have changed since it was loaded: the names that the code uses must stand in the source

@@ -21,14 +21,14 @@ def digest(*parts: bytes) -> bytes:
     return blake2b(b"".join(parts), digest_size=DIGEST_SIZE).digest()
 
 
-def sized(part: bytes) -> bytes:
+def length_prefixed(part: bytes) -> bytes:
     """The bytes behind their length, so that parts in a row cannot be read another way."""
     return len(part).to_bytes(8, "big") + part
 
 
 def packed(tag: bytes, *parts: bytes) -> bytes:
     """A tag and its length-prefixed parts; a long encoding becomes its digest, so that nesting never blows up."""
-    return shortened(tag + b"".join([sized(p) for p in parts]))
+    return shortened(tag + b"".join([length_prefixed(p) for p in parts]))
 
 
 def shortened(body: bytes) -> bytes:
@@ -61,15 +61,15 @@ def fast_keys(values: Iterable[Any]) -> list[bytes] | None:
 
 # ------------------------------------------- many numbers: what values.py gives one by one, a hundred times as fast
 
-MANY = 1000  # numbers; fewer are encoded one by one
-ROWS = 1 << 16  # that are put together at once
-HEAD = 17  # bytes before a number: the size of its encoding, its tag and the size of its value
-WIDTH = 8  # of the widest number that is encoded here
+MIN_BATCH = 1000  # numbers; fewer are encoded one by one
+BATCH_ROWS = 1 << 16  # that are put together at once
+HEADER_BYTES = 17  # bytes before a number: the size of its encoding, its tag and the size of its value
+MAX_NUMBER_BYTES = 8  # of the widest number that is encoded here
 
 
-def run_of_numbers(values: Sequence[object]) -> bytes | None:
+def encode_numbers(values: Sequence[object]) -> bytes | None:
     """The sized encodings of the values, one after the other; None for few values and for others than plain numbers."""
-    if len(values) < MANY or not set(map(type, values)) <= {int, float}:
+    if len(values) < MIN_BATCH or not set(map(type, values)) <= {int, float}:
         return None
     try:
         return b"".join(_chunks(values))
@@ -80,15 +80,15 @@ def run_of_numbers(values: Sequence[object]) -> bytes | None:
 def _chunks(values: Sequence[object]) -> Iterator[bytes]:
     import numpy as np  # what is encoded without torch needs no arrays
 
-    for start in range(0, len(values), ROWS):
-        chunk = values[start : start + ROWS]
+    for start in range(0, len(values), BATCH_ROWS):
+        chunk = values[start : start + BATCH_ROWS]
         is_float = np.fromiter((type(value) is float for value in chunk), bool, len(chunk))
         if is_float.all():
             yield _encoded(*_floats(chunk), is_float)
         elif not is_float.any():
             yield _encoded(*_ints(chunk), is_float)
         else:
-            rows, sizes = np.empty((len(chunk), WIDTH), np.uint8), np.empty(len(chunk), np.int64)
+            rows, sizes = np.empty((len(chunk), MAX_NUMBER_BYTES), np.uint8), np.empty(len(chunk), np.int64)
             for where, read in ((is_float, _floats), (~is_float, _ints)):
                 rows[where], sizes[where] = read([value for value, here in zip(chunk, where, strict=True) if here])
             yield _encoded(rows, sizes, is_float)
@@ -99,9 +99,9 @@ def _floats(values: Sequence[object]) -> Encodable:
     import numpy as np
 
     found = np.array(values, ">f8")
-    rows, sizes = found.view(np.uint8).reshape(-1, WIDTH), np.full(len(found), WIDTH)
+    rows, sizes = found.view(np.uint8).reshape(-1, MAX_NUMBER_BYTES), np.full(len(found), MAX_NUMBER_BYTES)
     is_nan = np.isnan(found)
-    rows[is_nan, WIDTH - 3 :], sizes[is_nan] = np.frombuffer(b"nan", np.uint8), 3
+    rows[is_nan, MAX_NUMBER_BYTES - 3 :], sizes[is_nan] = np.frombuffer(b"nan", np.uint8), 3
     return rows, sizes
 
 
@@ -116,18 +116,18 @@ def _ints(values: Sequence[object]) -> Encodable:
     sizes = np.ones(len(found), np.int64)
     for bits in range(7, 63, 8):
         sizes += magnitude >> np.uint64(bits) > 0
-    return found.view(np.uint8).reshape(-1, WIDTH), sizes
+    return found.view(np.uint8).reshape(-1, MAX_NUMBER_BYTES), sizes
 
 
 def _encoded(rows: np.ndarray, sizes: np.ndarray, is_float: np.ndarray) -> bytes:
     """Size of the encoding, tag, size of the value, and of each row its last bytes."""
     import numpy as np
 
-    table = np.zeros((len(rows), HEAD + WIDTH), np.uint8)
+    table = np.zeros((len(rows), HEADER_BYTES + MAX_NUMBER_BYTES), np.uint8)
     table[:, 7], table[:, 8], table[:, 16] = sizes + 9, np.where(is_float, ord("f"), ord("i")), sizes
-    table[:, HEAD:] = rows
-    if (sizes == WIDTH).all():
+    table[:, HEADER_BYTES:] = rows
+    if (sizes == MAX_NUMBER_BYTES).all():
         return table.tobytes()
     used = np.ones(table.shape, bool)
-    used[:, HEAD:] = np.arange(WIDTH) >= WIDTH - sizes[:, None]
+    used[:, HEADER_BYTES:] = np.arange(MAX_NUMBER_BYTES) >= MAX_NUMBER_BYTES - sizes[:, None]
     return table[used].tobytes()

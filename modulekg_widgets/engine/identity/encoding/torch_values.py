@@ -10,7 +10,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from modulekg_widgets.engine.identity.encoding.packing import packed, text
-from modulekg_widgets.engine.identity.encoding.values import Encoder, handles
+from modulekg_widgets.engine.identity.encoding.python_values import Encoder, handles
 from modulekg_widgets.engine.identity.tensors import (
     dtype_kind,
     is_uninitialised,
@@ -18,7 +18,7 @@ from modulekg_widgets.engine.identity.tensors import (
     script_programs,
     shape_of,
 )
-from modulekg_widgets.engine.identity.walk import NOT_STRUCTURE, nominal_class
+from modulekg_widgets.engine.identity.walk import NON_STRUCTURAL_ATTRIBUTES, nominal_class
 from modulekg_widgets.engine.torch_runtime.private import (
     BUFFERS,
     MODULES,
@@ -56,18 +56,18 @@ def _size(encoder: Encoder, value: torch.Size, path: str) -> bytes:
 
 @handles(np.ndarray)
 def _array(encoder: Encoder, value: np.ndarray, path: str) -> bytes:
-    encoder.buffers_met += 1
+    encoder.buffer_count += 1
     if value.dtype.hasobject:
-        return encoder.opaque_value(value, path, text(str(value.shape)))
+        return encoder.encode_opaque(value, path, text(str(value.shape)))
     content = np.ascontiguousarray(value).tobytes()
     return packed(b"A", _dtype_text(value.dtype), text(str(value.shape)), content)
 
 
 @handles(np.generic, subclasses=True)
 def _numpy_scalar(encoder: Encoder, value: np.generic, path: str) -> bytes:
-    encoder.buffers_met += 1
+    encoder.buffer_count += 1
     if value.dtype.hasobject:
-        return encoder.opaque_value(value, path)
+        return encoder.encode_opaque(value, path)
     return packed(b"A", _dtype_text(value.dtype), b"()", value.tobytes())
 
 
@@ -84,7 +84,7 @@ def _numpy_dtype(encoder: Encoder, value: np.dtype, path: str) -> bytes:
 def _universal_function(encoder: Encoder, value: np.ufunc, path: str) -> bytes:
     if getattr(np, value.__name__, None) is value:
         return packed(b"g", b"numpy", text(value.__name__))
-    return encoder.opaque_value(value, path, text(value.__name__))
+    return encoder.encode_opaque(value, path, text(value.__name__))
 
 
 @handles(OpOverload)
@@ -103,7 +103,7 @@ def _weak_reference(encoder: Encoder, value: weakref.ReferenceType, path: str) -
     referent = value()
     if referent is None or issubclass(type(referent), torch.Tensor):
         return packed(b"W")
-    return encoder.opaque_value(value, path)
+    return encoder.encode_opaque(value, path)
 
 
 @handles(RemovableHandle, subclasses=True)
@@ -116,9 +116,9 @@ def _script_object(encoder: Encoder, value: Any, path: str) -> bytes:
     """A TorchBind object (packed quantized weights) by the state that it would be saved with."""
     name = text(type_of_script(value)().qualified_name())
     if not can_be_saved(value):
-        return encoder.opaque_value(value, path, name)
+        return encoder.encode_opaque(value, path, name)
     state = value.__getstate__()
-    encoder.keep.append(state)
+    encoder.keepalive.append(state)
     return packed(b"J", name, encoder.encode(state, path))
 
 
@@ -128,7 +128,7 @@ def encode_script(encoder: Encoder, state: dict[str, Any]) -> bytes:
         return packed(b"J")
     parts: list[bytes] = []
     for prefix, programs, attributes in script_programs(state):
-        encoder.keep.append(attributes)
+        encoder.keepalive.append(attributes)
         parts += [text(prefix), *map(text, programs), *encoder.encode_attributes(attributes, prefix.rstrip("."))]
     return packed(b"J", *parts)
 
@@ -142,10 +142,10 @@ def _hidden_module(encoder: Encoder, value: torch.nn.Module, path: str) -> bytes
     def body() -> bytes:
         state = module_state(value)
         if is_script(value):
-            return encoder.opaque_value(value, path, encode_script(encoder, state))
-        parts = encoder.encode_state(value, path, NOT_STRUCTURE)
+            return encoder.encode_opaque(value, path, encode_script(encoder, state))
+        parts = encoder.encode_state(value, path, NON_STRUCTURAL_ATTRIBUTES)
         for role in (PARAMETERS, BUFFERS, MODULES):
             parts += [text(role), encoder.encode(state.get(role), f"{path}.{role}")]
         return packed(b"H", encoder.class_reference(nominal_class(value)), *parts)
 
-    return encoder.nested(value, path, body)
+    return encoder.encode_container(value, path, body)

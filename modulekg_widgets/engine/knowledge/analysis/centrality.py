@@ -10,19 +10,19 @@ from typing import Any
 import networkx as nx
 import pandas as pd
 
-from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.knowledge.analysis.containment import Containment, containment
 from modulekg_widgets.engine.knowledge.facts.contents import Contents
-from modulekg_widgets.engine.knowledge.facts.tables import table
-from modulekg_widgets.engine.knowledge.facts.usage import keys_at_level
+from modulekg_widgets.engine.knowledge.facts.tables import data_frame
+from modulekg_widgets.engine.knowledge.facts.usage import structures_at_level
 
 DAMPING = 0.85
 Measure = Callable[[Containment], Sequence[float]]
 
 
-def measured(graph: Containment, measure: str) -> list[float]:
+def centrality(graph: Containment, measure: str) -> list[float]:
     """`measure` of each structure: "pagerank", "closeness" or "betweenness"."""
-    by = BY_IGRAPH if importlib.util.find_spec("igraph") else WITHOUT_IGRAPH
+    by = IGRAPH_MEASURES if importlib.util.find_spec("igraph") else NETWORKX_MEASURES
     return [float(value) for value in by[measure](graph)] if graph.keys else []
 
 
@@ -95,12 +95,12 @@ def _in_order(values: dict[int, float]) -> list[float]:
     return [values[index] for index in range(len(values))]
 
 
-BY_IGRAPH: dict[str, Measure] = {
+IGRAPH_MEASURES: dict[str, Measure] = {
     "pagerank": _pagerank_by_igraph,
     "closeness": _closeness_by_igraph,
     "betweenness": _betweenness_by_igraph,
 }
-WITHOUT_IGRAPH: dict[str, Measure] = {
+NETWORKX_MEASURES: dict[str, Measure] = {
     "pagerank": _pagerank_by_networkx,
     "closeness": _closeness_by_levels,
     "betweenness": _betweenness_by_networkx,
@@ -126,20 +126,22 @@ def importance(contents: Contents, measure: str = "pagerank", level: str | None 
     With `level`, those that occur at that level of some model, by their importance among all. Raises
     `UnknownNameError` for another measure or level.
     """
-    among = keys_at_level(contents, level)
-    values = importance_of(contents, measure)
+    among = structures_at_level(contents, level)
+    values = importance_by_key(contents, measure)
     names = contents.names
     rows = sorted(
         ((names[key], value) for key, value in values.items() if key in among),
         key=lambda row: (-_rounded(row[1]), row[0]),
     )
-    return table(rows, ["name", measure])
+    return data_frame(rows, ["name", measure])
 
 
-def importance_of(contents: Contents, measure: str) -> dict[str, float]:
+def importance_by_key(contents: Contents, measure: str) -> dict[str, float]:
     """The importance of each structure by its fingerprint; raises `UnknownNameError` for another measure."""
     if measure not in MEASURES:
-        raise UnknownNameError(f"there is no measure {shown(str(measure))!r}: {nearest(str(measure), MEASURES)}")
+        raise UnknownNameError(
+            f"there is no measure {printable(str(measure))!r}: {closest_match_hint(str(measure), MEASURES)}"
+        )
     graph = containment(contents)
     return dict(zip(graph.keys, _values(contents, graph, measure), strict=True))
 
@@ -150,7 +152,7 @@ def _values(contents: Contents, graph: Containment, measure: str) -> Sequence[fl
     if measure == "in_degree":
         degrees = Counter(content for _, content in graph.counts)
         return [degrees[index] for index in range(len(graph.keys))]
-    return measured(graph, measure)
+    return centrality(graph, measure)
 
 
 def _rounded(value: float) -> float:

@@ -12,51 +12,51 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array, triu
 
-from modulekg_widgets.engine.errors import MissingPackageError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import MissingPackageError, UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.knowledge.analysis.containment import containment
 from modulekg_widgets.engine.knowledge.analysis.modularity import (
-    Parts,
-    degrees,
-    links_of,
+    Partition,
+    adjacency,
+    aggregate,
     louvain,
-    merged,
+    merge_leaves,
     modularity,
-    rows_of,
-    size_of,
-    with_leaves,
+    number_of_nodes,
+    row_indices,
+    weighted_degrees,
 )
 from modulekg_widgets.engine.knowledge.facts.contents import Contents
-from modulekg_widgets.engine.knowledge.facts.tables import table
-from modulekg_widgets.engine.knowledge.facts.usage import keys_at_level
+from modulekg_widgets.engine.knowledge.facts.tables import data_frame
+from modulekg_widgets.engine.knowledge.facts.usage import structures_at_level
 
 # -------------------- Names of communities: what more of one's structures have than structures elsewhere
 
 
-NEAR = 0.05  # terms whose shares differ by less are equally particular: the shorter one is taken
-SECOND = 0.1  # least share of a community that a second term has to add
-LONGEST = 40  # characters of a term
+TIE_TOLERANCE = 0.05  # terms whose shares differ by less are equally particular: the shorter one is taken
+MIN_SECOND_SHARE = 0.1  # least share of a community that a second term has to add
+MAX_TERM_LENGTH = 40  # characters of a term
 SEPARATORS = "_-. "
 
 Term = str
 Terms = Mapping[str, Sequence[Term]]  # of each structure, each once
 
 
-def community_names(contents: Contents, number_of: Mapping[str, int]) -> list[str]:
+def community_names(contents: Contents, community_by_key: Mapping[str, int]) -> list[str]:
     """A name for each community, by its number; no two are the same.
 
     A term is a family of models, a model or a class. It is as particular to a community as the share of the structures
     in it that have the term exceeds the share of those outside. One or two families name a community; where that name
     is another's too, one or two models do, then these with a class, with the number of structures, with a number that
-    nothing else has. `number_of`: each structure's community by its fingerprint, from 0 without gaps.
+    nothing else has. `community_by_key`: each structure's community by its fingerprint, from 0 without gaps.
     """
-    parts: list[list[str]] = [[] for _ in range(max(number_of.values(), default=-1) + 1)]
-    for key, number in number_of.items():
+    parts: list[list[str]] = [[] for _ in range(max(community_by_key.values(), default=-1) + 1)]
+    for key, number in community_by_key.items():
         parts[number].append(key)
     of_family, of_model, of_class = _families(contents), contents.holders, _classes(contents)
-    totals = [_counted(number_of, terms) for terms in (of_family, of_model, of_class)]
+    totals = [_count_terms(community_by_key, terms) for terms in (of_family, of_model, of_class)]
 
     def grain(terms: Terms, total: Counter[Term], most: int) -> Callable[[int], list[Term]]:
-        return lambda number: _particular(parts[number], terms, total, len(number_of), most)
+        return lambda number: _distinctive_terms(parts[number], terms, total, len(community_by_key), most)
 
     by_family, by_model = grain(of_family, totals[0], 2), grain(of_model, totals[1], 2)
     by_class = grain(of_class, totals[2], 1)
@@ -70,10 +70,10 @@ def community_names(contents: Contents, number_of: Mapping[str, int]) -> list[st
         with_class,
         lambda number: f"{with_class(number)}, {len(parts[number])} structure{'s' * (len(parts[number]) > 1)}",
     ]
-    return _distinct(len(parts), steps)
+    return _distinct_names(len(parts), steps)
 
 
-def _distinct(count: int, steps: Sequence[Callable[[int], str]]) -> list[str]:
+def _distinct_names(count: int, steps: Sequence[Callable[[int], str]]) -> list[str]:
     """The first name of each that no other has at the same step, nor has already; at last one with a number."""
     names: dict[int, str] = {}
     for step in steps:
@@ -87,20 +87,20 @@ def _distinct(count: int, steps: Sequence[Callable[[int], str]]) -> list[str]:
     return [names[number] for number in range(count)]
 
 
-def _particular(part: list[str], terms: Terms, total: Counter[Term], size: int, most: int) -> list[Term]:
+def _distinctive_terms(members: list[str], terms: Terms, total: Counter[Term], size: int, most: int) -> list[Term]:
     """The terms that tell a community from the rest best; each after the first for what those before it leave open."""
-    left, found = part, []
-    outside = max(1, size - len(part))
-    inside = _counted(part, terms)
+    left, found = members, []
+    outside = max(1, size - len(members))
+    inside = _count_terms(members, terms)
     while left and len(found) < most:
-        held = _counted(left, terms)
+        held = _count_terms(left, terms)
         shares = {
-            term: count / len(part) - (total[term] - inside[term]) / outside for term, count in sorted(held.items())
+            term: count / len(members) - (total[term] - inside[term]) / outside for term, count in sorted(held.items())
         }
         best = max(shares.values(), default=0.0)
-        if found and best < SECOND:
+        if found and best < MIN_SECOND_SHARE:
             break
-        near = [term for term, share in shares.items() if share > best - NEAR and term not in found]
+        near = [term for term, share in shares.items() if share > best - TIE_TOLERANCE and term not in found]
         if not near:
             break
         found.append(min(near, key=lambda term: (len(term), -shares[term], term)))
@@ -108,7 +108,7 @@ def _particular(part: list[str], terms: Terms, total: Counter[Term], size: int, 
     return found
 
 
-def _counted(keys: Iterable[str], terms: Terms) -> Counter[Term]:
+def _count_terms(keys: Iterable[str], terms: Terms) -> Counter[Term]:
     return Counter(chain.from_iterable(map(terms.__getitem__, keys)))
 
 
@@ -124,8 +124,8 @@ def _joined(terms: list[Term]) -> str:
 
 
 def _shortened(term: Term) -> str:
-    half = LONGEST // 2 - 1
-    return term if len(term) <= LONGEST else f"{term[:half]}…{term[-half:]}"
+    half = MAX_TERM_LENGTH // 2 - 1
+    return term if len(term) <= MAX_TERM_LENGTH else f"{term[:half]}…{term[-half:]}"
 
 
 def _families(contents: Contents) -> Terms:
@@ -140,7 +140,7 @@ def _classes(contents: Contents) -> Terms:
 # ----------------------------------------
 
 
-ROUNDS = 10  # of Leiden; later ones gain less than another seed does
+LEIDEN_ITERATIONS = 10  # of Leiden; later ones gain less than another seed does
 
 
 def communities(contents: Contents, method: str = "louvain", seed: int = 0, level: str | None = None) -> pd.DataFrame:
@@ -153,51 +153,53 @@ def communities(contents: Contents, method: str = "louvain", seed: int = 0, leve
     of all. Raises `UnknownNameError` for another method or level or no seed, `MissingPackageError` where igraph is not
     installed.
     """
-    among = keys_at_level(contents, level)
-    number_of, modularity = community_of(contents, method, seed)
+    among = structures_at_level(contents, level)
+    number_of, modularity = detect_communities(contents, method, seed)
     names, uses = contents.names, contents.uses
     rows = [
         (names[key], number, contents.modules[key].class_name, uses[key])
         for key, number in number_of.items() if key in among
     ]  # fmt: skip
     rows.sort(key=lambda row: (row[1], -row[3], row[0]))
-    found = table(rows, ["name", "community", "class", "count"])
+    found = data_frame(rows, ["name", "community", "class", "count"])
     found.attrs["modularity"] = modularity
     found.attrs["names"] = community_names(contents, number_of)
     return found
 
 
-def community_of(contents: Contents, method: str = "louvain", seed: int = 0) -> tuple[dict[str, int], float]:
+def detect_communities(contents: Contents, method: str = "louvain", seed: int = 0) -> tuple[dict[str, int], float]:
     """The number of each structure's community by its fingerprint, and the modularity; raises as `communities`."""
-    if method not in tuple(METHODS):
-        raise UnknownNameError(f"there is no method {shown(str(method))!r}: {nearest(str(method), METHODS)}")
+    if method not in tuple(COMMUNITY_METHODS):
+        raise UnknownNameError(
+            f"there is no method {printable(str(method))!r}: {closest_match_hint(str(method), COMMUNITY_METHODS)}"
+        )
     if type(seed) is not int or seed < 0:
-        raise UnknownNameError(f"a seed is a whole number from 0 on, got {shown(repr(seed))}")
+        raise UnknownNameError(f"a seed is a whole number from 0 on, got {printable(repr(seed))}")
     graph = containment(contents)
-    links = links_of(graph)
-    parts = _by_size(METHODS[method](links, seed) if graph.counts else np.arange(len(graph.keys)))
+    links = adjacency(graph)
+    parts = _by_size(COMMUNITY_METHODS[method](links, seed) if graph.counts else np.arange(len(graph.keys)))
     return dict(zip(graph.keys, parts.tolist(), strict=True)), modularity(links, parts)
 
 
-def _by_size(parts: Parts) -> Parts:
+def _by_size(parts: Partition) -> Partition:
     """The same parts, numbered by falling size, those of one size by their first node."""
     _, first, number_of, sizes = np.unique(parts, return_index=True, return_inverse=True, return_counts=True)
     order = np.lexsort((first, -sizes))
     return np.argsort(order)[number_of]
 
 
-def _leiden(links: csr_array, seed: int) -> Parts:
+def _leiden(links: csr_array, seed: int) -> Partition:
     try:
         import igraph
     except ImportError as error:
         raise MissingPackageError(
             "the method 'leiden' needs igraph: pip install 'modulekg-widgets[analysis]'"
         ) from error
-    leaves = with_leaves(links)
-    merged_links = merged(links, leaves)
+    leaves = merge_leaves(links)
+    merged_links = aggregate(links, leaves)
     half = csr_array(triu(merged_links, 1))
-    ends = zip(rows_of(half).tolist(), half.indices.tolist(), strict=True)
-    graph = igraph.Graph(n=size_of(half), edges=list(ends))
+    ends = zip(row_indices(half).tolist(), half.indices.tolist(), strict=True)
+    graph = igraph.Graph(n=number_of_nodes(half), edges=list(ends))
     igraph.set_random_number_generator(random.Random(seed))
     try:
         # modularity, with the degrees told: igraph would count what is inside of a node otherwise
@@ -205,12 +207,12 @@ def _leiden(links: csr_array, seed: int) -> Parts:
             "CPM",
             weights=half.data.tolist(),
             resolution=1 / float(links.sum()),
-            node_weights=degrees(merged_links).tolist(),
-            n_iterations=ROUNDS,
+            node_weights=weighted_degrees(merged_links).tolist(),
+            n_iterations=LEIDEN_ITERATIONS,
         )
     finally:
         igraph.set_random_number_generator(random)
     return np.array(found.membership)[leaves]
 
 
-METHODS: dict[str, Callable[[csr_array, int], Parts]] = {"louvain": louvain, "leiden": _leiden}
+COMMUNITY_METHODS: dict[str, Callable[[csr_array, int], Partition]] = {"louvain": louvain, "leiden": _leiden}

@@ -16,23 +16,23 @@ from typing import Any
 import networkx as nx
 import pandas as pd
 
-from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.fingerprint import display_name
 from modulekg_widgets.engine.knowledge.analysis.containment import children
-from modulekg_widgets.engine.knowledge.facts.contents import Contents, copied
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, copy_values
 from modulekg_widgets.engine.knowledge.facts.records import StructureNode
-from modulekg_widgets.engine.knowledge.facts.tables import table
+from modulekg_widgets.engine.knowledge.facts.tables import data_frame
 
 LEVELS = (1, 2)
-MARKS = {1: "*", 2: "**"}  # between class and digits in the name of a type: `Bottleneck*412`
+NAME_MARKS = {1: "*", 2: "**"}  # between class and digits in the name of a type: `Bottleneck*412`
 _VERSION = b"module type 1"
 ABSENT = "(absent)"  # stands for the value of a hyper-parameter that a module does not have
 
 Values = dict[str, Any]
-_Written = tuple[str, str]
+_ValueKey = tuple[str, str]
 # values of one type that are equal are written alike; an int may equal a bool
 _BY_EQUALITY = frozenset((str, int, bool, type(None)))
-_TOLD_APART = (_BY_EQUALITY - {bool}, _BY_EQUALITY - {int})
+_DISTINGUISHABLE = (_BY_EQUALITY - {bool}, _BY_EQUALITY - {int})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def module_types(contents: Contents, level: int = 1) -> list[ModuleType]:
 def types_by_level(contents: Contents, levels: Iterable[int] = LEVELS) -> dict[int, list[ModuleType]]:
     """The same for several levels; what they have in common is computed once."""
     inside = {fingerprint: tuple(children(contents, node)) for fingerprint, node in contents.modules.items()}
-    order = list(_contents_first(inside))
+    order = list(_postorder(inside))
     modes: dict[tuple[str, ...], Values] = {}  # by the members: most types of leaves have the same at every level
     found: dict[int, list[ModuleType]] = {}
     for level in levels:
@@ -80,7 +80,9 @@ def type_names(contents: Contents, types: Iterable[ModuleType]) -> dict[str, str
     taken = set(contents.names.values())
     waiting, digits = list(types), 3
     while waiting:
-        candidates = {kind.key: display_name(kind.class_name + MARKS[kind.level], kind.key, digits) for kind in waiting}
+        candidates = {
+            kind.key: display_name(kind.class_name + NAME_MARKS[kind.level], kind.key, digits) for kind in waiting
+        }
         uses = Counter(candidates.values())
         free = {key for key, name in candidates.items() if (uses[name] == 1 and name not in taken) or digits >= 40}
         names.update({key: candidates[key] for key in candidates if key in free})
@@ -96,14 +98,14 @@ def most_frequent(members: Iterable[Values], weights: Iterable[int]) -> Values:
     mode: Values = {}
     for name in dict.fromkeys(chain.from_iterable(members)):
         having = [at for at, values in enumerate(members) if name in values]
-        best, count = _winner([members[at][name] for at in having], [weights[at] for at in having])
+        best, count = _most_frequent_value([members[at][name] for at in having], [weights[at] for at in having])
         mode[name] = best if count >= len(members) - len(having) else ABSENT
     return mode
 
 
-def _winner(values: list[Any], weights: list[int]) -> tuple[Any, int]:
+def _most_frequent_value(values: list[Any], weights: list[int]) -> tuple[Any, int]:
     """The value that is to be preferred, and how often it is there."""
-    texts = values if _equal_means_same(values) else [written(value) for value in values]
+    texts = values if _is_equality_exact(values) else [value_key(value) for value in values]
     counts = Counter(texts)
     most = max(counts.values())
     best = [text for text, count in counts.items() if count == most]
@@ -111,33 +113,33 @@ def _winner(values: list[Any], weights: list[int]) -> tuple[Any, int]:
         sums: Counter[Any] = Counter()
         for text, weight in zip(texts, weights, strict=True):
             sums[text] += weight
-        best.sort(key=lambda text: (-sums[text], written(text) if texts is values else text))
+        best.sort(key=lambda text: (-sums[text], value_key(text) if texts is values else text))
     return values[texts.index(best[0])], most
 
 
-def _equal_means_same(values: Collection[Any]) -> bool:
+def _is_equality_exact(values: Collection[Any]) -> bool:
     """Whether those that are equal are written alike, which takes much less time to find out than to write them."""
     kinds = set(map(type, values))
     if kinds == {tuple}:
         kinds = set(map(type, chain.from_iterable(values)))
-    return any(kinds <= told_apart for told_apart in _TOLD_APART)
+    return any(kinds <= told_apart for told_apart in _DISTINGUISHABLE)
 
 
-def same(one: Any, other: Any) -> bool:
+def is_same_value(one: Any, other: Any) -> bool:
     """Whether two plain values are written alike."""
     kind = type(one)
-    return kind is type(other) and (one == other if kind in _BY_EQUALITY else written(one) == written(other))
+    return kind is type(other) and (one == other if kind in _BY_EQUALITY else value_key(one) == value_key(other))
 
 
-def written(value: Any) -> _Written:
+def value_key(value: Any) -> _ValueKey:
     """What tells plain values apart: 1, 1.0 and True differ, a NaN equals itself."""
     return type(value).__name__, repr(value)
 
 
 def _checked(level: Any) -> int:
     if level not in LEVELS:
-        hint = nearest(str(level), map(str, LEVELS))
-        raise UnknownNameError(f"there is no level {shown(str(level))!r} of types: {hint}")
+        hint = closest_match_hint(str(level), map(str, LEVELS))
+        raise UnknownNameError(f"there is no level {printable(str(level))!r} of types: {hint}")
     return level
 
 
@@ -185,7 +187,7 @@ def _skeletons(
     return skeletons, keys
 
 
-def _contents_first(inside: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Collection[str]]]:
+def _postorder(inside: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Collection[str]]]:
     """Every fingerprint after those that it contains, and those that contain it in turn (a cycle)."""
     done: set[str] = set()
     opened: set[str] = set()
@@ -203,14 +205,14 @@ def _contents_first(inside: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, 
                     done.add(key)
                     yield key, ()
             elif key in opened:  # what it contains comes back to it
-                yield from _with_cycles({key: found for key, found in inside.items() if key not in done})
+                yield from _postorder_with_cycles({key: found for key, found in inside.items() if key not in done})
                 return
             else:
                 opened.add(key)
                 stack += missing
 
 
-def _with_cycles(inside: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Collection[str]]]:
+def _postorder_with_cycles(inside: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Collection[str]]]:
     """The same for contents with cycles; children that are not among them count as done."""
     graph = nx.DiGraph()
     graph.add_nodes_from(inside)
@@ -255,13 +257,13 @@ def is_a(contents: Contents, level: int = 1) -> pd.DataFrame:
     edges = is_a_edges(contents, types)
     edges.sort(key=lambda e: (-sizes[e.type], names[e.type], -uses[e.fingerprint], nodes[e.fingerprint]))
     rows = [(nodes[edge.fingerprint], names[edge.type], edge.differs) for edge in edges]
-    return table(rows, ["node", "type", "differs"])
+    return data_frame(rows, ["node", "type", "differs"])
 
 
 def is_a_edges(contents: Contents, types: Iterable[ModuleType]) -> list[IsA]:
     """The edges to those of `types` that have more than one member, by fingerprint and key; nothing is shared."""
     return [
-        IsA(member, kind.key, copied(values))
+        IsA(member, kind.key, copy_values(values))
         for kind, differing in differences(contents, types)
         for member, values in zip(kind.members, differing, strict=True)
     ]
@@ -282,13 +284,13 @@ def differences(contents: Contents, types: Iterable[ModuleType]) -> Iterator[tup
 
 
 def subclass_of(contents: Contents) -> pd.DataFrame:
-    """Each class of a module with every class above it: `class`, `base` (qualified names), `distance`.
+    """Each class of a module with every class above it: `class`, `base` (qualified names), `max_difference`.
 
-    `distance` is the position of the base in the method resolution order, from 1; torch's Module is the last.
+    `max_difference` is the position of the base in the method resolution order, from 1; torch's Module is the last.
     """
     lines = dict.fromkeys((node.qualified_class, node.bases) for node in contents.modules.values())
     rows = dict.fromkeys((name, base, at) for name, bases in sorted(lines) for at, base in enumerate(bases, 1))
-    return table(rows, ["class", "base", "distance"])
+    return data_frame(rows, ["class", "base", "distance"])
 
 
 def families(contents: Contents) -> pd.DataFrame:
@@ -305,7 +307,7 @@ def families(contents: Contents) -> pd.DataFrame:
     classes = {kind.key: kind.class_name for kind in types}
     rows = [(names[key], len(models), models, classes[key]) for key, models in groups.items()]
     rows.sort(key=lambda row: (-row[1], row[0]))
-    return table(rows, ["family", "count", "models", "class"])
+    return data_frame(rows, ["family", "count", "models", "class"])
 
 
 def _differences(contents: Contents, kind: ModuleType) -> list[Values]:
@@ -316,21 +318,27 @@ def _differences(contents: Contents, kind: ModuleType) -> list[Values]:
     names = [{"slots": _slots(node)} for node in nodes]
     slots = most_frequent(names, weights)["slots"]
     return [
-        _others(node.hyperparameters, kind.mode) or _others(node.tensors, shapes) or _other_slots(here["slots"], slots)
+        _differing_values(node.hyperparameters, kind.mode)
+        or _differing_values(node.tensors, shapes)
+        or _differing_slots(here["slots"], slots)
         for node, here in zip(nodes, names, strict=True)
     ]
 
 
-def _others(values: Values, mode: Values) -> Values:
-    """The values that are not the mode's, and `ABSENT` for what is missing though most have it."""
-    other = {name: value for name, value in values.items() if value is not mode[name] and not same(value, mode[name])}
+def _differing_values(values: Values, mode: Values) -> Values:
+    """The values that are not the mode's, and `NOT_INSTALLED` for what is missing though most have it."""
+    other = {
+        name: value
+        for name, value in values.items()
+        if value is not mode[name] and not is_same_value(value, mode[name])
+    }
     if len(values) < len(mode):
         missing = [name for name, value in mode.items() if name not in values and value != ABSENT]
         other.update(dict.fromkeys(missing, ABSENT))
     return other
 
 
-def _other_slots(here: tuple[str, ...], slots: tuple[str, ...]) -> Values:
+def _differing_slots(here: tuple[str, ...], slots: tuple[str, ...]) -> Values:
     if len(here) != len(slots):
         return {"children": len(here)}
     return {"slots": here} if here != slots else {}

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from modulekg_widgets.engine.knowledge.facts.contents import Contents
-from modulekg_widgets.engine.knowledge.facts.tables import table
-from modulekg_widgets.engine.knowledge.facts.usage import at_level, checked_level
+from modulekg_widgets.engine.knowledge.facts.tables import data_frame
+from modulekg_widgets.engine.knowledge.facts.usage import checked_level, occurrences_at_level
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.knowledge.analysis.power_law import PowerLaw
 
-SIGNIFICANT = 0.1  # the level at which Clauset et al. (2009) call a likelihood ratio conclusive
+SIGNIFICANCE_LEVEL = 0.1  # the level at which Clauset et al. (2009) call a likelihood ratio conclusive
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,9 +33,9 @@ class RankFrequency:
     @cached_property
     def fit(self) -> PowerLaw:
         """Everything that was fitted."""
-        from modulekg_widgets.engine.knowledge.analysis.power_law import fitted
+        from modulekg_widgets.engine.knowledge.analysis.power_law import fit_power_law
 
-        return fitted(self.table["count"].tolist())
+        return fit_power_law(self.table["count"].tolist())
 
     @property
     def alpha(self) -> float:
@@ -92,17 +92,17 @@ def rank_frequency(contents: Contents, level: str | None = None) -> RankFrequenc
     checked_level(level)
     uses = Counter[str]()
     for model in contents.models.values():
-        uses.update(at_level(model, level))
+        uses.update(occurrences_at_level(model, level))
     names = contents.names
     ranked = sorted((-count, names[key]) for key, count in uses.items() if count > 0)
     rows = [(rank, -count, name) for rank, (count, name) in enumerate(ranked, 1)]
-    ranks = table(rows, ["rank", "count", "name"])
+    ranks = data_frame(rows, ["rank", "count", "name"])
     return RankFrequency(ranks, level)
 
 
 def _findings(comparisons: pd.DataFrame) -> list[str]:
-    distinct = comparisons[comparisons["p"] < SIGNIFICANT]
-    alike = comparisons[~(comparisons["p"] < SIGNIFICANT)]
+    distinct = comparisons[comparisons["p"] < SIGNIFICANCE_LEVEL]
+    alike = comparisons[~(comparisons["p"] < SIGNIFICANCE_LEVEL)]
     better, worse = distinct[distinct["R"] > 0], distinct[distinct["R"] < 0]
     parts = [
         ("It fits better than", better),

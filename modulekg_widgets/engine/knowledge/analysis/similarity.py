@@ -16,39 +16,39 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.knowledge.facts.contents import Contents, uses_in
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, count_uses
 from modulekg_widgets.engine.knowledge.facts.records import ModelNode, ModelRecord
-from modulekg_widgets.engine.knowledge.facts.tables import labels, table
-from modulekg_widgets.engine.knowledge.facts.usage import at_level, unknown
-from modulekg_widgets.engine.knowledge.prediction.data.features import features_of, record_in
+from modulekg_widgets.engine.knowledge.facts.tables import data_frame, name_index
+from modulekg_widgets.engine.knowledge.facts.usage import occurrences_at_level, unknown_name_error
+from modulekg_widgets.engine.knowledge.prediction.data.features import features_of, find_record
 
 COLUMNS = ["model", "similarity", "shared"]
-CLASSES = 0.5  # the part of the likeness that is of classes
-SAME = 1e-6  # two likenesses that differ by less are the same: of one plan at several widths
+CLASS_WEIGHT = 0.5  # the part of the likeness that is of classes
+TOLERANCE = 1e-6  # two likenesses that differ by less are the same: of one plan at several widths
 Array = NDArray[np.float64]
 
 
-class SimilarModels:
+class SimilarityIndex:
     """The models of a graph, ready to be asked which are like one."""
 
     def __init__(self, contents: Contents) -> None:
         self.names = list(contents.models)
-        records = [record_in(contents, name) for name in self.names]
-        self._labels = _Rows([_labels(record) for record in records], weighted=False)
-        self._classes = _Rows([_classes(record) for record in records], weighted=True)
+        records = [find_record(contents, name) for name in self.names]
+        self._labels = _UnitVectors([_labels(record) for record in records], weighted=False)
+        self._classes = _UnitVectors([_classes(record) for record in records], weighted=True)
         self._models = [record.model for record in records]
-        self._uses = [uses_in([model]) for model in self._models]
+        self._uses = [count_uses([model]) for model in self._models]
 
-    def like(self, record: ModelRecord, n: int, without: str | None = None) -> pd.DataFrame:
+    def most_similar(self, record: ModelRecord, n: int, without: str | None = None) -> pd.DataFrame:
         """The `n` models most like a record, the likest first, but for the one of a name."""
-        likeness = (1 - CLASSES) * self._labels.cosines(_labels(record)) + CLASSES * self._classes.cosines(
+        likeness = (1 - CLASS_WEIGHT) * self._labels.cosines(_labels(record)) + CLASS_WEIGHT * self._classes.cosines(
             _classes(record)
         )
         left_out = self.names.index(without) if without in self.names else -1
         rows = [(self.names[at], *figures) for at, *figures in self._nearest(likeness, record.model, n, left_out)]
-        return table(rows, COLUMNS)
+        return data_frame(rows, COLUMNS)
 
-    def nearest(self, n: int) -> dict[str, list[tuple[str, float]]]:
+    def nearest_neighbors(self, n: int) -> dict[str, list[tuple[str, float]]]:
         """For each model those most like it, as `like` has them, with how much."""
         matrix = self.matrix()
         found: dict[str, list[tuple[str, float]]] = {}
@@ -60,18 +60,18 @@ class SimilarModels:
     def _nearest(self, likeness: Array, model: ModelNode, n: int, left_out: int) -> list[tuple[int, float, float]]:
         """Place, likeness and shared part of the `n` likest; of those that are as like, of which more is shared."""
         order = [at for at in np.argsort(-likeness, kind="stable").tolist() if at != left_out]
-        least = likeness[order[min(n, len(order)) - 1]] - SAME if order and n > 0 else np.inf
-        uses = uses_in([model])
+        least = likeness[order[min(n, len(order)) - 1]] - TOLERANCE if order and n > 0 else np.inf
+        uses = count_uses([model])
         near = [(at, float(likeness[at]), _shared_part(uses, self._uses[at])) for at in order if likeness[at] >= least]
-        near.sort(key=lambda each: (-round(each[1] / SAME), -each[2]))
+        near.sort(key=lambda each: (-round(each[1] / TOLERANCE), -each[2]))
         return near[:n]
 
     def matrix(self) -> Array:
         """The likeness of each model with each, in the order of `names`."""
-        return (1 - CLASSES) * self._labels.products() + CLASSES * self._classes.products()
+        return (1 - CLASS_WEIGHT) * self._labels.products() + CLASS_WEIGHT * self._classes.products()
 
 
-class _Rows:
+class _UnitVectors:
     """Counts of many models as unit vectors; `weighted`: what few have counts more."""
 
     def __init__(self, counts: Sequence[Counter[str]], weighted: bool) -> None:
@@ -115,7 +115,7 @@ class _Rows:
 
 
 def _labels(record: ModelRecord) -> Counter[str]:
-    return features_of(record).rounds[-1]
+    return features_of(record).label_rounds[-1]
 
 
 def _classes(record: ModelRecord) -> Counter[str]:
@@ -140,7 +140,7 @@ def overlap(contents: Contents, shared: bool = False) -> pd.DataFrame:
     Rows and columns are the names of the models in the order of adding; `shared=True` gives the number of shared
     structures instead, as integers.
     """
-    names = labels(contents.models)
+    names = name_index(contents.models)
     common = _shared_counts(contents)
     if shared:
         return pd.DataFrame(common, index=names, columns=names)
@@ -155,7 +155,7 @@ def difference(contents: Contents, a: str, b: str) -> pd.DataFrame:
     `where` is "first" (only in `a`), "second" (only in `b`) or "both"; rows stand in this order, the most used first.
     Raises `UnknownPathError` for an unknown model.
     """
-    first, second = _uses(contents, a), _uses(contents, b)
+    first, second = _occurrences_in(contents, a), _occurrences_in(contents, b)
     rows = [
         (
             contents.names[key],
@@ -167,7 +167,7 @@ def difference(contents: Contents, a: str, b: str) -> pd.DataFrame:
         for key in dict.fromkeys((*first, *second))
     ]
     rows.sort(key=lambda row: (SIDES.index(row[2]), -row[3] - row[4], row[0]))
-    return table(rows, ["name", "class", "where", "first", "second"])
+    return data_frame(rows, ["name", "class", "where", "first", "second"])
 
 
 def _shared_counts(contents: Contents) -> np.ndarray:
@@ -185,7 +185,7 @@ def _shared_counts(contents: Contents) -> np.ndarray:
     return (holds @ holds.T).toarray()
 
 
-def _uses(contents: Contents, name: str) -> Counter[str]:
+def _occurrences_in(contents: Contents, name: str) -> Counter[str]:
     if not isinstance(name, str) or name not in contents.models:
-        raise unknown("model", name, contents.models)
-    return at_level(contents.models[name], None)
+        raise unknown_name_error("model", name, contents.models)
+    return occurrences_at_level(contents.models[name], None)

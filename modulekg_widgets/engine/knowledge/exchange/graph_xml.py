@@ -11,19 +11,19 @@ from xml.parsers import expat
 
 import networkx as nx
 
-from modulekg_widgets.engine.errors import GraphFileError, shown
-from modulekg_widgets.engine.knowledge.exchange.flat import (
-    MOST_PARTS,
-    MOST_VALUES,
-    STRUCTURED,
-    Assembly,
+from modulekg_widgets.engine.errors import GraphFileError, printable
+from modulekg_widgets.engine.knowledge.exchange.json_text import value_text
+from modulekg_widgets.engine.knowledge.exchange.lossless_format import (
+    MAX_CONTAINERS,
+    MAX_VALUES,
+    STRUCTURED_ATTRIBUTES,
+    GraphAssembly,
+    cache_edge_text,
     header,
-    said_once,
     xml_escaped,
     xml_unescaped,
 )
-from modulekg_widgets.engine.knowledge.exchange.json_text import value_text
-from modulekg_widgets.engine.knowledge.exchange.property_graph import Attributes, Writable
+from modulekg_widgets.engine.knowledge.exchange.property_graph import Attributes, GraphLike
 from modulekg_widgets.engine.knowledge.facts.property_values import decode
 
 NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
@@ -31,8 +31,10 @@ NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
 
 def read_graphml(content: bytes) -> nx.DiGraph:
     """The graph that `graphml` wrote; raises `GraphFileError` for any other content."""
-    if content.count(b"<") > 3 * MOST_PARTS or content.count(b"[") + content.count(b"{") > MOST_PARTS:
-        raise GraphFileError(f"it has more than {MOST_PARTS:,} lists and objects, or {3 * MOST_PARTS:,} elements")
+    if content.count(b"<") > 3 * MAX_CONTAINERS or content.count(b"[") + content.count(b"{") > MAX_CONTAINERS:
+        raise GraphFileError(
+            f"it has more than {MAX_CONTAINERS:,} lists and objects, or {3 * MAX_CONTAINERS:,} elements"
+        )
     reader = _GraphMLReader()
     try:
         reader.parser.Parse(content, True)
@@ -62,7 +64,7 @@ class _GraphMLReader:
         self.pieces: list[str] = []
 
     def graph(self) -> nx.DiGraph:
-        assembly = Assembly(self.head)
+        assembly = GraphAssembly(self.head)
         for key, attributes in self.nodes:
             assembly.add_node(xml_unescaped(key), attributes)
         for start, end in self.edges:
@@ -92,24 +94,24 @@ class _GraphMLReader:
             case ["graphml", "key", "default"] | ["graphml", ("key" | "graph"), "desc"] | ["graphml", "desc"]:
                 pass
             case _:
-                raise GraphFileError(f"it has a <{shown(self.path[-1])}> where none belongs")
+                raise GraphFileError(f"it has a <{printable(self.path[-1])}> where none belongs")
 
     def _text(self, text: str) -> None:
         if self.data is not None:
             self.pieces.append(text)
         elif text.strip() and self.path[-1] not in ("desc", "default"):
-            raise GraphFileError(f"it has the text {shown(text.strip(), 30)!r} where none belongs")
+            raise GraphFileError(f"it has the text {printable(text.strip(), 30)!r} where none belongs")
 
     def _end(self, name: str) -> None:
         self.path.pop()
         if self.data is None:
             return
         if self.data not in self.keys:
-            raise GraphFileError(f"it has data of the key {shown(self.data)!r}, which is not declared")
+            raise GraphFileError(f"it has data of the key {printable(self.data)!r}, which is not declared")
         name, kind = self.keys[self.data]
         if self.path[-1] != "edge":  # nodes tell what edges say
             if name in self.owner:
-                raise GraphFileError(f"a node has {shown(name)!r} twice")
+                raise GraphFileError(f"a node has {printable(name)!r} twice")
             self.owner[name] = _parsed_value("".join(self.pieces), name, kind)
         self.data = None
 
@@ -128,34 +130,36 @@ def _parsed_value(text: str, name: str, kind: str) -> Any:
             return float(text)
         if kind == "boolean":
             return {"true": True, "false": False, "1": True, "0": False}[text.lower()]
-        return decode(text, MOST_VALUES) if name in STRUCTURED else xml_unescaped(text)
+        return decode(text, MAX_VALUES) if name in STRUCTURED_ATTRIBUTES else xml_unescaped(text)
     except (ValueError, KeyError) as error:
-        raise GraphFileError(f"it has {shown(text, 40)!r} as {shown(name)!r}: {shown(str(error))}") from None
+        raise GraphFileError(
+            f"it has {printable(text, 40)!r} as {printable(name)!r}: {printable(str(error))}"
+        ) from None
 
 
 # --------------------
 # GraphML, and GEXF for Gephi, as networkx writes them: the same elements, attributes and types, in the same order.
 
 
-_SPACES = 'xmlns="{0}" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:schemaLocation="{0} {1}"'
-_GRAPHML = _SPACES.format(
+_NAMESPACES = 'xmlns="{0}" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:schemaLocation="{0} {1}"'
+_GRAPHML = _NAMESPACES.format(
     "http://graphml.graphdrawing.org/xmlns", "http://graphml.graphdrawing.org/xmlns/1.0/graphml.xsd"
 )
-_GEXF = _SPACES.format("http://www.gexf.net/1.2draft", "http://www.gexf.net/1.2draft/gexf.xsd")
+_GEXF = _NAMESPACES.format("http://www.gexf.net/1.2draft", "http://www.gexf.net/1.2draft/gexf.xsd")
 _TYPES: dict[type, str] = {bool: "boolean", int: "long", float: "double"}  # a text is of any other
 _WITHOUT_REFERENCES = 2  # a version of marshal's format, in which equal values are mostly the same bytes
-_OF_GEXF = {"True": "true", "False": "false", "inf": "INF", "-inf": "-INF", "nan": "NaN"}
+_GEXF_TEXTS = {"True": "true", "False": "false", "inf": "INF", "-inf": "-INF", "nan": "NaN"}
 
 
-def graphml(graph: Writable) -> Iterator[str]:
+def graphml(graph: GraphLike) -> Iterator[str]:
     """GraphML with every node's attributes; dictionaries and lists are JSON text."""
     keys = _Keys()
-    of_graph = keys.lines("graph", "    ").of(header(graph))
-    of_node, of_edge = keys.lines("node", "      ").of, keys.lines("edge", "      ").of
+    of_graph = keys.lines("graph", "    ").lines_of(header(graph))
+    of_node, of_edge = keys.lines("node", "      ").lines_of, keys.lines("edge", "      ").lines_of
     names = {key: _quoted(xml_escaped(key)) for key in graph.nodes}
     # the keys stand first and are known last
     body = [_element("    ", f"node id={names[key]}", "node", of_node(data)) for key, data in graph.nodes.items()]
-    inner = said_once(of_edge)
+    inner = cache_edge_text(of_edge)
     for start, ends in graph.adj.items():
         source = f"edge source={names[start]} target="
         body += [_element("    ", source + names[end], "edge", inner(data)) for end, data in ends.items()]
@@ -168,16 +172,16 @@ def graphml(graph: Writable) -> Iterator[str]:
     yield "</graphml>"
 
 
-def gexf(graph: Writable) -> Iterator[str]:
+def gexf(graph: GraphLike) -> Iterator[str]:
     """GEXF 1.2 for Gephi; an edge's `type` is called `relation`, since GEXF means another thing by it."""
     columns = _Columns()
-    of_node, of_edge = columns.lines("node").of, columns.lines("edge").of
+    of_node, of_edge = columns.lines("node").lines_of, columns.lines("edge").lines_of
     names = {key: _quoted(xml_escaped(key)) for key in graph.nodes}
     nodes = [
         _element("      ", _labelled(names[key], data.get("name", key)), "node", _gexf_values(of_node(data)))
         for key, data in graph.nodes.items()
     ]
-    inner = said_once(lambda data: _gexf_values(of_edge(_without_type(data))))
+    inner = cache_edge_text(lambda data: _gexf_values(of_edge(_without_type(data))))
     edges: list[str] = []
     for start, ends in graph.adj.items():
         source = f"edge source={names[start]} target="
@@ -219,27 +223,27 @@ class _Lines:
         self.line = line  # of how it begins and the value
         self.known: defaultdict[str, dict[str | bytes, str]] = defaultdict(dict)
 
-    def of(self, data: Attributes) -> str:
+    def lines_of(self, data: Attributes) -> str:
         """The lines of all attributes that are known."""
-        return "".join([self._once(name, value) for name, value in data.items() if value is not None])
+        return "".join([self._cached_line(name, value) for name, value in data.items() if value is not None])
 
-    def _once(self, name: str, value: Any) -> str:
-        key = value if type(value) is str else _told_apart(value)
+    def _cached_line(self, name: str, value: Any) -> str:
+        key = value if type(value) is str else _cache_key(value)
         if key is None:
-            return self._written(name, value)
+            return self._line(name, value)
         known = self.known[name]
         found = known.get(key)
         if found is None:
-            found = known[key] = self._written(name, value)
+            found = known[key] = self._line(name, value)
         return found
 
-    def _written(self, name: str, value: Any) -> str:
+    def _line(self, name: str, value: Any) -> str:
         kind = _TYPES.get(type(value), "string")
         text = value if kind != "string" else xml_escaped(value) if type(value) is str else value_text(value, name)
         return self.line(self.opening(name, kind), text)
 
 
-def _told_apart(value: Any) -> bytes | None:
+def _cache_key(value: Any) -> bytes | None:
     """What no other plain value has, 1, True and 1.0 neither; None for what is no plain value."""
     try:
         return marshal.dumps(value, _WITHOUT_REFERENCES)
@@ -290,11 +294,11 @@ class _Columns:
         if found:
             yield f'    <attributes mode="static" class="{scope}">'
             for at, name, kinds in found:
-                yield f'      <attribute id="{at}" title={_quoted(name)} type="{_kind_of_all(kinds)}" />'
+                yield f'      <attribute id="{at}" title={_quoted(name)} type="{_common_type(kinds)}" />'
             yield "    </attributes>"
 
 
-def _kind_of_all(kinds: set[str]) -> str:
+def _common_type(kinds: set[str]) -> str:
     return min(kinds) if len(kinds) == 1 else "double" if kinds == {"long", "double"} else "string"
 
 
@@ -307,7 +311,7 @@ def _without_type(data: Attributes) -> Attributes:
 
 
 def _gexf_value(opening: str, value: Any) -> str:
-    text = value if type(value) is str else _OF_GEXF.get(str(value), str(value))
+    text = value if type(value) is str else _GEXF_TEXTS.get(str(value), str(value))
     return f"{opening}{_quoted(text)} />\n"
 
 

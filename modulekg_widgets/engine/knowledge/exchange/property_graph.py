@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import networkx as nx
 
-from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
-from modulekg_widgets.engine.knowledge.facts.contents import Contents, copied, positions
+from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, copy_values, slot_positions
 from modulekg_widgets.engine.knowledge.facts.records import ModelNode
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Within, nothing looks for cycles of garbage; afterwards it does as before, whatever is raised.
 
     Else it goes through all that is kept again and again while that grows: two thirds of the time of a large graph.
@@ -45,9 +45,9 @@ def collector_paused() -> Iterator[None]:
 # ----------------------------------------
 
 
-STORED = ("Module", "Model", "DataSet", "User", "Job")
-GRAPH_TYPES = (*STORED, "Operator", "ModuleType")
-Types = Iterable[str] | str | None
+STORED_TYPES = ("Module", "Model", "DataSet", "User", "Job")
+GRAPH_TYPES = (*STORED_TYPES, "Operator", "ModuleType")
+TypeSelection = Iterable[str] | str | None
 Attributes = dict[str, Any]
 
 
@@ -60,15 +60,15 @@ class PropertyGraph:
     adj: dict[str, dict[str, Attributes]] = field(default_factory=dict)  # start -> end -> what is known of the edge
 
 
-Writable: TypeAlias = PropertyGraph | nx.DiGraph
+GraphLike: TypeAlias = PropertyGraph | nx.DiGraph
 
 
-def property_graph(contents: Contents, types: Types = None) -> PropertyGraph:
+def property_graph(contents: Contents, types: TypeSelection = None) -> PropertyGraph:
     """What `to_networkx` gives, to be read only: it shares values with `contents`."""
-    return _Builder(contents, chosen_types(contents, types), own=False).built()
+    return _Builder(contents, checked_types(contents, types), own=False).built()
 
 
-def to_networkx(contents: Contents, types: Types = None) -> nx.DiGraph:
+def to_networkx(contents: Contents, types: TypeSelection = None) -> nx.DiGraph:
     """The nodes of these types and the edges between them; every edge has a `type`.
 
     `types` are some of Module, Model, DataSet, User, Job, Operator and ModuleType, or "all" of them. By default a
@@ -77,8 +77,8 @@ def to_networkx(contents: Contents, types: Types = None) -> nx.DiGraph:
     what is known of it. It may be changed: nothing of it is shared with `contents`. Raises `UnknownNameError` for
     another type.
     """
-    with collector_paused():
-        return _as_networkx(_Builder(contents, chosen_types(contents, types), own=True).built())
+    with gc_paused():
+        return _as_networkx(_Builder(contents, checked_types(contents, types), own=True).built())
 
 
 def _as_networkx(made: PropertyGraph) -> nx.DiGraph:
@@ -96,20 +96,22 @@ def node_key(kind: str, name: str) -> str:
     return name if kind == "Module" else f"{kind}:{name}"
 
 
-def chosen_types(contents: Contents, types: Types) -> frozenset[str]:
+def checked_types(contents: Contents, types: TypeSelection) -> frozenset[str]:
     """The types of nodes that `to_networkx` gives; raises `UnknownNameError`."""
     if types is None:
         alone = not (contents.datasets or contents.users or contents.jobs)
-        return frozenset(("Module",) if alone else (*STORED, "Operator"))
+        return frozenset(("Module",) if alone else (*STORED_TYPES, "Operator"))
     if types == "all":
         return frozenset(GRAPH_TYPES)
     try:
         chosen = frozenset([types] if isinstance(types, str) else types)
     except TypeError:
-        hint = nearest("", GRAPH_TYPES)
-        raise UnknownNameError(f"types of nodes are texts, got {shown(repr(types))}: {hint}") from None
+        hint = closest_match_hint("", GRAPH_TYPES)
+        raise UnknownNameError(f"types of nodes are texts, got {printable(repr(types))}: {hint}") from None
     for kind in chosen - set(GRAPH_TYPES):
-        raise UnknownNameError(f"there is no type of nodes {shown(str(kind))!r}: {nearest(str(kind), GRAPH_TYPES)}")
+        raise UnknownNameError(
+            f"there is no type of nodes {printable(str(kind))!r}: {closest_match_hint(str(kind), GRAPH_TYPES)}"
+        )
     return chosen
 
 
@@ -117,7 +119,7 @@ class _Builder:
     def __init__(self, contents: Contents, types: frozenset[str], own: bool) -> None:
         self.contents = contents
         self.types = types
-        self.own = own  # whether the graph shares nothing that can be changed
+        self.copies_values = own  # whether the graph shares nothing that can be changed
         self.graph = PropertyGraph({"scheme": contents.scheme})
         self.nodes, self.adj = self.graph.nodes, self.graph.adj
 
@@ -145,7 +147,7 @@ class _Builder:
         ends[end] = {"type": relation, **attributes} if edge is None else {**edge, relation: attributes}
 
     def _values(self, values: dict[Any, Any]) -> dict[Any, Any]:
-        return copied(values) if self.own else values
+        return copy_values(values) if self.copies_values else values
 
     # -------------------------------------------------------------- nodes
 
@@ -202,7 +204,7 @@ class _Builder:
         known: dict[tuple[int, ...], Attributes] = {}
         for key, node in self.contents.modules.items():
             ends = self.adj[key]
-            for child, order in positions(node).items():
+            for child, order in slot_positions(node).items():
                 if child in nodes:
                     edge = known.get(order)
                     if edge is None:
@@ -219,10 +221,10 @@ class _Builder:
 
     def _add_dataflow(self) -> None:
         models = self.contents.models.values()
-        feeds = _per_model((model.name, model.feeds) for model in models)
+        feeds = _counts_per_model((model.name, model.feeds) for model in models)
         for (start, end), counts in feeds.items():
             self._relate(start, end, "feeds", count=sum(counts.values()), models=counts)
-        calls = _per_model((model.name, model.calls) for model in models)
+        calls = _counts_per_model((model.name, model.calls) for model in models)
         for (module, operator), counts in calls.items():
             self._relate(module, node_key("Operator", operator), "calls", count=sum(counts.values()), models=counts)
 
@@ -257,7 +259,7 @@ class _Builder:
         for kind, differing in differences(self.contents, types):
             end = node_key("ModuleType", kind.key)
             for member, values in zip(kind.members, differing, strict=True):
-                self.adj[member][end] = {"type": "isA", "differs": copied(values)}
+                self.adj[member][end] = {"type": "isA", "differs": copy_values(values)}
 
 
 def _class_key(name: str) -> str:
@@ -279,7 +281,9 @@ def _triples(counter: Counter[tuple[str, str]]) -> list[list[Any]]:
     return [[first, second, count] for (first, second), count in counter.items()]
 
 
-def _per_model(counters: Iterable[tuple[str, Counter[tuple[str, str]]]]) -> dict[tuple[str, str], dict[str, int]]:
+def _counts_per_model(
+    counters: Iterable[tuple[str, Counter[tuple[str, str]]]],
+) -> dict[tuple[str, str], dict[str, int]]:
     found: dict[tuple[str, str], dict[str, int]] = {}
     for name, counter in counters:
         for pair, count in counter.items():
@@ -304,21 +308,21 @@ def node_count(contents: Contents) -> int:
         "Module": contents.modules, "Model": contents.models, "DataSet": contents.datasets, "User": contents.users,
         "Job": contents.jobs, "Operator": {name for model in contents.models.values() for _, name in model.calls},
     }  # fmt: skip
-    return sum(len(groups[kind]) for kind in chosen_types(contents, None))
+    return sum(len(groups[kind]) for kind in checked_types(contents, None))
 
 
 def edge_count(contents: Contents) -> int:
     """The number of edges of `to_networkx(contents)`: of pairs of nodes with one relation or several."""
-    pairs = set(_contained(contents))
-    if "Model" not in chosen_types(contents, None):
+    pairs = set(_containment_pairs(contents))
+    if "Model" not in checked_types(contents, None):
         return len(pairs)
     modules, models = contents.modules, contents.models.values()
     pairs.update(pair for model in models for pair in model.feeds if pair[0] in modules and pair[1] in modules)
     calls = {pair for model in models for pair in model.calls if pair[0] in modules}
-    return len(pairs) + len(calls) + sum(model.root in modules for model in models) + _runs(contents)
+    return len(pairs) + len(calls) + sum(model.root in modules for model in models) + _count_job_edges(contents)
 
 
-def _contained(contents: Contents) -> Iterator[tuple[str, str]]:
+def _containment_pairs(contents: Contents) -> Iterator[tuple[str, str]]:
     modules = contents.modules
     for key, node in modules.items():
         for _, child in node.slots:
@@ -326,7 +330,7 @@ def _contained(contents: Contents) -> Iterator[tuple[str, str]]:
                 yield key, child
 
 
-def _runs(contents: Contents) -> int:
+def _count_job_edges(contents: Contents) -> int:
     """Edges from the user to a job, and from it to its data set and model."""
     return sum(
         (job.user in contents.users) + (job.dataset in contents.datasets) + (job.model in contents.models)

@@ -12,7 +12,7 @@ from typing import Any
 from modulekg_widgets.engine.identity.fingerprint import display_name
 from modulekg_widgets.engine.knowledge.facts.records import ModelNode, StructureNode
 
-_UNCHANGEABLE = frozenset((str, int, float, bool, complex, bytes, type(None)))
+_IMMUTABLE_TYPES = frozenset((str, int, float, bool, complex, bytes, type(None)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Contents:
     @cached_property
     def uses(self) -> Counter[str]:
         """How often each module occurs over all models."""
-        return uses_in(self.models.values())
+        return count_uses(self.models.values())
 
     @cached_property
     def holders(self) -> dict[str, list[str]]:
@@ -92,7 +92,7 @@ def display_names(classes: dict[str, str]) -> dict[str, str]:
     return names
 
 
-def positions(node: StructureNode) -> dict[str, tuple[int, ...]]:
+def slot_positions(node: StructureNode) -> dict[str, tuple[int, ...]]:
     """For each child structure the positions that it takes among the slots."""
     found: dict[str, list[int]] = {}
     for position, (_, child) in enumerate(node.slots):
@@ -101,7 +101,7 @@ def positions(node: StructureNode) -> dict[str, tuple[int, ...]]:
     return {child: tuple(order) for child, order in found.items()}
 
 
-def uses_in(models: Iterable[ModelNode]) -> Counter[str]:
+def count_uses(models: Iterable[ModelNode]) -> Counter[str]:
     """How often each structure occurs in the models, by fingerprint, over all levels."""
     uses: Counter[str] = Counter()
     for model in models:
@@ -110,13 +110,13 @@ def uses_in(models: Iterable[ModelNode]) -> Counter[str]:
     return uses
 
 
-def copied(values: dict[Any, Any]) -> dict[Any, Any]:
+def copy_values(values: dict[Any, Any]) -> dict[Any, Any]:
     """The same values, and nothing that can be changed among them is shared; most are numbers and texts."""
-    if _UNCHANGEABLE.issuperset(map(type, values.values())):
+    if _IMMUTABLE_TYPES.issuperset(map(type, values.values())):
         return values.copy()
-    return {key: value if _cannot_change(value) else deepcopy(value) for key, value in values.items()}
+    return {key: value if _is_immutable(value) else deepcopy(value) for key, value in values.items()}
 
 
-def _cannot_change(value: Any) -> bool:
+def _is_immutable(value: Any) -> bool:
     kind = type(value)
-    return kind in _UNCHANGEABLE or (kind is tuple and _UNCHANGEABLE.issuperset(map(type, value)))
+    return kind in _IMMUTABLE_TYPES or (kind is tuple and _IMMUTABLE_TYPES.issuperset(map(type, value)))

@@ -15,19 +15,19 @@ import numpy as np
 import pandas as pd
 import torch
 
-from modulekg_widgets.engine.errors import PropertyError, UnknownNameError, shown
+from modulekg_widgets.engine.errors import PropertyError, UnknownNameError, printable
 from modulekg_widgets.engine.knowledge.facts.contents import JobNode
 from modulekg_widgets.engine.knowledge.facts.property_values import encode
 from modulekg_widgets.engine.knowledge.facts.results import check_results
 
-PORTION = 0.95  # of the way to the final value: where a run counts as converged
+CONVERGED_SHARE = 0.95  # of the way to the final value: where a run counts as converged
 ACCURACY = "accuracy"  # the metric that a history without names is of
 # metrics that are an accuracy, whoever names them; the first that a history has is the job's
 ACCURACIES = (ACCURACY, "acc", "val_accuracy", "val_acc", "test_accuracy", "test_acc", "acc@1", "top1", "eval_accuracy")
-ROUNDING = 1e-3  # above 1, of a fraction that was computed in half precision
-MOST_VALUES = 1000  # of an array among the properties
-MOST_POINTS = 10_000  # of one metric that others have written; of more, some are left out between first and last
-Moment = datetime | date | str | float | int | None
+ROUNDING_TOLERANCE = 1e-3  # above 1, of a fraction that was computed in half precision
+MAX_ARRAY_VALUES = 1000  # of an array among the properties
+MAX_POINTS = 10_000  # of one metric that others have written; of more, some are left out between first and last
+TimeLike = datetime | date | str | float | int | None
 Point = tuple[float, float]
 Points = Sequence[Any]
 
@@ -40,8 +40,8 @@ def job_node(
     model: str | None = None,
     accuracy: float | None = None,
     history: Mapping[str, Points] | Points | None = None,
-    started: Moment = None,
-    ended: Moment = None,
+    started: TimeLike = None,
+    ended: TimeLike = None,
     properties: Mapping[str, Any] | None = None,
 ) -> JobNode:
     """A job of these; raises `PropertyError` or `UnknownNameError` for what cannot be one.
@@ -51,8 +51,8 @@ def job_node(
     metric: of values, of (step, value), or {step: value}. `started` and `ended` are datetimes, ISO texts or seconds
     since 1970; a job without either starts now.
     """
-    metrics = histories(history)
-    began, end = moment(started, "started"), moment(ended, "ended")
+    metrics = parse_history(history)
+    began, end = timestamp(started, "started"), timestamp(ended, "ended")
     if began is None:
         began = time.time() if end is None else end
     if end is not None and end < began:
@@ -64,7 +64,7 @@ def job_node(
     kept = checked_properties(properties or {})
     check_results(kept)
     return JobNode(
-        name, user, dataset, model, accuracy_of(metrics) if accuracy is None else fraction(accuracy),
+        name, user, dataset, model, accuracy_of(metrics) if accuracy is None else accuracy_fraction(accuracy),
         convergence_of(metrics), metrics, began, end, kept,
     )  # fmt: skip
 
@@ -72,30 +72,34 @@ def job_node(
 def checked_name(name: object, what: str) -> str:
     """`name`, if it is a text; raises `UnknownNameError`."""
     if not isinstance(name, str):
-        raise UnknownNameError(f"a {what} is named by a text, got a {shown(type(name).__name__)}")
+        raise UnknownNameError(f"a {what} is named by a text, got a {printable(type(name).__name__)}")
     return name
 
 
 def checked_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
     """The properties as plain values that the store can keep; raises `PropertyError` naming the one that it cannot."""
-    found = {name: plain(value) for name, value in properties.items()}
+    found = {name: plain_value(value) for name, value in properties.items()}
     for name, value in found.items():
         encode(value, name)
     return found
 
 
-def plain(value: Any, depth: int = 8) -> Any:
+def plain_value(value: Any, depth: int = 8) -> Any:
     """Usual containers, paths, dates and small arrays as Python's own values; everything else as it is."""
     if depth and isinstance(value, Mapping):
-        return {key: plain(item, depth - 1) for key, item in value.items()}
+        return {key: plain_value(item, depth - 1) for key, item in value.items()}
     if depth and isinstance(value, (tuple, list)):
-        items = [plain(item, depth - 1) for item in value]
+        items = [plain_value(item, depth - 1) for item in value]
         return tuple(items) if isinstance(value, tuple) else items
     if isinstance(value, PurePath):
         return str(value)
     if isinstance(value, date) and not isinstance(value, datetime):
         return value.isoformat()
-    if isinstance(value, (np.ndarray, torch.Tensor)) and math.prod(value.shape) <= MOST_VALUES and not _is_meta(value):
+    if (
+        isinstance(value, (np.ndarray, torch.Tensor))
+        and math.prod(value.shape) <= MAX_ARRAY_VALUES
+        and not _is_meta(value)
+    ):
         return value.tolist()
     return value
 
@@ -104,7 +108,7 @@ def _is_meta(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_meta
 
 
-def fraction(accuracy: object, percent: bool | None = None) -> float:
+def accuracy_fraction(accuracy: object, percent: bool | None = None) -> float:
     """An accuracy as a fraction, given as one or, above 1, in percent; raises `PropertyError` outside 0 … 100.
 
     `percent` says which, where that is known.
@@ -112,11 +116,11 @@ def fraction(accuracy: object, percent: bool | None = None) -> float:
     value = _number(accuracy, "accuracy")
     if not 0 <= value <= 100:
         raise PropertyError(f"accuracy is {value:g}: give a fraction from 0 to 1, or percent up to 100")
-    is_percent = value > 1 + ROUNDING if percent is None else percent
+    is_percent = value > 1 + ROUNDING_TOLERANCE if percent is None else percent
     return value / 100 if is_percent else min(value, 1.0)
 
 
-def histories(history: Mapping[str, Points] | Points | None) -> dict[str, list[Point]]:
+def parse_history(history: Mapping[str, Points] | Points | None) -> dict[str, list[Point]]:
     """The metrics of a history by name, each as (step, value) in the order of the steps."""
     if history is None:
         return {}
@@ -131,14 +135,14 @@ def _points(points: Any, metric: str) -> list[Point]:
     if isinstance(points, (np.ndarray, torch.Tensor)):
         points = points.tolist()
     if isinstance(points, (str, bytes, Set)) or not isinstance(points, Iterable):
-        raise PropertyError(f"the history of {shown(metric)!r} is a {type(points).__name__}: give a list of values")
+        raise PropertyError(f"the history of {printable(metric)!r} is a {type(points).__name__}: give a list of values")
     found = [_point(step, point, metric) for step, point in enumerate(points)]
     return sorted(found, key=lambda point: point[0])
 
 
-def kept_places(count: int) -> list[int]:
-    """The places of at most about `MOST_POINTS` of so many points, the first and the last among them."""
-    stride = -(-count // MOST_POINTS) or 1
+def sampled_indices(count: int) -> list[int]:
+    """The places of at most about `MAX_POINTS` of so many points, the first and the last among them."""
+    stride = -(-count // MAX_POINTS) or 1
     return [*range(0, count - 1, stride), count - 1] if count else []
 
 
@@ -146,7 +150,7 @@ def _point(step: int, point: Any, metric: str) -> Point:
     if isinstance(point, (tuple, list)):
         if len(point) != 2:
             raise PropertyError(
-                f"the history of {shown(metric)!r} holds {len(point)} values at one place: give (step, value)"
+                f"the history of {printable(metric)!r} holds {len(point)} values at one place: give (step, value)"
             )
         return _number(point[0], f"a step of {metric}"), _number(point[1], metric, finite=False)
     return float(step), _number(point, metric, finite=False)
@@ -154,17 +158,17 @@ def _point(step: int, point: Any, metric: str) -> Point:
 
 def _number(value: Any, what: str, finite: bool = True) -> float:
     if isinstance(value, bool) or not (isinstance(value, Real) or hasattr(value, "item")):
-        raise PropertyError(f"{shown(what)} is a {shown(type(value).__name__)}: give a number")
+        raise PropertyError(f"{printable(what)} is a {printable(type(value).__name__)}: give a number")
     try:
         number = float(value)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise PropertyError(f"{shown(what)} is no number: {shown(str(error))}") from None
+        raise PropertyError(f"{printable(what)} is no number: {printable(str(error))}") from None
     if finite and not math.isfinite(number):
-        raise PropertyError(f"{shown(what)} is {number}: give a finite number")
+        raise PropertyError(f"{printable(what)} is {number}: give a finite number")
     return number
 
 
-def moment(value: Moment, what: str) -> float | None:
+def timestamp(value: TimeLike, what: str) -> float | None:
     """Seconds since 1970 of a datetime (without a zone: local time), a date, an ISO text, or such seconds."""
     if value is None:
         return None
@@ -174,7 +178,7 @@ def moment(value: Moment, what: str) -> float | None:
             given = value if type(value) is datetime else pd.Timestamp(value).floor("us").to_pydatetime()
             value = given.astimezone(timezone.utc).timestamp()
         except (ValueError, TypeError, OverflowError, OSError, AttributeError) as error:
-            raise PropertyError(f"{what} is no time: {shown(str(error))}") from None
+            raise PropertyError(f"{what} is no time: {printable(str(error))}") from None
     return checked_seconds(value, what)
 
 
@@ -195,20 +199,20 @@ def accuracy_of(metrics: Mapping[str, list[Point]], accuracies: Sequence[str] = 
 
     None where the history tells none, or ends in NaN.
     """
-    metric = _leading(metrics, accuracies)
+    metric = _main_metric(metrics, accuracies)
     values = [value for _, value in metrics.get(metric, [])] if metric in accuracies else []
     if not values or not math.isfinite(values[-1]):
         return None
-    return fraction(values[-1], percent=any(value > 1 + ROUNDING for value in values))
+    return accuracy_fraction(values[-1], percent=any(value > 1 + ROUNDING_TOLERANCE for value in values))
 
 
 def convergence_of(metrics: Mapping[str, list[Point]], accuracies: Sequence[str] = ACCURACIES) -> float | None:
     """The steps in which the accuracy, or else the first metric of a history, converged."""
-    metric = _leading(metrics, accuracies)
+    metric = _main_metric(metrics, accuracies)
     return steps_to_converge(metrics.get(metric, []), rises=metric in accuracies)
 
 
-def _leading(metrics: Mapping[str, list[Point]], accuracies: Sequence[str]) -> str:
+def _main_metric(metrics: Mapping[str, list[Point]], accuracies: Sequence[str]) -> str:
     """The metric that a run is judged by: an accuracy, or else the first."""
     return next((name for name in accuracies if metrics.get(name)), next(iter(metrics), ""))
 
@@ -223,7 +227,7 @@ def steps_to_converge(points: Sequence[Point], rises: bool = False) -> float | N
         return None
     first, last = finite[0][1], finite[-1][1]
     if rises or last >= first:
-        goal = PORTION * last if last >= 0 else last / PORTION
+        goal = CONVERGED_SHARE * last if last >= 0 else last / CONVERGED_SHARE
         return next(step for step, value in finite if value >= goal)
-    goal = first + PORTION * (last - first)
+    goal = first + CONVERGED_SHARE * (last - first)
     return next(step for step, value in finite if value <= goal)

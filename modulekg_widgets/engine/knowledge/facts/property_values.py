@@ -17,55 +17,62 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from modulekg_widgets.engine.errors import PropertyError, shown
+from modulekg_widgets.engine.errors import PropertyError, printable
 from modulekg_widgets.engine.safe_files import parse_json
 
-MOST_DEPTH = 32  # containers within each other
-SIMPLE_DEPTH, MANY, LONG = 3, 50, 200  # the nested dictionaries of modules, their entries and their texts
-MOST_ITEMS = 500_000  # values within one; lists that share lists may have more than memory
-CHARACTERS = 16  # of the text for each of these values
-SAFE = 2**53  # JavaScript, which reads our files too, counts no further
+MAX_DEPTH = 32  # containers within each other
+MAX_SIMPLE_DEPTH, MAX_SIMPLE_ITEMS, MAX_SIMPLE_LENGTH = (
+    3,
+    50,
+    200,
+)  # the nested dictionaries of modules, their entries and their texts
+MAX_ITEMS = 500_000  # values within one; lists that share lists may have more than memory
+CHARACTERS_PER_ITEM = 16  # of the text for each of these values
+MAX_SAFE_INTEGER = 2**53  # JavaScript, which reads our files too, counts no further
 History = dict[str, list[tuple[float, float]]]  # metric -> (step, value)
 
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")  # two half characters, which JSON would join to one
 _dumps = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
 
 
-def encode(value: object, name: str = "", most: int = MOST_ITEMS) -> str:
+def encode(value: object, name: str = "", max_items: int = MAX_ITEMS) -> str:
     """`value` as ASCII JSON text; raises `PropertyError`, which names the property, for what is no plain value.
 
     Plain are None, bool, int, float, complex, str, bytes, datetime, and tuples, lists and dicts of these; a NumPy
-    scalar becomes Python's, and a zone of time its offset. `name` is that of the property in an error; `most` bounds
-    the values within, and with them the text.
+    scalar becomes Python's, and a zone of time its offset. `name` is that of the property in an error; `max_items`
+    bounds the values within, and with them the text.
     """
-    if _is_simple(value, SIMPLE_DEPTH):
+    if _is_simple(value, MAX_SIMPLE_DEPTH):
         text = _dumps(value)
-        if '"$' not in text and "\\ud" not in text and len(text) <= most * CHARACTERS:
+        if '"$' not in text and "\\ud" not in text and len(text) <= max_items * CHARACTERS_PER_ITEM:
             return text
-    text = _dumps(as_json(value, name, most))
-    if len(text) > most * CHARACTERS:
-        raise PropertyError(f"{_called(name, ())} is longer than {most * CHARACTERS:,} characters: keep it in a file")
+    text = _dumps(to_json(value, name, max_items))
+    if len(text) > max_items * CHARACTERS_PER_ITEM:
+        raise PropertyError(
+            f"{_property_name(name, ())} is longer than {max_items * CHARACTERS_PER_ITEM:,} characters: keep it in a "
+            "file"
+        )
     return text
 
 
-def decode(text: str, most: int = MOST_ITEMS) -> object:
+def decode(text: str, max_items: int = MAX_ITEMS) -> object:
     """The value that `encode` wrote; raises `ValueError` for any other text."""
     if not isinstance(text, str):
         raise ValueError(f"a value is written as text, not as a {type(text).__name__}")
-    value = _parsed(text, most * CHARACTERS)
-    if '"$' not in text and text.count("[") + text.count("{") <= MOST_DEPTH:
+    value = _parse(text, max_items * CHARACTERS_PER_ITEM)
+    if '"$' not in text and text.count("[") + text.count("{") <= MAX_DEPTH:
         return value
     return from_json(value)
 
 
-def as_json(value: object, name: str = "", most: int = MOST_ITEMS) -> Any:
+def to_json(value: object, name: str = "", max_items: int = MAX_ITEMS) -> Any:
     """What `encode` writes as text: values that JSON has, and no float but finite ones; raises `PropertyError`."""
-    return _PropertyWriter(name, most).written(value, (), MOST_DEPTH)
+    return _PropertyWriter(name, max_items).convert(value, (), MAX_DEPTH)
 
 
 def from_json(value: Any) -> Any:
-    """The value that `as_json` wrote, from parsed JSON; raises `ValueError`."""
-    return _restored(value, MOST_DEPTH)
+    """The value that `to_json` wrote, from parsed JSON; raises `ValueError`."""
+    return _restore(value, MAX_DEPTH)
 
 
 def encode_history(history: History, name: str = "history") -> str:
@@ -96,7 +103,7 @@ def _points(columns: object) -> list[tuple[float, float]]:
     steps, values = columns
     if len(steps) != len(values) or not all(type(x) in (int, float) for column in columns for x in column):
         raise ValueError("a metric has a number for each step")
-    if any(type(x) is int and abs(x) > SAFE for column in columns for x in column):
+    if any(type(x) is int and abs(x) > MAX_SAFE_INTEGER for column in columns for x in column):
         steps, values = ([_as_float(x) for x in column] for column in columns)
     return list(zip(steps, values, strict=True))
 
@@ -116,14 +123,14 @@ def _is_simple(value: Any, depth: int) -> bool:
     """Whether JSON has it as it is, and it is small though it may share lists; others take longer."""
     kind = type(value)
     if kind is str:
-        return len(value) <= LONG
+        return len(value) <= MAX_SIMPLE_LENGTH
     if kind is not dict and kind is not list:
         return _is_scalar(value)
-    if not depth or len(value) > MANY:
+    if not depth or len(value) > MAX_SIMPLE_ITEMS:
         return False
     if kind is dict:
         for key in value:
-            if type(key) is not str or len(key) > LONG:
+            if type(key) is not str or len(key) > MAX_SIMPLE_LENGTH:
                 return False
         value = value.values()
     return False not in [_is_simple(item, depth - 1) for item in value]
@@ -134,7 +141,7 @@ def _is_scalar(value: Any) -> bool:
     if kind is str or kind is bool or value is None:
         return True
     if kind is int:
-        return -SAFE <= value <= SAFE
+        return -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER
     return kind is float and math.isfinite(value)
 
 
@@ -143,15 +150,15 @@ class _PropertyWriter:
 
     def __init__(self, name: str, most: int) -> None:
         self.name = name
-        self.most = self.left = most
+        self.most = self.remaining = most
 
-    def written(self, value: Any, path: tuple[object, ...], depth: int) -> Any:
+    def convert(self, value: Any, path: tuple[object, ...], depth: int) -> Any:
         self._spend(1)
         kind = type(value)
         if kind in (tuple, list, dict):
             return self._container(value, kind, path, depth)
         if kind is str or kind is bytes or kind is int:
-            self._spend((value.bit_length() // 4 if kind is int else len(value)) // CHARACTERS)
+            self._spend((value.bit_length() // 4 if kind is int else len(value)) // CHARACTERS_PER_ITEM)
         if kind is str:
             return _text(value)
         if _is_scalar(value):
@@ -162,30 +169,33 @@ class _PropertyWriter:
         if kind is datetime:
             return {"$datetime": self._moment(value, path).isoformat()}
         if isinstance(value, np.generic) and value.dtype.kind in _NUMPY:
-            return self.written(_NUMPY[value.dtype.kind](value), path, depth)
+            return self.convert(_NUMPY[value.dtype.kind](value), path, depth)
         raise PropertyError(
-            f"{_called(self.name, path)} is a {shown(kind.__name__)}: a property is None, a bool, a number, a text, "
+            f"{_property_name(self.name, path)} is a {printable(kind.__name__)}: a property is None, a bool, a "
+            "number, a text, "
             "bytes, a datetime, or a tuple, list or dict of these"
         )
 
     def _spend(self, values: int) -> None:
-        self.left -= values
-        if self.left < 0:
-            raise PropertyError(f"{_called(self.name, ())} is longer than {self.most:,} values: keep it in a file")
+        self.remaining -= values
+        if self.remaining < 0:
+            raise PropertyError(
+                f"{_property_name(self.name, ())} is longer than {self.most:,} values: keep it in a file"
+            )
 
     def _container(self, value: Any, kind: type, path: tuple[object, ...], depth: int) -> Any:
         if not depth:
-            raise PropertyError(f"{_called(self.name, path[:4])} is nested deeper than {MOST_DEPTH} levels")
+            raise PropertyError(f"{_property_name(self.name, path[:4])} is nested deeper than {MAX_DEPTH} levels")
         if kind is dict:
             return self._dictionary(value, path, depth)
-        items = [self.written(item, (*path, index), depth - 1) for index, item in enumerate(value)]
+        items = [self.convert(item, (*path, index), depth - 1) for index, item in enumerate(value)]
         return {"$tuple": items} if kind is tuple else items
 
     def _dictionary(self, value: dict[Any, Any], path: tuple[object, ...], depth: int) -> Any:
-        items = [(key, self.written(item, (*path, key), depth - 1)) for key, item in value.items()]
+        items = [(key, self.convert(item, (*path, key), depth - 1)) for key, item in value.items()]
         if all(type(key) is str and not _PAIR.search(key) for key in value) and not _is_tag(value):
             return dict(items)
-        return {"$dict": [[self.written(key, (*path, "a key"), depth - 1), item] for key, item in items]}
+        return {"$dict": [[self.convert(key, (*path, "a key"), depth - 1), item] for key, item in items]}
 
     def _moment(self, value: datetime, path: tuple[object, ...]) -> datetime:
         zone = value.tzinfo
@@ -193,16 +203,16 @@ class _PropertyWriter:
             return value
         if type(zone) is ZoneInfo:
             return value.replace(tzinfo=timezone(value.utcoffset() or timedelta()))
-        raise PropertyError(f"{_called(self.name, path)} has a zone of its own: use datetime.timezone")
+        raise PropertyError(f"{_property_name(self.name, path)} has a zone of its own: use datetime.timezone")
 
 
-def _called(name: str, path: tuple[object, ...]) -> str:
-    places = [*([name] if name else []), *(shown(p, 30) if isinstance(p, str) else _place(p) for p in path)]
-    return f"property {shown('.'.join(places))!r}" if places else "the value of a property"
+def _property_name(name: str, path: tuple[object, ...]) -> str:
+    places = [*([name] if name else []), *(printable(p, 30) if isinstance(p, str) else _key_text(p) for p in path)]
+    return f"property {printable('.'.join(places))!r}" if places else "the value of a property"
 
 
-def _place(key: object) -> str:
-    return str(key) if type(key) is int and abs(key) < SAFE else type(key).__name__
+def _key_text(key: object) -> str:
+    return str(key) if type(key) is int and abs(key) < MAX_SAFE_INTEGER else type(key).__name__
 
 
 def _text(value: str) -> Any:
@@ -237,7 +247,7 @@ _NUMPY: dict[str, Callable[[Any], Any]] = {
 # ------------------------------------------------------------------ reading
 
 
-def _parsed(text: str, most: int) -> Any:
+def _parse(text: str, most: int) -> Any:
     if len(text) > most:
         raise ValueError(f"a value has at most {most:,} characters, found {len(text):,}")
     try:
@@ -246,38 +256,38 @@ def _parsed(text: str, most: int) -> Any:
         raise ValueError("a value is nested too deep") from None
 
 
-def _restored(value: Any, depth: int) -> Any:
+def _restore(value: Any, depth: int) -> Any:
     kind = type(value)
     if kind is not list and kind is not dict:
         return value
     if kind is dict and _is_tag(value):
         ((tag, inner),) = value.items()
-        return _tagged(tag, inner, depth)
+        return _restore_tagged(tag, inner, depth)
     if not depth:
-        raise ValueError(f"a value is nested deeper than {MOST_DEPTH} levels")
+        raise ValueError(f"a value is nested deeper than {MAX_DEPTH} levels")
     if kind is list:
-        return [_restored(item, depth - 1) for item in value]
-    return {key: _restored(item, depth - 1) for key, item in value.items()}
+        return [_restore(item, depth - 1) for item in value]
+    return {key: _restore(item, depth - 1) for key, item in value.items()}
 
 
-def _tagged(tag: str, inner: Any, depth: int) -> Any:
+def _restore_tagged(tag: str, inner: Any, depth: int) -> Any:
     if tag in ("$tuple", "$dict") and type(inner) is list:
         if not depth:
-            raise ValueError(f"a value is nested deeper than {MOST_DEPTH} levels")
+            raise ValueError(f"a value is nested deeper than {MAX_DEPTH} levels")
         if tag == "$dict":
             return _dictionary([_pair(pair, depth - 1) for pair in inner])
-        return tuple(_restored(item, depth - 1) for item in inner)
+        return tuple(_restore(item, depth - 1) for item in inner)
     if tag in _LISTS and type(inner) is list:
         return _LISTS[tag](inner)
     if tag in _READERS and type(inner) is str:
         return _READERS[tag](inner)
-    raise ValueError(f"there is no such value as {shown(tag)!r} with a {type(inner).__name__}")
+    raise ValueError(f"there is no such value as {printable(tag)!r} with a {type(inner).__name__}")
 
 
 def _pair(pair: Any, depth: int) -> tuple[Any, Any]:
     if type(pair) is not list or len(pair) != 2:
         raise ValueError("an entry of a dictionary is a key and a value")
-    return _restored(pair[0], depth), _restored(pair[1], depth)
+    return _restore(pair[0], depth), _restore(pair[1], depth)
 
 
 def _dictionary(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
@@ -306,7 +316,7 @@ def _read_int(text: str) -> int:
 
 
 def _read_complex(parts: list[Any]) -> complex:
-    numbers = [_restored(part, 0) for part in parts]
+    numbers = [_restore(part, 0) for part in parts]
     if len(numbers) != 2 or not all(type(number) in (int, float) for number in numbers):
         raise ValueError("a complex number has two parts")
     return complex(*numbers)

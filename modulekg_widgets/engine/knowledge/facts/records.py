@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.classes import class_mro, class_names
 from modulekg_widgets.engine.identity.fingerprint import seed_fingerprints
 from modulekg_widgets.engine.identity.folding import hyperparameters
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy, hierarchy
 from modulekg_widgets.engine.identity.skeleton_source import ModelLike
-from modulekg_widgets.engine.identity.tensors import own_tensors, shape_of
+from modulekg_widgets.engine.identity.tensors import direct_tensors, shape_of
 from modulekg_widgets.engine.identity.walk import class_name, nominal_class
 
 # what a fingerprint of each scheme looks like
@@ -76,16 +76,16 @@ def model_record(
     where it cannot be fingerprinted.
     """
     if name is not None and not isinstance(name, str):
-        raise UnknownNameError(f"a model is named by a text, got a {shown(type(name).__name__)}")
-    return record_of(hierarchy(model), name, scheme, levels)
+        raise UnknownNameError(f"a model is named by a text, got a {printable(type(name).__name__)}")
+    return record_from_hierarchy(hierarchy(model), name, scheme, levels)
 
 
-def record_of(
+def record_from_hierarchy(
     modules: Hierarchy, name: str | None = None, scheme: str = "structure", levels: str = "repetition"
 ) -> ModelRecord:
     """The record of a model that was walked already."""
-    digests = digests_of(modules, scheme)
-    nodes = {digest: _node(modules, index, digest, digests) for index, digest in _first_of_each(digests)}
+    digests = hexdigests(modules, scheme)
+    nodes = {digest: _node(modules, index, digest, digests) for index, digest in _first_occurrences(digests)}
     occurrences = Counter(zip(digests, modules.levels(levels), strict=True))
     cyclic = any(link.kind == "cycle" for link in modules.walk.links())
     root = nodes[digests[0]]
@@ -102,11 +102,13 @@ def with_traffic(model: ModelNode, each: Iterable[int]) -> ModelNode:
 def checked_scheme(scheme: str) -> str:
     """`scheme`, if it is one; raises `UnknownNameError`."""
     if scheme not in SCHEMES:
-        raise UnknownNameError(f"there is no scheme {shown(str(scheme))!r}: {nearest(str(scheme), SCHEMES)}")
+        raise UnknownNameError(
+            f"there is no scheme {printable(str(scheme))!r}: {closest_match_hint(str(scheme), SCHEMES)}"
+        )
     return scheme
 
 
-def digests_of(modules: Hierarchy, scheme: str) -> list[str]:
+def hexdigests(modules: Hierarchy, scheme: str) -> list[str]:
     """The fingerprint of each module of the walk, as hexdigest."""
     if checked_scheme(scheme) == "seed":
         return [fingerprint.hexdigest for fingerprint in seed_fingerprints(modules.walk)]
@@ -114,7 +116,7 @@ def digests_of(modules: Hierarchy, scheme: str) -> list[str]:
     return [digest.hex() for digest in modules.identities.digests]
 
 
-def _first_of_each(digests: list[str]) -> Iterator[tuple[int, str]]:
+def _first_occurrences(digests: list[str]) -> Iterator[tuple[int, str]]:
     seen: set[str] = set()
     for index, digest in enumerate(digests):
         if digest not in seen:
@@ -128,19 +130,19 @@ def _node(modules: Hierarchy, index: int, digest: str, digests: list[str]) -> St
     slots = tuple((name, None if child is None else digests[child]) for name, child in modules.walk.slots(index))
     tensors = {
         own.name: None if own.tensor is None else tuple(shape_of(own.tensor))
-        for own in own_tensors(modules.walk.states[index])
+        for own in direct_tensors(modules.walk.states[index])
     }
     sizes = modules.sizes
     return StructureNode(
-        digest, class_name(module), dotted(cls), _bases(cls), hyperparameters(module), tensors, slots,
+        digest, class_name(module), qualified_name(cls), _bases(cls), hyperparameters(module), tensors, slots,
         sizes.params[index], sizes.bytes[index],
     )  # fmt: skip
 
 
 def _bases(cls: type) -> tuple[str, ...]:
     above = [base for base in class_mro(cls)[1:] if base is not object]
-    return tuple(dotted(base) for base in above)
+    return tuple(qualified_name(base) for base in above)
 
 
-def dotted(cls: type) -> str:
+def qualified_name(cls: type) -> str:
     return ".".join(filter(None, class_names(cls)))

@@ -7,17 +7,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from modulekg_widgets.engine.errors import PropertyError, shown
+from modulekg_widgets.engine.errors import PropertyError, printable
 from modulekg_widgets.engine.knowledge.facts.contents import JobNode
 from modulekg_widgets.engine.knowledge.facts.units import (
     ACCURACY_TARGETS,
     PERCENT,
     TOP_1,
-    compared,
-    fault_of_share,
-    finite,
-    repr_of,
-    target_named,
+    canonical_target,
+    finite_float,
+    normalized_value,
+    safe_repr,
+    share_error,
 )
 
 RESULTS = "results"  # the property of a job: target -> [value, unit]
@@ -50,45 +50,47 @@ def results_of(job: JobNode) -> dict[str, Result]:
     if not isinstance(given, dict):
         return found
     names = [name for name in given if isinstance(name, str)]
-    for name in sorted(names, key=lambda name: name == target_named(name)):
-        target, result = target_named(name), _result(given[name])
-        if result is not None and (target not in found or target not in ACCURACY_TARGETS or _counts(target, result)):
+    for name in sorted(names, key=lambda name: name == canonical_target(name)):
+        target, result = canonical_target(name), _result(given[name])
+        if result is not None and (
+            target not in found or target not in ACCURACY_TARGETS or _is_percent(target, result)
+        ):
             found[target] = result
     return found
 
 
-def comparable(target: str, result: Result) -> Result | None:
+def normalized_result(target: str, result: Result) -> Result | None:
     """The value in the unit in which others are compared with it; None for what can be no value of the target."""
-    if fault_of_share(target, *result) is not None:
+    if share_error(target, *result) is not None:
         return None
-    found = Result(*compared(target, *result))
+    found = Result(*normalized_value(target, *result))
     return found if math.isfinite(found.value) else None
 
 
-def counted_unit(target: str, units: Iterable[str | None]) -> str | None:
+def common_unit(target: str, units: Iterable[str | None]) -> str | None:
     """Of the units of values the one in which they count: the commonest, of accuracies percent."""
     if target in ACCURACY_TARGETS:
         return PERCENT
     return next((unit for unit, _ in Counter(units).most_common(1)), None)
 
 
-def notes_on_units(targets: Iterable[str], jobs: Iterable[JobNode], models: Iterable[str]) -> tuple[str, ...]:
+def unit_notes(targets: Iterable[str], jobs: Iterable[JobNode], models: Iterable[str]) -> tuple[str, ...]:
     """Of each target which values of models do not count beside others, and where nobody said a unit."""
     wanted, known = set(targets), set(models)
     units: dict[str, Counter[str | None]] = {target: Counter() for target in sorted(wanted)}
     for job in jobs:
         for target, result in results_of(job).items() if job.model in known else ():
-            own = comparable(target, result) if target in wanted else None
+            own = normalized_result(target, result) if target in wanted else None
             if own is not None:
                 units[target][own.unit] += 1
     notes: list[str] = []
     for target, counts in units.items():
-        unit = counted_unit(target, counts.elements())
+        unit = common_unit(target, counts.elements())
         if None in counts:
-            notes.append(f"no unit is known of {shown(target)}: pass unit=")
-        beside = f"the {counts[unit]} {_in(unit)}" if counts[unit] else f"values {_in(unit)}"
+            notes.append(f"no unit is known of {printable(target)}: pass unit=")
+        beside = f"the {counts[unit]} {_unit_text(unit)}" if counts[unit] else f"values {_unit_text(unit)}"
         notes += [
-            f"{count} {'value' if count == 1 else 'values'} of {shown(target)} {_in(other)} "
+            f"{count} {'value' if count == 1 else 'values'} of {printable(target)} {_unit_text(other)} "
             f"{'does' if count == 1 else 'do'} not count beside {beside}"
             for other, count in counts.items() if other != unit
         ]  # fmt: skip
@@ -102,21 +104,21 @@ def check_results(properties: Mapping[str, Any]) -> None:
         if not isinstance(name, str) or not _is_pair(pair):
             continue
         value, unit = pair
-        if type(value) is int and finite(value) is None:
-            raise PropertyError(f"the result {shown(name)!r} is beyond what a float holds: {repr_of(value, 30)}")
-        number = finite(value) if type(value) in (int, float) else None
-        fault = None if number is None else fault_of_share(target_named(name), number, _unit(unit))
+        if type(value) is int and finite_float(value) is None:
+            raise PropertyError(f"the result {printable(name)!r} is beyond what a float holds: {safe_repr(value, 30)}")
+        number = finite_float(value) if type(value) in (int, float) else None
+        fault = None if number is None else share_error(canonical_target(name), number, _unit(unit))
         if fault is not None:
-            raise PropertyError(shown(fault, 200))
+            raise PropertyError(printable(fault, 200))
 
 
-def _counts(target: str, result: Result) -> bool:
-    found = comparable(target, result)
+def _is_percent(target: str, result: Result) -> bool:
+    found = normalized_result(target, result)
     return found is not None and found.unit == PERCENT
 
 
-def _in(unit: str | None) -> str:
-    return "without a unit" if unit is None else f"in {shown(unit)!r}"
+def _unit_text(unit: str | None) -> str:
+    return "without a unit" if unit is None else f"in {printable(unit)!r}"
 
 
 def _is_pair(pair: Any) -> bool:
@@ -132,5 +134,5 @@ def _result(pair: Any) -> Result | None:
     if not _is_pair(pair):
         return None
     value, unit = pair
-    number = finite(value) if isinstance(value, int | float) else None
+    number = finite_float(value) if isinstance(value, int | float) else None
     return None if number is None else Result(number, _unit(unit))

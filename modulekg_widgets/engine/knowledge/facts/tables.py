@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 
-def table(rows: Iterable[Sequence[Any]], columns: Sequence[str]) -> pd.DataFrame:
+def data_frame(rows: Iterable[Sequence[Any]], columns: Sequence[str]) -> pd.DataFrame:
     """A DataFrame of rows; a column of text that pandas' own type for text cannot hold is one of objects."""
     rows = list(rows)
     try:
@@ -18,7 +18,7 @@ def table(rows: Iterable[Sequence[Any]], columns: Sequence[str]) -> pd.DataFrame
         return pd.DataFrame({name: _column(column) for name, column in zip(columns, values, strict=True)})
 
 
-def labels(names: Iterable[str]) -> pd.Index:
+def name_index(names: Iterable[str]) -> pd.Index:
     """The index of a DataFrame by names."""
     names = list(names)
     try:

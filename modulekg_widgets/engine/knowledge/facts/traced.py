@@ -13,42 +13,42 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import flop_registry
 
-from modulekg_widgets.engine.errors import TraceError, shown
+from modulekg_widgets.engine.errors import TraceError, printable
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.identity.skeleton_source import ModelLike
 from modulekg_widgets.engine.knowledge.facts.records import (
     ModelRecord,
-    digests_of,
+    hexdigests,
     model_record,
-    record_of,
+    record_from_hierarchy,
     with_traffic,
 )
-from modulekg_widgets.engine.operators.cost import traffic
+from modulekg_widgets.engine.operators.cost import memory_traffic
 from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode, modules_of, packet_of
-from modulekg_widgets.engine.torch_runtime.structure import tensors
+from modulekg_widgets.engine.torch_runtime.pytree import tensors
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
-MOST_SOURCES = 64  # of one value; a model that adds up all that it ever computed has as many as modules
+MAX_SOURCES = 64  # of one value; a model that adds up all that it ever computed has as many as modules
 
 
-def described(
+def describe_model(
     model: ModelLike,
     name: str | None,
     scheme: str,
     args: Any = None,
     kwargs: Mapping[str, Any] | None = None,
-    evaluating: bool = False,
+    eval_mode: bool = False,
     levels: str = "repetition",
 ) -> ModelRecord:
     """The record of `model`; with `args` or `kwargs` also what a forward pass tells that is followed, not computed.
 
-    With `evaluating` that pass is one of a copy in eval mode.
+    With `eval_mode` that pass is one of a copy in eval mode.
     """
     if args is None and kwargs is None:
         return model_record(model, name, scheme, levels)
     given = () if args is None else args
-    return traced_record(model, given, kwargs, name, scheme, evaluating, levels)  # type: ignore[arg-type] - it checks
+    return traced_record(model, given, kwargs, name, scheme, eval_mode, levels)  # type: ignore[arg-type] - it checks
 
 
 def traced_record(
@@ -57,24 +57,24 @@ def traced_record(
     kwargs: Mapping[str, Any] | None,
     name: str | None,
     scheme: str,
-    evaluating: bool = False,
+    eval_mode: bool = False,
     levels: str = "repetition",
 ) -> ModelRecord:
     """The record of `model` with what one forward pass on `args` tells; raises `TraceError` where it stops.
 
-    `evaluating`: in eval mode, whatever the mode of the model is, which is left alone.
+    `eval_mode`: in eval mode, whatever the mode of the model is, which is left alone.
     """
     modules = hierarchy(model)
-    record = record_of(modules, name, scheme, levels)  # refuses what has no identity before anything runs
-    graph = trace_dataflow(_in_eval_mode(model) if evaluating else model, args, kwargs)
-    digests = digests_of(modules, scheme)
+    record = record_from_hierarchy(modules, name, scheme, levels)  # refuses what has no identity before anything runs
+    graph = trace_dataflow(_in_eval_mode(model) if eval_mode else model, args, kwargs)
+    digests = hexdigests(modules, scheme)
     fingerprints = {path: digests[modules[path].index] for path in graph.modules}
     flops = graph.flops()
     costs: Counter[str] = Counter()
     for path in {id(node): node.path for node in graph.modules.values()}.values():
         costs[fingerprints[path]] += flops.by_module.get(path, 0)
     calls = Counter((fingerprints[operator.module], operator.name) for operator in graph.operators)
-    feeds = Counter((fingerprints[a], fingerprints[b]) for a, b in fed(graph))
+    feeds = Counter((fingerprints[a], fingerprints[b]) for a, b in feeding_pairs(graph))
     inputs = tuple(node.shape for node in graph.inputs)
     known = replace(record.model, flops=int(flops), inputs=inputs, module_flops=dict(costs), feeds=feeds, calls=calls)
     return replace(record, model=with_traffic(known, map(traffic_of, graph.operators)))
@@ -90,17 +90,18 @@ def _in_eval_mode(model: nn.Module) -> nn.Module:
     except Exception as error:  # a module of the user's may raise anything
         kind = type(error).__name__
         raise TraceError(
-            f"{shown(type(model).__name__)} cannot be copied to be traced in eval mode ({kind}: {shown(str(error))}): "
+            f"{printable(type(model).__name__)} cannot be copied to be traced in eval mode ({kind}: "
+            f"{printable(str(error))}): "
             "call model.eval() first, or leave args out"
         ) from error
     return copied.eval()
 
 
 def traffic_of(operator: OperatorNode) -> int:
-    return traffic(operator.overload, operator.inputs, operator.outputs)
+    return memory_traffic(operator.overload, operator.inputs, operator.outputs)
 
 
-def fed(graph: Dataflow) -> dict[tuple[str, str], None]:
+def feeding_pairs(graph: Dataflow) -> dict[tuple[str, str], None]:
     """The pairs of modules without children of which one gives what the other takes, by their paths.
 
     What the code of their containers makes of values on the way (a sum, a reshape) is passed through.
@@ -109,7 +110,7 @@ def fed(graph: Dataflow) -> dict[tuple[str, str], None]:
     sources: dict[DataNode, tuple[str, ...]] = {}
     pairs: dict[tuple[str, str], None] = {}
     for operator in graph.operators:
-        given = _joined([sources.get(value, ()) for value in operator.inputs])
+        given = _merge_sources([sources.get(value, ()) for value in operator.inputs])
         if operator.module in inner:
             pairs.update({(source, operator.module): None for source in given if source != operator.module})
             given = (operator.module,)
@@ -117,11 +118,11 @@ def fed(graph: Dataflow) -> dict[tuple[str, str], None]:
     return pairs
 
 
-def _joined(several: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+def _merge_sources(several: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """All of them once each; of very many the latest."""
     if len(several) == 1:
         return several[0]
-    return tuple(dict.fromkeys(source for sources in several for source in sources))[-MOST_SOURCES:]
+    return tuple(dict.fromkeys(source for sources in several for source in sources))[-MAX_SOURCES:]
 
 
 # --------------------
@@ -129,16 +130,16 @@ def _joined(several: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 log = logging.getLogger("modulekg_widgets")
-Call = tuple[tuple[Any, ...], Mapping[str, Any]]
+CallArguments = tuple[tuple[Any, ...], Mapping[str, Any]]
 
 
-def with_cost(record: ModelRecord, model: nn.Module, call: Call) -> ModelRecord:
+def add_cost(record: ModelRecord, model: nn.Module, call: CallArguments) -> ModelRecord:
     """The record with the FLOPs of products and convolutions, the traffic of operators, and the shapes of the inputs.
 
     The model is moved to the meta device, and into eval mode. One that does not run there has no cost.
     """
     args, kwargs = call
-    operators = _PassCounter()
+    operators = _CostCounter()
     try:
         model.to("meta").eval()
         with torch.no_grad(), operators:
@@ -151,7 +152,7 @@ def with_cost(record: ModelRecord, model: nn.Module, call: Call) -> ModelRecord:
     return replace(record, model=with_traffic(counted, operators.traffic))
 
 
-class _PassCounter(TorchDispatchMode):
+class _CostCounter(TorchDispatchMode):
     """The FLOPs of products and convolutions, and the elements that each operator reads and writes.
 
     Torch's FlopCounterMode watches modules besides, and stops at those that take or give what it does not expect.
@@ -167,10 +168,10 @@ class _PassCounter(TorchDispatchMode):
         if formula is not None:
             self.flops += int(formula(*args, **(kwargs or {}), out_val=found))
         taken, given = ([tensor for _, tensor in tensors(values)] for values in ((args, kwargs), found))
-        self.traffic.append(traffic(func, taken, given))
+        self.traffic.append(memory_traffic(func, taken, given))
         return found
 
 
-def picture(channels: int, height: int, width: int) -> Call:
+def image_call(channels: int, height: int, width: int) -> CallArguments:
     """One picture."""
     return (torch.empty(1, channels, height, width, device="meta"),), {}

@@ -12,7 +12,7 @@ MILLISECONDS = "ms"
 TOP_1, TOP_5 = "acc@1", "acc@5"
 ACCURACY_TARGETS = (TOP_1, TOP_5)
 LATENCY = "latency"
-COSTS = frozenset(
+COST_WORDS = frozenset(
     {"convergence", "cer", "error", "fid", LATENCY, "loss", "mae", "memory", "mse", "perplexity", "rmse", "wer"}
 )
 _ACCURACY = re.compile(r"(?:acc(?:uracy)?)?(?:top)?([15])(?:acc(?:uracy)?)?|acc(?:uracy)?")
@@ -22,7 +22,7 @@ _SHARES = re.compile(
     r"(?i:acc(?:uracy)?|top.?\d+(?:acc)?|m?ap|m?iou|precision|recall|f1(?!\d)(?:.?score)?|(?:roc|pr)?auc|auroc|auprc)"
     r"(?![a-z])"
 )
-_OTHERWISE = re.compile(r"(?i)loss|(?<![a-z])(?:to|per)(?![a-z])|" + LATENCY)  # steps to an accuracy are no accuracy
+_NO_SHARE = re.compile(r"(?i)loss|(?<![a-z])(?:to|per)(?![a-z])|" + LATENCY)  # steps to an accuracy are no accuracy
 _TIMES = {MILLISECONDS: 1.0, "s": 1e3, "µs": 1e-3, "ns": 1e-6, "min": 6e4, "h": 3.6e6}  # in milliseconds
 _WORDS = {
     PERCENT: ("%", "percent", "percents", "percentage", "pct", "per cent", "percentage points", "pp"),
@@ -38,7 +38,7 @@ _UNITS = {word: unit for unit, words in _WORDS.items() for word in words}
 
 
 @lru_cache(maxsize=4096)
-def target_named(name: str) -> str:
+def canonical_target(name: str) -> str:
     """The one name of a target that has several, as acc@1; any other name as it is."""
     word = re.sub(r"[\W_]+", "", name).casefold()
     if word == LATENCY:
@@ -48,7 +48,7 @@ def target_named(name: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def unit_named(unit: str) -> str:
+def canonical_unit(unit: str) -> str:
     """The one word of a unit that has several, as % or ms; any other as it is."""
     return _UNITS.get(" ".join(unit.split()).casefold(), unit)
 
@@ -56,20 +56,20 @@ def unit_named(unit: str) -> str:
 @lru_cache(maxsize=4096)
 def is_share(target: str) -> bool:
     """Whether a target is an accuracy or another share of a whole, as far as its name tells."""
-    return target in ACCURACY_TARGETS or (_SHARES.search(target) is not None and not _OTHERWISE.search(target))
+    return target in ACCURACY_TARGETS or (_SHARES.search(target) is not None and not _NO_SHARE.search(target))
 
 
 @lru_cache(maxsize=4096)
 def is_cost(target: str) -> bool:
     """Whether less of a target is better, as far as its name tells: one of its words is that of a cost."""
-    return not COSTS.isdisjoint(_words(target))
+    return not COST_WORDS.isdisjoint(_words(target))
 
 
-def compared(target: str, value: float, unit: str | None) -> tuple[float, str | None]:
+def normalized_value(target: str, value: float, unit: str | None) -> tuple[float, str | None]:
     """The value in the unit in which those of the target are compared, as far as it is known how; and that unit."""
     if unit is None:
         return value, None
-    word = unit_named(unit)
+    word = canonical_unit(unit)
     if word == FRACTION:
         return 100 * value, PERCENT
     if word in _TIMES and LATENCY in _words(target):
@@ -77,11 +77,11 @@ def compared(target: str, value: float, unit: str | None) -> tuple[float, str | 
     return value, word
 
 
-def fault_of_share(target: str, value: float, unit: str | None) -> str | None:
+def share_error(target: str, value: float, unit: str | None) -> str | None:
     """Why a value can be none of the target: a share is from 0 to 100 %, or 0 to 1; None where it can."""
     if not is_share(target) or 0 <= value <= 1:
         return None
-    word = None if unit is None else unit_named(unit)
+    word = None if unit is None else canonical_unit(unit)
     if word == FRACTION:
         return f"{target} is {value:g}, and a fraction is from 0 to 1" + (": is it a percentage?" if value > 0 else "")
     if word in (PERCENT, None) and not 0 <= value <= 100:
@@ -89,7 +89,7 @@ def fault_of_share(target: str, value: float, unit: str | None) -> str | None:
     return None
 
 
-def finite(value: Any) -> float | None:
+def finite_float(value: Any) -> float | None:
     """Whatever is a number as a float; None for what is none, is not finite, or is beyond what a float holds."""
     if isinstance(value, bool) or type(value).__name__ == "bool_":
         return None
@@ -100,7 +100,7 @@ def finite(value: Any) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def repr_of(value: Any, limit: int = 60) -> str:
+def safe_repr(value: Any, limit: int = 60) -> str:
     """A value as a message shows it, whatever its repr does."""
     try:
         found = repr(value)

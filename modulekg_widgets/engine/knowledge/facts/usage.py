@@ -12,15 +12,15 @@ from typing import Any
 
 import pandas as pd
 
-from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.levels import LEVELS
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, JobNode
-from modulekg_widgets.engine.knowledge.facts.jobs import Moment, moment
+from modulekg_widgets.engine.knowledge.facts.jobs import TimeLike, timestamp
 from modulekg_widgets.engine.knowledge.facts.records import ModelNode
-from modulekg_widgets.engine.knowledge.facts.tables import table
+from modulekg_widgets.engine.knowledge.facts.tables import data_frame
 
-OVER = ("models", "jobs")
-UTC = "datetime64[us, UTC]"
+COUNTED_OVER = ("models", "jobs")
+UTC_DTYPE = "datetime64[us, UTC]"
 JOB_COLUMNS = ["job", "user", "dataset", "model", "accuracy", "convergence", "started", "ended", "properties"]
 
 
@@ -30,8 +30,8 @@ def most_used(
     level: str | None = None,
     *,
     over: str = "models",
-    since: Moment = None,
-    until: Moment = None,
+    since: TimeLike = None,
+    until: TimeLike = None,
     user: str | None = None,
     dataset: str | None = None,
 ) -> pd.DataFrame:
@@ -43,24 +43,26 @@ def most_used(
     """
     checked_level(level)
     n = checked_number(n)
-    if over not in OVER:
-        raise UnknownNameError(f"nothing is counted over {shown(str(over))!r}: {nearest(str(over), OVER)}")
+    if over not in COUNTED_OVER:
+        raise UnknownNameError(
+            f"nothing is counted over {printable(str(over))!r}: {closest_match_hint(str(over), COUNTED_OVER)}"
+        )
     times: Counter[str] = Counter()
     if over == "jobs" or not all(value is None for value in (since, until, user, dataset)):
-        trained = Counter(job.model for job in chosen_jobs(contents, user, dataset, None, since, until))
+        trained = Counter(job.model for job in filter_jobs(contents, user, dataset, None, since, until))
         times.update({name: count if over == "jobs" else 1 for name, count in trained.items() if name is not None})
     else:
         times.update(dict.fromkeys(contents.models, 1))
     uses: Counter[str] = Counter()
     holders: Counter[str] = Counter()
     for name, weight in times.items():
-        here = at_level(contents.models[name], level)
+        here = occurrences_at_level(contents.models[name], level)
         uses.update({key: count * weight for key, count in here.items()})
         holders.update(dict.fromkeys(here, 1))
     names = contents.names
     ranked = sorted(uses, key=lambda key: (-uses[key], -holders[key], names[key]))[:n]
     rows = [(names[key], uses[key], holders[key], *_described(contents, key)) for key in ranked]
-    return table(rows, ["name", "count", "models", "class", "hyperparameters"])
+    return data_frame(rows, ["name", "count", "models", "class", "hyperparameters"])
 
 
 def jobs_table(
@@ -68,8 +70,8 @@ def jobs_table(
     user: str | None = None,
     dataset: str | None = None,
     model: str | None = None,
-    since: Moment = None,
-    until: Moment = None,
+    since: TimeLike = None,
+    until: TimeLike = None,
 ) -> pd.DataFrame:
     """Who trained what on which data: a row per job, oldest first, with accuracy (fraction) and steps to converge.
 
@@ -77,7 +79,7 @@ def jobs_table(
 
     `user`, `dataset`, `model` and the times keep the jobs of these alone. `started` and `ended` are in UTC.
     """
-    jobs = sorted(chosen_jobs(contents, user, dataset, model, since, until), key=lambda job: (job.started, job.name))
+    jobs = sorted(filter_jobs(contents, user, dataset, model, since, until), key=lambda job: (job.started, job.name))
     rows = [
         (
             job.name, job.user, job.dataset, job.model, job.accuracy, job.convergence, job.started, job.ended,
@@ -85,9 +87,9 @@ def jobs_table(
         )
         for job in jobs
     ]  # fmt: skip
-    found = table(rows, JOB_COLUMNS).astype({"accuracy": float, "convergence": float})
+    found = data_frame(rows, JOB_COLUMNS).astype({"accuracy": float, "convergence": float})
     times = {column: [_utc(seconds) for seconds in found[column]] for column in ("started", "ended")}
-    return found.assign(**{column: pd.Series(moments, dtype=UTC) for column, moments in times.items()})
+    return found.assign(**{column: pd.Series(moments, dtype=UTC_DTYPE) for column, moments in times.items()})
 
 
 def module_statistics(contents: Contents, dataset: str | None = None, level: str | None = None) -> pd.DataFrame:
@@ -97,9 +99,9 @@ def module_statistics(contents: Contents, dataset: str | None = None, level: str
     """
     checked_level(level)
     of: dict[str, list[JobNode]] = {}
-    for job in chosen_jobs(contents, None, dataset):
+    for job in filter_jobs(contents, None, dataset):
         if job.model is not None:
-            for key in at_level(contents.models[job.model], level):
+            for key in occurrences_at_level(contents.models[job.model], level):
                 of.setdefault(key, []).append(job)
     names = contents.names
     rows = [
@@ -113,7 +115,9 @@ def module_statistics(contents: Contents, dataset: str | None = None, level: str
         for key, jobs in of.items()
     ]
     columns = ["name", "class", "jobs", "accuracy", "accuracy_std", "best", "convergence"]
-    return table(rows, columns).sort_values(["jobs", "best", "name"], ascending=[False, False, True], ignore_index=True)
+    return data_frame(rows, columns).sort_values(
+        ["jobs", "best", "name"], ascending=[False, False, True], ignore_index=True
+    )
 
 
 def best_modules(
@@ -132,45 +136,45 @@ def best_modules(
     holders: dict[str, list[str]] = {}
     uses: Counter[str] = Counter()
     for name in leading:
-        for key, count in at_level(contents.models[name], level).items():
+        for key, count in occurrences_at_level(contents.models[name], level).items():
             holders.setdefault(key, []).append(name)
             uses[key] += count
     others: Counter[str] = Counter()
     for name in ranked[top:]:
-        others.update(dict.fromkeys(at_level(contents.models[name], level), 1))
+        others.update(dict.fromkeys(occurrences_at_level(contents.models[name], level), 1))
     names = contents.names
     order = sorted(holders, key=lambda k: (-len(holders[k]), others[k], -uses[k], names[k]))[:n]
     rows = [
         (names[k], len(holders[k]), uses[k], best[holders[k][0]], others[k], *_described(contents, k)) for k in order
     ]
     columns = ["name", "models", "count", "accuracy", "in_others", "class", "hyperparameters"]
-    return table(rows, columns)
+    return data_frame(rows, columns)
 
 
 def best_accuracies(contents: Contents, dataset: str | None = None) -> dict[str, float]:
     """The best accuracy of each model that a job trained, as a fraction."""
     best: dict[str, float] = {}
-    for job in chosen_jobs(contents, None, dataset):
+    for job in filter_jobs(contents, None, dataset):
         if job.model is not None and job.accuracy is not None:
             best[job.model] = max(job.accuracy, best.get(job.model, 0.0))
     return best
 
 
-def chosen_jobs(
+def filter_jobs(
     contents: Contents,
     user: str | None = None,
     dataset: str | None = None,
     model: str | None = None,
-    since: Moment = None,
-    until: Moment = None,
+    since: TimeLike = None,
+    until: TimeLike = None,
 ) -> list[JobNode]:
     """The jobs of these; a job counts for a time that it ran in. Raises `UnknownPathError` for unknown names."""
     for kind, name, known in (
         ("user", user, contents.users), ("data set", dataset, contents.datasets), ("model", model, contents.models)
     ):  # fmt: skip
         if name is not None and (not isinstance(name, str) or name not in known):
-            raise unknown(kind, name, known)
-    first, last = moment(since, "since"), moment(until, "until")
+            raise unknown_name_error(kind, name, known)
+    first, last = timestamp(since, "since"), timestamp(until, "until")
     return [
         job
         for job in contents.jobs.values()
@@ -182,7 +186,7 @@ def chosen_jobs(
     ]
 
 
-def at_level(model: ModelNode, level: str | None) -> Counter[str]:
+def occurrences_at_level(model: ModelNode, level: str | None) -> Counter[str]:
     """How often each module occurs in `model`, at one level or at any."""
     uses: Counter[str] = Counter()
     for (key, at), count in model.occurrences.items():
@@ -191,7 +195,7 @@ def at_level(model: ModelNode, level: str | None) -> Counter[str]:
     return uses
 
 
-def keys_at_level(contents: Contents, level: str | None) -> Collection[str]:
+def structures_at_level(contents: Contents, level: str | None) -> Collection[str]:
     """The structures that occur at one level of some model, or all; raises `UnknownNameError` for another level."""
     checked_level(level)
     if level is None:
@@ -202,19 +206,21 @@ def keys_at_level(contents: Contents, level: str | None) -> Collection[str]:
 def checked_level(level: str | None) -> None:
     """Raise `UnknownNameError` for what is no level."""
     if level is not None and level not in LEVELS:
-        raise UnknownNameError(f"there is no level {shown(str(level))!r}: {nearest(str(level), LEVELS)}")
+        raise UnknownNameError(f"there is no level {printable(str(level))!r}: {closest_match_hint(str(level), LEVELS)}")
 
 
 def checked_number(n: int) -> int:
     """A number of rows; raises `UnknownNameError` for anything else, such as a level in its place."""
     if isinstance(n, bool) or not hasattr(n, "__index__") or n < 0:
-        raise UnknownNameError(f"{shown(repr(n))} is no number of rows: give one first, as most_used(10, level='op')")
+        raise UnknownNameError(
+            f"{printable(repr(n))} is no number of rows: give one first, as most_used(10, level='op')"
+        )
     return operator.index(n)
 
 
-def unknown(kind: str, name: object, known: Iterable[str]) -> UnknownPathError:
+def unknown_name_error(kind: str, name: object, known: Iterable[str]) -> UnknownPathError:
     """The error for a name that is not there, with those that are near."""
-    return UnknownPathError(f"there is no {kind} {shown(str(name))!r}: {nearest(str(name), known)}")
+    return UnknownPathError(f"there is no {kind} {printable(str(name))!r}: {closest_match_hint(str(name), known)}")
 
 
 def _described(contents: Contents, key: str) -> tuple[str, dict[str, Any]]:
@@ -223,15 +229,15 @@ def _described(contents: Contents, key: str) -> tuple[str, dict[str, Any]]:
 
 def _accuracies(jobs: list[JobNode]) -> tuple[float, float, float]:
     known = [job.accuracy for job in jobs if job.accuracy is not None]
-    return _mean(known), _of(pstdev, known), _of(max, known)
+    return _mean(known), _apply(pstdev, known), _apply(max, known)
 
 
 def _mean(values: Iterable[float | None]) -> float:
-    return _of(fmean, [value for value in values if value is not None])
+    return _apply(fmean, [value for value in values if value is not None])
 
 
-def _of(figure: Callable[[list[float]], float], values: list[float]) -> float:
-    return figure(values) if values else float("nan")
+def _apply(statistic: Callable[[list[float]], float], values: list[float]) -> float:
+    return statistic(values) if values else float("nan")
 
 
 def _utc(seconds: float | None) -> datetime | None:

@@ -9,18 +9,18 @@ from dataclasses import replace
 from numbers import Real
 from typing import NamedTuple
 
-from modulekg_widgets.engine.errors import PropertyError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import PropertyError, UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, JobNode
-from modulekg_widgets.engine.knowledge.facts.jobs import ACCURACIES, ACCURACY, ROUNDING, Point, checked_name
+from modulekg_widgets.engine.knowledge.facts.jobs import ACCURACIES, ACCURACY, ROUNDING_TOLERANCE, Point, checked_name
 from modulekg_widgets.engine.knowledge.facts.results import RESULTS, STEPS, Result, as_property
-from modulekg_widgets.engine.knowledge.facts.units import finite, is_share, repr_of
+from modulekg_widgets.engine.knowledge.facts.units import finite_float, is_share, safe_repr
 from modulekg_widgets.engine.knowledge.imports.result_tables import AddedResults
 
 # metrics that get better by falling, whatever else their names say
 _FALLING = re.compile(r"(?i)loss|error|perplexity|(?:^|[\W_])(?:ppl|mse|mae|rmse|nll|wer|cer|fid|bpc)(?:$|[\W_])")
 
 
-class Goal(NamedTuple):
+class ConvergenceGoal(NamedTuple):
     """A value that a metric is to reach; of a share it is a fraction."""
 
     metric: str
@@ -41,8 +41,8 @@ class Goal(NamedTuple):
         """The first step at which it is reached, or why there is none."""
         finite = [(step, value) for step, value in points if math.isfinite(value)]
         if not finite:
-            return f"its {shown(self.metric)!r} has no finite value"
-        if self.is_share and any(value > 1 + ROUNDING for _, value in finite):
+            return f"its {printable(self.metric)!r} has no finite value"
+        if self.is_share and any(value > 1 + ROUNDING_TOLERANCE for _, value in finite):
             finite = [(step, value / 100) for step, value in finite]
         for step, value in finite:
             if value <= self.value if self.falls else value >= self.value:
@@ -51,22 +51,22 @@ class Goal(NamedTuple):
         return f"it does not reach {self.value:.12g}: its best is {best:g}"
 
 
-def goal_of(metric: object, reach: object, falls: bool | None) -> Goal:
+def convergence_goal(metric: object, reach: object, falls: bool | None) -> ConvergenceGoal:
     """The goal; raises `PropertyError` for what is none, and where nobody says whether the metric falls."""
     name = checked_name(metric, "metric")
-    value = finite(reach) if isinstance(reach, Real) else None
+    value = finite_float(reach) if isinstance(reach, Real) else None
     if value is None:
-        raise PropertyError(f"reach is {shown(repr_of(reach))}: give a finite number")
+        raise PropertyError(f"reach is {printable(safe_repr(reach))}: give a finite number")
     is_falling = _FALLING.search(name) is not None
     of_share = not is_falling and (name in ACCURACIES or is_share(name))
     if falls is None and not (is_falling or of_share):
-        raise PropertyError(f"whether {shown(name)!r} falls or rises is not known: pass falls=True or falls=False")
-    if of_share and value > 1 + ROUNDING:
+        raise PropertyError(f"whether {printable(name)!r} falls or rises is not known: pass falls=True or falls=False")
+    if of_share and value > 1 + ROUNDING_TOLERANCE:
         value /= 100
-    return Goal(name, value, is_falling if falls is None else bool(falls), of_share)
+    return ConvergenceGoal(name, value, is_falling if falls is None else bool(falls), of_share)
 
 
-def steps_to_goal(goal: Goal, known: Contents) -> tuple[Contents, AddedResults]:
+def steps_to_goal(goal: ConvergenceGoal, known: Contents) -> tuple[Contents, AddedResults]:
     """The jobs that reach a goal, each with its steps as a result, and which do not; of jobs without history none.
 
     Raises `UnknownNameError` where no history has the metric.
@@ -74,7 +74,9 @@ def steps_to_goal(goal: Goal, known: Contents) -> tuple[Contents, AddedResults]:
     told = [job for job in known.jobs.values() if any(job.history.values())]
     if not any(goal.metric_in(job) for job in told):
         every = sorted({name for job in told for name in job.history})
-        raise UnknownNameError(f"no history has the metric {shown(goal.metric)!r}: {nearest(goal.metric, every)}")
+        raise UnknownNameError(
+            f"no history has the metric {printable(goal.metric)!r}: {closest_match_hint(goal.metric, every)}"
+        )
     jobs: dict[str, JobNode] = {}
     left_out: dict[str, str] = {}
     for job in told:
@@ -88,11 +90,11 @@ def steps_to_goal(goal: Goal, known: Contents) -> tuple[Contents, AddedResults]:
     return Contents(known.scheme, jobs=jobs), AddedResults(len(jobs), len(jobs), left_out, notes, "job")
 
 
-def _with_steps(job: JobNode, goal: Goal) -> JobNode | str:
+def _with_steps(job: JobNode, goal: ConvergenceGoal) -> JobNode | str:
     """The job with the result, or why it has none."""
     metric = goal.metric_in(job)
     if metric is None:
-        return f"its history has no {shown(goal.metric)!r}: {nearest(goal.metric, sorted(job.history))}"
+        return f"its history has no {printable(goal.metric)!r}: {closest_match_hint(goal.metric, sorted(job.history))}"
     steps = goal.steps(job.history[metric])
     if isinstance(steps, str):
         return steps

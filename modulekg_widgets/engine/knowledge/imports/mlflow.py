@@ -14,8 +14,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from modulekg_widgets.engine.errors import GraphFileError, MissingPackageError, PropertyError, StoreError, shown
-from modulekg_widgets.engine.knowledge.exchange.files import LARGEST_FILE, checked_path
+from modulekg_widgets.engine.errors import GraphFileError, MissingPackageError, PropertyError, StoreError, printable
+from modulekg_widgets.engine.knowledge.exchange.graph_files import MAX_FILE_BYTES, checked_path
 from modulekg_widgets.engine.knowledge.facts.contents import DataSetNode, JobNode, UserNode
 from modulekg_widgets.engine.knowledge.facts.jobs import (
     ACCURACIES,
@@ -24,18 +24,18 @@ from modulekg_widgets.engine.knowledge.facts.jobs import (
     accuracy_of,
     checked_seconds,
     convergence_of,
-    kept_places,
+    sampled_indices,
 )
 from modulekg_widgets.engine.knowledge.store.sqlite_file import foreign_database, plain_columns
-from modulekg_widgets.engine.safe_files import read_whole
+from modulekg_widgets.engine.safe_files import read_bounded
 
 # -------------------- A run of MLflow as any of its stores tells it, and the job that it becomes
 
 
-STATUS = {"1": "RUNNING", "2": "SCHEDULED", "3": "FINISHED", "4": "FAILED", "5": "KILLED"}
+RUN_STATUS = {"1": "RUNNING", "2": "SCHEDULED", "3": "FINISHED", "4": "FAILED", "5": "KILLED"}
 ACTIVE = "active"  # the stage of what is not deleted
-CONTEXT = "mlflow.data.context"  # the tag that says what a data set was given for
-LONGEST_TEXT = 1 << 20  # bytes of a tag or parameter
+CONTEXT_TAG = "mlflow.data.context"  # the tag that says what a data set was given for
+MAX_TEXT_BYTES = 1 << 20  # bytes of a tag or parameter
 
 
 @dataclass(slots=True)
@@ -81,11 +81,11 @@ class MLflowRun:
         if value is None:
             return None
         if isinstance(value, bool) or not re.fullmatch("[0-9]{1,15}", str(value)):
-            raise GraphFileError(f"{what!r} of the run {shown(self.name)!r} is no time in milliseconds")
+            raise GraphFileError(f"{what!r} of the run {printable(self.name)!r} is no time in milliseconds")
         try:
             return checked_seconds(int(str(value)) / 1000, what)
         except PropertyError as error:
-            raise GraphFileError(f"the run {shown(self.name)!r} has no time: {error}") from None
+            raise GraphFileError(f"the run {printable(self.name)!r} has no time: {error}") from None
 
     def _accuracy(self, accuracies: tuple[str, ...]) -> float | None:
         """The last value as a fraction, if it can be an accuracy."""
@@ -95,9 +95,9 @@ class MLflowRun:
             return None
 
 
-def training_first(given: Iterable[tuple[str | None, DataSetNode]]) -> list[DataSetNode]:
+def sort_datasets(inputs: Iterable[tuple[str | None, DataSetNode]]) -> list[DataSetNode]:
     """Data sets by what they were given for, then by name."""
-    ordered = sorted(given, key=lambda pair: (pair[0] not in ("training", "train"), pair[1].name))
+    ordered = sorted(inputs, key=lambda pair: (pair[0] not in ("training", "train"), pair[1].name))
     return [dataset for _, dataset in ordered]
 
 
@@ -110,29 +110,29 @@ SETTINGS = frozenset({
     "name", "lifecycle_stage", "run_id", "run_uuid", "run_name", "status", "user_id", "start_time", "end_time",
     "digest", "source_id", "source_type", "tags",
 })  # fmt: skip
-_LARGE = 1 << 28  # bytes of a file of settings or of a metric
-_NONE = ("", "null", "~")
-_PARSED = 1 << 15  # characters of YAML, which is parsed slowly
+_MAX_FILE_BYTES = 1 << 28  # bytes of a file of settings or of a metric
+_EMPTY = ("", "null", "~")
+_MAX_YAML_LENGTH = 1 << 15  # characters of YAML, which is parsed slowly
 
 
-def store_in(folder: Path) -> Path | None:
+def find_file_store(folder: Path) -> Path | None:
     """The folder with the experiments: this one or its `mlruns`."""
     try:
         for place in (folder, folder / "mlruns"):
-            if place.is_dir() and next(_with_settings(place), None) is not None:
+            if place.is_dir() and next(_folders_with_settings(place), None) is not None:
                 return place
     except (OSError, ValueError) as error:
-        raise GraphFileError(f"{shown(str(folder))!r} cannot be read: {shown(str(error))}") from None
+        raise GraphFileError(f"{printable(str(folder))!r} cannot be read: {printable(str(error))}") from None
     return None
 
 
-def runs_in(store: Path) -> Iterator[MLflowRun]:
+def read_file_runs(store: Path) -> Iterator[MLflowRun]:
     """The runs of a file store that are not deleted; raises `GraphFileError` for files that are none of MLflow's."""
-    for experiment in _with_settings(store):
+    for experiment in _folders_with_settings(store):
         about = _settings(experiment / "meta.yaml")
         if about.get("lifecycle_stage", ACTIVE) != ACTIVE:
             continue
-        for folder in _with_settings(experiment):
+        for folder in _folders_with_settings(experiment):
             settings = _settings(folder / "meta.yaml")
             if settings.get("lifecycle_stage", ACTIVE) == ACTIVE:
                 yield _run(folder, settings, about.get("name", experiment.name))
@@ -143,20 +143,20 @@ def _run(folder: Path, about: dict[str, Any], experiment: str) -> MLflowRun:
         about.get("run_id") or about.get("run_uuid") or folder.name,
         experiment,
         about.get("run_name") or "",
-        STATUS.get(about.get("status", ""), "UNKNOWN"),
+        RUN_STATUS.get(about.get("status", ""), "UNKNOWN"),
         about.get("user_id"),
         about.get("start_time"),
         about.get("end_time"),
         _texts(folder / "params"),
         _texts(folder / "tags"),
-        training_first(_datasets(folder)),
+        sort_datasets(_datasets(folder)),
         {name: _points(file) for name, file in _files(folder / "metrics")},
     )
 
 
 def _datasets(folder: Path) -> Iterator[tuple[str | None, DataSetNode]]:
     """The data sets that a run was given, each with what for."""
-    for place in _with_settings(folder / "inputs"):
+    for place in _folders_with_settings(folder / "inputs"):
         given = _settings(place / "meta.yaml")
         source = given.get("source_id", "")
         about = folder.parent / "datasets" / source / "meta.yaml"
@@ -164,13 +164,13 @@ def _datasets(folder: Path) -> Iterator[tuple[str | None, DataSetNode]]:
             continue
         dataset, tags = _settings(about), given.get("tags")
         facts = {key: dataset[key] for key in ("digest", "source_type") if key in dataset}
-        yield None if tags is None else tags.get(CONTEXT), DataSetNode(dataset.get("name", source), facts)
+        yield None if tags is None else tags.get(CONTEXT_TAG), DataSetNode(dataset.get("name", source), facts)
 
 
 # ------------------------------------------------------------------ files
 
 
-def _with_settings(folder: Path) -> Iterator[Path]:
+def _folders_with_settings(folder: Path) -> Iterator[Path]:
     """The folders within that have a `meta.yaml`, by name; links are not followed."""
     if not folder.is_dir():
         return
@@ -189,29 +189,29 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _texts(folder: Path) -> dict[str, str]:
-    return {name: _read(file, LONGEST_TEXT) for name, file in _files(folder)}
+    return {name: _read(file, MAX_TEXT_BYTES) for name, file in _files(folder)}
 
 
-def _read(file: Path, most: int) -> str:
+def _read(file: Path, max_bytes: int) -> str:
     try:
-        return read_whole(file, most, links=False).decode("utf-8")
+        return read_bounded(file, max_bytes, links=False).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise GraphFileError(f"{shown(str(file))!r} cannot be read: {shown(str(error))}") from None
+        raise GraphFileError(f"{printable(str(file))!r} cannot be read: {printable(str(error))}") from None
 
 
 def _points(file: Path) -> list[Point]:
     """A metric's values by step: a line each of time, value, step and, it may be, the data set's name and digest."""
     timed = []
-    for line in filter(str.strip, _read(file, _LARGE).split("\n")):
+    for line in filter(str.strip, _read(file, _MAX_FILE_BYTES).split("\n")):
         parts = line.split()
         try:
             timed.append((int(parts[2]) if len(parts) > 2 else 0, int(parts[0]), float(parts[1])))
         except (IndexError, ValueError):
             raise GraphFileError(
-                f"{shown(str(file))!r} has the line {shown(line, 40)!r}: no metric of MLflow"
+                f"{printable(str(file))!r} has the line {printable(line, 40)!r}: no metric of MLflow"
             ) from None
     timed.sort(key=lambda point: point[:2])
-    return [(float(timed[place][0]), timed[place][2]) for place in kept_places(len(timed))]
+    return [(float(timed[place][0]), timed[place][2]) for place in sampled_indices(len(timed))]
 
 
 def _settings(file: Path) -> dict[str, Any]:
@@ -223,23 +223,23 @@ def _settings(file: Path) -> dict[str, Any]:
         raise MissingPackageError(f"reading runs of MLflow needs PyYAML: {hint}") from error
     try:
         # this loader makes texts of all scalars and knows no objects
-        found = yaml.load(_of_use(_read(file, _LARGE), file), Loader=yaml.BaseLoader)
+        found = yaml.load(_used_lines(_read(file, _MAX_FILE_BYTES), file), Loader=yaml.BaseLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         if isinstance(error, GraphFileError):
             raise
-        raise GraphFileError(f"{shown(str(file))!r} is no YAML: {shown(str(error))}") from None
+        raise GraphFileError(f"{printable(str(file))!r} is no YAML: {printable(str(error))}") from None
     known = {key: value for key, value in found.items() if _is_setting(key, value)} if isinstance(found, dict) else {}
     if not known:
-        raise GraphFileError(f"{shown(str(file))!r} is no file of settings of MLflow")
+        raise GraphFileError(f"{printable(str(file))!r} is no file of settings of MLflow")
     return known
 
 
 def _is_setting(key: str, value: object) -> bool:
     """Whether a value is a text; lists may hold themselves, or more than memory."""
-    return value not in _NONE if isinstance(value, str) else key == "tags" and isinstance(value, dict)
+    return value not in _EMPTY if isinstance(value, str) else key == "tags" and isinstance(value, dict)
 
 
-def _of_use(text: str, file: Path) -> str:
+def _used_lines(text: str, file: Path) -> str:
     """The lines of the settings that are used, with the indented ones below each."""
     kept: list[str] = []
     wanted = False
@@ -249,8 +249,10 @@ def _of_use(text: str, file: Path) -> str:
         if wanted:
             kept.append(line)
     found = "\n".join(kept)
-    if len(found) > _PARSED:
-        raise GraphFileError(f"the settings in {shown(str(file))!r} are longer than {_PARSED:,} characters")
+    if len(found) > _MAX_YAML_LENGTH:
+        raise GraphFileError(
+            f"the settings in {printable(str(file))!r} are longer than {_MAX_YAML_LENGTH:,} characters"
+        )
     return found
 
 
@@ -258,9 +260,9 @@ def _of_use(text: str, file: Path) -> str:
 # MLflow's SQLite database, the default of MLflow 3: only read, and nothing in it runs or is believed unchecked.
 
 
-SECONDS_TO_READ = 30.0  # for a file of up to 64 MiB, and as long again for each further 64
-BYTES_OF_A_ROW = 100  # in memory, beside its texts
-INFINITE = sys.float_info.max  # what MLflow's database keeps of an infinity
+READ_SECONDS = 30.0  # for a file of up to 64 MiB, and as long again for each further 64
+ROW_BYTES = 100  # in memory, beside its texts
+INFINITY_VALUE = sys.float_info.max  # what MLflow's database keeps of an infinity
 TABLES = {
     "experiments": ("experiment_id", "name", "lifecycle_stage"),
     "runs": ("run_uuid", "name", "user_id", "status", "start_time", "end_time", "lifecycle_stage", "experiment_id"),
@@ -268,49 +270,49 @@ TABLES = {
     "params": ("key", "value", "run_uuid"),
     "tags": ("key", "value", "run_uuid"),
 }
-OF_DATA_SETS = {  # since MLflow 2.4
+DATASET_TABLES = {  # since MLflow 2.4
     "datasets": ("dataset_uuid", "name", "digest", "dataset_source_type"),
     "inputs": ("input_uuid", "source_type", "source_id", "destination_type", "destination_id"),
     "input_tags": ("input_uuid", "name", "value"),
 }
-_WANTED = (
+_ACTIVE_RUNS = (
     f"(SELECT r.run_uuid AS id FROM runs r JOIN experiments e ON e.experiment_id = r.experiment_id "
     f"WHERE coalesce(r.lifecycle_stage, '{ACTIVE}') = '{ACTIVE}' "
     f"AND coalesce(e.lifecycle_stage, '{ACTIVE}') = '{ACTIVE}')"
 )
 _RUNS = (
     "SELECT r.run_uuid, coalesce(e.name, CAST(e.experiment_id AS TEXT)), r.name, r.status, r.user_id, r.start_time, "
-    f"r.end_time FROM runs r JOIN experiments e ON e.experiment_id = r.experiment_id WHERE r.run_uuid IN {_WANTED}"
+    f"r.end_time FROM runs r JOIN experiments e ON e.experiment_id = r.experiment_id WHERE r.run_uuid IN {_ACTIVE_RUNS}"
 )
 _METRICS = (
-    f"SELECT run_uuid, key, step, value, is_nan FROM metrics WHERE run_uuid IN {_WANTED} "
+    f"SELECT run_uuid, key, step, value, is_nan FROM metrics WHERE run_uuid IN {_ACTIVE_RUNS} "
     "ORDER BY run_uuid, key, step, timestamp, rowid"
 )
 _DATA_SETS = (
     "SELECT i.destination_id, d.name, d.digest, d.dataset_source_type, t.value FROM inputs i "
     "JOIN datasets d ON d.dataset_uuid = i.source_id "
-    f"LEFT JOIN input_tags t ON t.input_uuid = i.input_uuid AND t.name = '{CONTEXT}' "
-    f"WHERE i.source_type = 'DATASET' AND i.destination_type = 'RUN' AND i.destination_id IN {_WANTED}"
+    f"LEFT JOIN input_tags t ON t.input_uuid = i.input_uuid AND t.name = '{CONTEXT_TAG}' "
+    f"WHERE i.source_type = 'DATASET' AND i.destination_type = 'RUN' AND i.destination_id IN {_ACTIVE_RUNS}"
 )
-Given = tuple[str | None, DataSetNode]
+DatasetInput = tuple[str | None, DataSetNode]
 
 
-def database_runs(path: Path) -> list[MLflowRun]:
+def read_database_runs(path: Path) -> list[MLflowRun]:
     """The runs of a database that are not deleted; raises `GraphFileError` for what is no database of MLflow's."""
-    name = shown(str(path))
+    name = printable(str(path))
     try:
-        with foreign_database(path, SECONDS_TO_READ) as connection:
+        with foreign_database(path, READ_SECONDS) as connection:
             return _MLflowTables(connection).runs()
     except StoreError as error:
         raise GraphFileError(f"{name!r} cannot be read as a database of MLflow: {error}") from None
     except sqlite3.Error as error:
         is_slow = "interrupted" in str(error)
-        reason = "it takes longer than a sound file of its size does" if is_slow else shown(str(error), 200)
+        reason = "it takes longer than a sound file of its size does" if is_slow else printable(str(error), 200)
         raise GraphFileError(f"the database {name!r} cannot be read: {reason}") from None
     except (OSError, ValueError) as error:  # a path with a NUL in it is a ValueError
         if isinstance(error, GraphFileError):
             raise
-        raise GraphFileError(f"{name!r} cannot be read: {shown(str(error))}") from None
+        raise GraphFileError(f"{name!r} cannot be read: {printable(str(error))}") from None
 
 
 class _MLflowTables:
@@ -318,11 +320,11 @@ class _MLflowTables:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
-        self.room = LARGEST_FILE  # bytes that may yet be kept
+        self.bytes_left = MAX_FILE_BYTES  # bytes that may yet be kept
         for table, columns in TABLES.items():
             self._check(table, columns, plain_columns(connection, table))
-        self.has_datasets = any(plain_columns(connection, table) for table in OF_DATA_SETS)
-        for table, columns in OF_DATA_SETS.items() if self.has_datasets else ():
+        self.has_datasets = any(plain_columns(connection, table) for table in DATASET_TABLES)
+        for table, columns in DATASET_TABLES.items() if self.has_datasets else ():
             self._check(table, columns, plain_columns(connection, table))
 
     @staticmethod
@@ -345,13 +347,13 @@ class _MLflowTables:
                 key,
                 self._text(experiment, "the name of an experiment"),
                 self._text(name or "", "the name of a run"),
-                status if status in STATUS.values() else "UNKNOWN",
+                status if status in RUN_STATUS.values() else "UNKNOWN",
                 self._text(user or "", "the user of a run") or None,
                 started,
                 ended,
                 params.get(key, {}),
                 tags.get(key, {}),
-                training_first(datasets.get(key, ())),
+                sort_datasets(datasets.get(key, ())),
                 histories.get(key, {}),
             )
         return list(found.values())
@@ -359,16 +361,16 @@ class _MLflowTables:
     def _texts(self, table: str) -> dict[str, dict[str, str]]:
         """The parameters or tags of each run."""
         found: dict[str, dict[str, str]] = {}
-        asked = f"SELECT run_uuid, key, value FROM {table} WHERE run_uuid IN {_WANTED}"
+        asked = f"SELECT run_uuid, key, value FROM {table} WHERE run_uuid IN {_ACTIVE_RUNS}"
         for run, key, value in self.connection.execute(asked):
             own = found.setdefault(self._text(run, "the id of a run"), {})
             name = self._text(key, f"a name among the {table}")
-            own[name] = self._text("" if value is None else value, f"{shown(name)!r} of the {table}")
+            own[name] = self._text("" if value is None else value, f"{printable(name)!r} of the {table}")
         return found
 
-    def _datasets(self) -> dict[str, list[Given]]:
+    def _datasets(self) -> dict[str, list[DatasetInput]]:
         """The data sets that each run was given, each with what for."""
-        found: dict[str, list[Given]] = {}
+        found: dict[str, list[DatasetInput]] = {}
         for run, name, digest, kind, context in self.connection.execute(_DATA_SETS) if self.has_datasets else ():
             facts = {
                 fact: self._text(value, f"the {fact} of a data set")
@@ -385,34 +387,36 @@ class _MLflowTables:
         for (run, key), rows in groupby(self.connection.execute(_METRICS), lambda row: row[:2]):
             metric = self._text(key, "the name of a metric")
             found.setdefault(self._text(run, "the id of a run"), {})[metric] = self._points(metric, rows)
-        return {run: {name: own[name] for name in sorted(own, key=_as_file)} for run, own in found.items()}
+        return {run: {name: own[name] for name in sorted(own, key=_file_order)} for run, own in found.items()}
 
     def _points(self, metric: str, rows: Iterator[tuple[Any, ...]]) -> list[Point]:
         steps, values = array("d"), array("d")
         for _, _, step, value, is_nan in rows:
             if type(step) is not int or type(value) not in (int, float) or is_nan not in (0, 1):
-                raise GraphFileError(f"the metric {shown(metric)!r} has a step or a value that is no number")
+                raise GraphFileError(f"the metric {printable(metric)!r} has a step or a value that is no number")
             steps.append(step)
-            values.append(math.nan if is_nan else math.copysign(math.inf, value) if abs(value) >= INFINITE else value)
-        kept = kept_places(len(steps))
-        self._take(len(kept) * BYTES_OF_A_ROW)
+            values.append(
+                math.nan if is_nan else math.copysign(math.inf, value) if abs(value) >= INFINITY_VALUE else value
+            )
+        kept = sampled_indices(len(steps))
+        self._spend(len(kept) * ROW_BYTES)
         return [(steps[place], values[place]) for place in kept]
 
     def _text(self, value: object, what: str) -> str:
         if not isinstance(value, str):
             raise GraphFileError(f"{what} is no text")
-        if len(value) > LONGEST_TEXT:
-            raise GraphFileError(f"{what} is larger than {LONGEST_TEXT >> 20} MB")
-        self._take(len(value) + BYTES_OF_A_ROW)
+        if len(value) > MAX_TEXT_BYTES:
+            raise GraphFileError(f"{what} is larger than {MAX_TEXT_BYTES >> 20} MB")
+        self._spend(len(value) + ROW_BYTES)
         return value
 
-    def _take(self, size: int) -> None:
-        self.room -= size
-        if self.room < 0:
-            raise GraphFileError(f"the runs take more than {LARGEST_FILE >> 20} MB")
+    def _spend(self, size: int) -> None:
+        self.bytes_left -= size
+        if self.bytes_left < 0:
+            raise GraphFileError(f"the runs take more than {MAX_FILE_BYTES >> 20} MB")
 
 
-def _as_file(metric: str) -> list[tuple[bool, str]]:
+def _file_order(metric: str) -> list[tuple[bool, str]]:
     """Where a metric stands among the files of a store: those of a folder before its folders, each by name."""
     *folders, name = metric.split("/")
     return [*((True, folder) for folder in folders), (False, name)]
@@ -421,9 +425,9 @@ def _as_file(metric: str) -> list[tuple[bool, str]]:
 # ----------------------------------------
 
 
-DATABASE = "mlflow.db"  # what MLflow 3 calls it
-SQLITE = "sqlite:///"
-Found = tuple[list[DataSetNode], list[UserNode], list[JobNode]]
+DATABASE_NAME = "mlflow.db"  # what MLflow 3 calls it
+SQLITE_PREFIX = "sqlite:///"
+MLflowNodes = tuple[list[DataSetNode], list[UserNode], list[JobNode]]
 
 
 def mlflow_jobs(
@@ -431,7 +435,7 @@ def mlflow_jobs(
     accuracy: str = ACCURACY,
     model: str = "model",
     known: Container[str] | None = None,
-) -> Found:
+) -> MLflowNodes:
     """The data sets, users and jobs of all runs in the store that are not deleted, oldest first.
 
     A job is called by the run's id, so that a run that is read twice is one job. `accuracy` is the metric whose last
@@ -457,20 +461,21 @@ def mlflow_jobs(
 
 def _path(given: str | os.PathLike[str]) -> Path:
     """The path, which may be written as MLflow's own address of a database."""
-    return checked_path(given.removeprefix(SQLITE) if isinstance(given, str) else given)
+    return checked_path(given.removeprefix(SQLITE_PREFIX) if isinstance(given, str) else given)
 
 
 def _runs(path: Path) -> Iterable[MLflowRun]:
     try:
-        database = next((place for place in (path, path / DATABASE) if place.is_file()), None)
+        database = next((place for place in (path, path / DATABASE_NAME) if place.is_file()), None)
     except (OSError, ValueError) as error:
-        raise GraphFileError(f"{shown(str(path))!r} cannot be read: {shown(str(error))}") from None
-    store = None if database == path else store_in(path)
+        raise GraphFileError(f"{printable(str(path))!r} cannot be read: {printable(str(error))}") from None
+    store = None if database == path else find_file_store(path)
     if store is not None:
-        return runs_in(store)
+        return read_file_runs(store)
     if database is not None:
-        return database_runs(database)
+        return read_database_runs(database)
     raise GraphFileError(
-        f"{shown(str(path))!r} is no file store of MLflow, in which experiments are folders with a meta.yaml, and no "
-        f"database: name the folder mlruns or the file {DATABASE}"
+        f"{printable(str(path))!r} is no file store of MLflow, in which experiments are folders with a meta.yaml, "
+        "and no "
+        f"database: name the folder mlruns or the file {DATABASE_NAME}"
     )

@@ -11,27 +11,27 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from modulekg_widgets.engine.errors import PropertyError, nearest, shown
-from modulekg_widgets.engine.knowledge.exchange.files import checked_path, read_whole
+from modulekg_widgets.engine.errors import PropertyError, closest_match_hint, printable
+from modulekg_widgets.engine.knowledge.exchange.graph_files import checked_path, read_whole
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode
 from modulekg_widgets.engine.knowledge.facts.jobs import checked_name, checked_properties
 from modulekg_widgets.engine.knowledge.facts.results import (
     RESULTS,
     Result,
     as_property,
-    comparable,
-    notes_on_units,
+    normalized_result,
     results_of,
+    unit_notes,
 )
 from modulekg_widgets.engine.knowledge.facts.units import (
     FRACTION,
     PERCENT,
     TOP_1,
-    fault_of_share,
-    finite,
+    canonical_target,
+    finite_float,
     is_share,
-    repr_of,
-    target_named,
+    safe_repr,
+    share_error,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 # -------------------- Which columns of a table say what: what a user tells of them, checked
 
 
-class ResultTable(NamedTuple):
+class ResultColumns(NamedTuple):
     """Where the columns of a table are, and what holds for all of its rows."""
 
     dataset: str | None
@@ -54,27 +54,27 @@ class ResultTable(NamedTuple):
     columns: Mapping[Any, str]
 
 
-def result_table(
+def result_columns(
     dataset: Any, target: Any, model: Any, value: Any, training: Any, unit: Any, device: Any, columns: Any
-) -> ResultTable:
+) -> ResultColumns:
     """Where the columns are, if it can be so; raises `PropertyError` or `UnknownNameError`."""
     for name, what in ((dataset, "data set"), (target, "target"), (device, "device")):
         if name is not None:
             checked_name(name, what)
     checked_name(model, "column of models")
     checked_name(value, "column of values")
-    return ResultTable(
-        dataset, target, model, value, columns_of(training, "training"), checked_unit(unit), device,
+    return ResultColumns(
+        dataset, target, model, value, column_names(training, "training"), checked_unit(unit), device,
         names_by_column(columns, "columns"),
     )  # fmt: skip
 
 
-def columns_of(columns: Any, what: str) -> tuple[str, ...]:
+def column_names(columns: Any, what: str) -> tuple[str, ...]:
     """Names of columns: one text is one of them; raises `PropertyError`."""
     if isinstance(columns, str):
         return (columns,)
     if isinstance(columns, Mapping | bytes) or not isinstance(columns, Iterable):
-        raise PropertyError(f"{what} is {repr_of(columns)}: give the names of columns, as a list")
+        raise PropertyError(f"{what} is {safe_repr(columns)}: give the names of columns, as a list")
     names = tuple(columns)
     for name in names:
         checked_name(name, f"column of {what}")
@@ -86,7 +86,7 @@ def names_by_column(columns: Any, what: str) -> dict[Any, str]:
     if columns is None:
         return {}
     if not isinstance(columns, Mapping):
-        raise PropertyError(f"{what} is {repr_of(columns)}: give {{'column': 'name'}}")
+        raise PropertyError(f"{what} is {safe_repr(columns)}: give {{'column': 'name'}}")
     for name in columns.values():
         checked_name(name, f"name of {what}")
     return dict(columns)
@@ -97,20 +97,20 @@ def checked_unit(unit: Any) -> str | dict[str, str] | None:
     if unit is None or isinstance(unit, str):
         return unit
     if not isinstance(unit, Mapping) or not all(isinstance(part, str) for pair in unit.items() for part in pair):
-        raise PropertyError(f"unit is {repr_of(unit)}: give a text, or {{'target': 'unit'}}")
-    return {target_named(target): text for target, text in unit.items()}
+        raise PropertyError(f"unit is {safe_repr(unit)}: give a text, or {{'target': 'unit'}}")
+    return {canonical_target(target): text for target, text in unit.items()}
 
 
 # ----------------------------------------
 
 
 MODEL, VALUE, DATASET, TARGET, DEVICE, UNIT = "model", "value", "dataset", "target", "device", "unit"
-MOST_OF_A_FRACTION = 1.0
-MOST_SHOWN = 8
-LARGEST_WHOLE = 2**63  # of what tells how a model was trained
+MAX_FRACTION = 1.0
+MAX_LISTED = 8
+MAX_INTEGER = 2**63  # of what tells how a model was trained
 
 Row = dict[str, Any]
-Key = tuple[Any, ...]
+JobKey = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -139,10 +139,10 @@ class AddedResults:
 
     def __str__(self) -> str:
         lines = [f"{self.added} results of {self.jobs} jobs added, {len(self.left_out)} {self.of}s left out"]
-        first = list(self.left_out.items())[:MOST_SHOWN]
-        lines += [f"{self.of} {shown(str(label))}: {reason}" for label, reason in first]
-        if len(self.left_out) > MOST_SHOWN:
-            lines.append(f"and {len(self.left_out) - MOST_SHOWN} more, see .left_out")
+        first = list(self.left_out.items())[:MAX_LISTED]
+        lines += [f"{self.of} {printable(str(label))}: {reason}" for label, reason in first]
+        if len(self.left_out) > MAX_LISTED:
+            lines.append(f"and {len(self.left_out) - MAX_LISTED} more, see .left_out")
         return "\n".join([*lines, *self.notes])
 
 
@@ -158,7 +158,7 @@ class RowResult(NamedTuple):
     result: Result
 
     @property
-    def key(self) -> Key:
+    def key(self) -> JobKey:
         return self.model, self.dataset, self.device, self.training
 
 
@@ -170,7 +170,7 @@ def read_table(table: Any) -> pd.DataFrame:
         return table
     if not isinstance(table, str | os.PathLike):
         raise PropertyError(
-            f"results come as a {shown(type(table).__name__)}: pass a DataFrame or the path of a CSV file"
+            f"results come as a {printable(type(table).__name__)}: pass a DataFrame or the path of a CSV file"
         )
     try:
         content = io.BytesIO(read_whole(checked_path(table)))
@@ -184,10 +184,12 @@ def read_table(table: Any) -> pd.DataFrame:
     ) as error:  # pandas has errors of its own that are ValueErrors
         if type(error).__module__.startswith("modulekg_widgets"):
             raise
-        raise PropertyError(f"{shown(str(table))} is no table of comma-separated values: {shown(str(error))}") from None
+        raise PropertyError(
+            f"{printable(str(table))} is no table of comma-separated values: {printable(str(error))}"
+        ) from None
 
 
-def added_results(frame: pd.DataFrame, about: ResultTable, known: Contents) -> tuple[Contents, AddedResults]:
+def jobs_from_table(frame: pd.DataFrame, about: ResultColumns, known: Contents) -> tuple[Contents, AddedResults]:
     """The data sets and jobs to add to a graph, and what became of the rows; raises `PropertyError` for a wrong one."""
     frame = frame.rename(columns=dict(about.columns))
     names = [str(name) for name in frame.columns]
@@ -199,7 +201,7 @@ def added_results(frame: pd.DataFrame, about: ResultTable, known: Contents) -> t
 
     @cache  # a table has many rows of each
     def unknown(name: str) -> str:
-        return f"no model is called {shown(name)!r}: {nearest(name, known.models)}"
+        return f"no model is called {printable(name)!r}: {closest_match_hint(name, known.models)}"
 
     found: list[RowResult] = []
     for label, row in _rows(frame):
@@ -208,40 +210,43 @@ def added_results(frame: pd.DataFrame, about: ResultTable, known: Contents) -> t
                 left_out.setdefault(label, each)
             else:
                 found.append(each)
-    found = _without_doubles(in_one_unit(found, left_out), left_out)
+    found = _drop_duplicates(unify_units(found, left_out), left_out)
     jobs = _jobs(found, known)
     datasets = {name: DataSetNode(name, {}) for name in dict.fromkeys(job.dataset for job in jobs) if name is not None}
     new = {name: node for name, node in datasets.items() if name not in known.datasets}
     contents = Contents(known.scheme, datasets=new, jobs={job.name: job for job in jobs})
-    notes = notes_on_units({each.target for each in found}, {**known.jobs, **contents.jobs}.values(), known.models)
+    notes = unit_notes({each.target for each in found}, {**known.jobs, **contents.jobs}.values(), known.models)
     return contents, AddedResults(len(found), len(jobs), left_out, notes)
 
 
-def _targets(names: Sequence[str], about: ResultTable) -> dict[str, str | None]:
+def _targets(names: Sequence[str], about: ResultColumns) -> dict[str, str | None]:
     """The columns of values, each with its target, None where a column of the table tells it."""
     if about.model not in names:
         raise PropertyError(
-            f"the table has no column {shown(about.model)!r}: {nearest(about.model, names)}; say model="
+            f"the table has no column {printable(about.model)!r}: {closest_match_hint(about.model, names)}; say model="
         )
     if about.value in names:
         if about.target is None and TARGET not in names:
             raise PropertyError("nothing says what the values are: pass target=, or a table with a column 'target'")
-        return {about.value: None if about.target is None else target_named(about.target)}
+        return {about.value: None if about.target is None else canonical_target(about.target)}
     own = {about.model, DATASET, TARGET, DEVICE, UNIT, *about.training}
     wide = [name for name in about.columns.values() if name not in own]
     if about.target is not None and about.target in names:
         wide = [about.target]
     if not wide:
         raise PropertyError(
-            f"the table has no column {shown(about.value)!r}: {nearest(about.value, names)}; say value=, or which "
+            f"the table has no column {printable(about.value)!r}: {closest_match_hint(about.value, names)}; say "
+            "value=, or which "
             "columns are targets by columns={'column': 'target'}"
         )
-    return {name: target_named(name) for name in dict.fromkeys(wide)}
+    return {name: canonical_target(name) for name in dict.fromkeys(wide)}
 
 
-def _units(frame: pd.DataFrame, about: ResultTable) -> dict[str, str]:
+def _units(frame: pd.DataFrame, about: ResultColumns) -> dict[str, str]:
     told = frame.attrs.get("units")
-    given = {target_named(str(target)): str(unit) for target, unit in (told if isinstance(told, dict) else {}).items()}
+    given = {
+        canonical_target(str(target)): str(unit) for target, unit in (told if isinstance(told, dict) else {}).items()
+    }
     return {**given, **(about.unit if isinstance(about.unit, Mapping) else {})}
 
 
@@ -264,7 +269,7 @@ def _results_in(
     label: Any,
     row: Row,
     targets: Mapping[str, str | None],
-    about: ResultTable,
+    about: ResultColumns,
     known: Contents,
     units: Mapping[str, str],
     unknown: Callable[[str], str],
@@ -274,7 +279,7 @@ def _results_in(
     if name is None:
         yield "it names no model"
         return
-    model, tag = (name, None) if name in known.models else _apart(name)
+    model, tag = (name, None) if name in known.models else _split_tag(name)
     if model not in known.models:
         yield unknown(name)
         return
@@ -289,46 +294,46 @@ def _results_in(
     device = about.device if about.device is not None else _text(row.get(DEVICE))
     for column, given in targets.items():
         named = given if given is not None else _text(row.get(TARGET))
-        value = finite(row.get(column))
+        value = finite_float(row.get(column))
         if named is None:
             yield "it names no target"
         elif value is None:
-            yield f"its {shown(column)} is no finite number: {shown(repr_of(row.get(column)), 60)}"
+            yield f"its {printable(column)} is no finite number: {printable(safe_repr(row.get(column)), 60)}"
         else:
-            target = target_named(named)
+            target = canonical_target(named)
             unit = _text(row.get(UNIT)) or (_text(about.unit) if isinstance(about.unit, str) else units.get(target))
             yield RowResult(label, model, dataset, device, tuple(sorted(training.items())), target, Result(value, unit))
 
 
-def _apart(name: str) -> tuple[str, str | None]:
+def _split_tag(name: str) -> tuple[str, str | None]:
     """Architecture and tag, as timm writes them."""
     model, dot, tag = name.partition(".")
     return model, tag if dot else None
 
 
-def in_one_unit(found: Sequence[RowResult], left_out: dict[Any, str]) -> list[RowResult]:
+def unify_units(results: Sequence[RowResult], left_out: dict[Any, str]) -> list[RowResult]:
     """The results that can be some, shares without a unit as most are, percents or fractions.
 
     A unit that is said is believed, unless the share is out of its range then; zeros say nothing.
     """
-    groups: dict[Key, list[RowResult]] = {}
-    for each in found:
-        fault = fault_of_share(each.target, *each.result)
+    groups: dict[JobKey, list[RowResult]] = {}
+    for each in results:
+        fault = share_error(each.target, *each.result)
         if fault is None:
             groups.setdefault((each.target, each.dataset, each.result.unit), []).append(each)
         else:
-            left_out.setdefault(each.row, shown(fault, 200))
+            left_out.setdefault(each.row, printable(fault, 200))
     kept: list[RowResult] = []
     for (target, _, unit), own in groups.items():
         if unit is not None or not is_share(target):
             kept += own
             continue
         telling = [each for each in own if each.result.value]
-        small = sum(each.result.value <= MOST_OF_A_FRACTION for each in telling)
+        small = sum(each.result.value <= MAX_FRACTION for each in telling)
         usual = FRACTION if telling and 2 * small >= len(telling) else PERCENT
         for each in own:
             value = each.result.value
-            if value and (value <= MOST_OF_A_FRACTION) != (usual == FRACTION):
+            if value and (value <= MAX_FRACTION) != (usual == FRACTION):
                 other, most = ("fraction", "percents") if usual == PERCENT else ("percentage", "fractions")
                 left_out.setdefault(each.row, f"{target} is {value:g} among {most}: is it a {other}? Say its unit")
             else:
@@ -340,26 +345,26 @@ def _with_unit(found: RowResult, unit: str | None) -> RowResult:
     return found._replace(result=Result(found.result.value, unit))
 
 
-def _without_doubles(found: Sequence[RowResult], left_out: dict[Any, str]) -> list[RowResult]:
+def _drop_duplicates(found: Sequence[RowResult], left_out: dict[Any, str]) -> list[RowResult]:
     """The first of the results that are of one thing."""
-    kept: dict[Key, RowResult] = {}
+    kept: dict[JobKey, RowResult] = {}
     for each in found:
         first = kept.setdefault((*each.key, each.target), each)
         if first is not each:
             other = "" if first.result == each.result else f", which says {first.result.value:g}"
-            left_out.setdefault(each.row, f"{each.target} of the same as row {shown(str(first.row))}{other}")
+            left_out.setdefault(each.row, f"{each.target} of the same as row {printable(str(first.row))}{other}")
     return list(kept.values())
 
 
 def _jobs(found: Sequence[RowResult], known: Contents) -> list[JobNode]:
     """The jobs of the results; one that the graph has keeps what it has of other targets."""
-    results: dict[Key, dict[str, Result]] = {}
+    results: dict[JobKey, dict[str, Result]] = {}
     for each in found:
         results.setdefault(each.key, {})[each.target] = each.result
     return [_job(key, own, known) for key, own in results.items()]
 
 
-def _job(key: Key, results: dict[str, Result], known: Contents) -> JobNode:
+def _job(key: JobKey, results: dict[str, Result], known: Contents) -> JobNode:
     model, dataset, device, training = key
     name = _name(key)
     old = known.jobs.get(name)
@@ -367,7 +372,7 @@ def _job(key: Key, results: dict[str, Result], known: Contents) -> JobNode:
     properties = checked_properties({
         **dict(training), **({} if device is None else {DEVICE: device}), RESULTS: as_property(results),
     })  # fmt: skip
-    accuracy = as_fraction(results.get(TOP_1))
+    accuracy = accuracy_as_fraction(results.get(TOP_1))
     if old is not None:
         return replace(
             old,
@@ -377,7 +382,7 @@ def _job(key: Key, results: dict[str, Result], known: Contents) -> JobNode:
     return JobNode(name, None, dataset, model, accuracy, None, {}, 0.0, None, properties)
 
 
-def _name(key: Key) -> str:
+def _name(key: JobKey) -> str:
     """A name that the same results have again: what can be read of it, and a digest of all."""
     model, dataset, device, training = key
     words = [model, *(str(value) for _, value in training), *(text for text in (dataset, device) if text)]
@@ -385,9 +390,9 @@ def _name(key: Key) -> str:
     return f"{' '.join(words)} {digest}"
 
 
-def as_fraction(result: Result | None) -> float | None:
+def accuracy_as_fraction(result: Result | None) -> float | None:
     """An accuracy as a fraction; None for what is none, or in a unit that says nothing."""
-    found = None if result is None else comparable(TOP_1, result)
+    found = None if result is None else normalized_result(TOP_1, result)
     if found is None or found.unit != PERCENT:
         return None
     return min(found.value / 100, 1.0)
@@ -413,13 +418,13 @@ def _plain(value: Any, name: str) -> Any:
     try:
         value = value.item() if hasattr(value, "item") else value
     except Exception as error:  # noqa: BLE001  # an array, a tensor without values, an object of anybody's
-        raise PropertyError(f"its {shown(name)} is no single value: {shown(type(error).__name__)}") from None
+        raise PropertyError(f"its {printable(name)} is no single value: {printable(type(error).__name__)}") from None
     if isinstance(value, float):
         return None if value != value else int(value) if value.is_integer() else value
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
-        if abs(value) >= LARGEST_WHOLE:
-            raise PropertyError(f"its {shown(name)} is a number of {value.bit_length()} bits")
+        if abs(value) >= MAX_INTEGER:
+            raise PropertyError(f"its {printable(name)} is a number of {value.bit_length()} bits")
         return int(value)
     return _text(value)

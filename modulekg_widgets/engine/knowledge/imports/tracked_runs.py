@@ -7,47 +7,47 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from modulekg_widgets.engine.errors import PropertyError, nearest, shown
+from modulekg_widgets.engine.errors import PropertyError, closest_match_hint, printable
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode, UserNode
 from modulekg_widgets.engine.knowledge.facts.jobs import (
     ACCURACIES,
     ACCURACY,
-    ROUNDING,
+    ROUNDING_TOLERANCE,
     Point,
+    accuracy_fraction,
     accuracy_of,
     checked_name,
     checked_properties,
     convergence_of,
-    fraction,
-    moment,
+    timestamp,
 )
-from modulekg_widgets.engine.knowledge.facts.results import RESULTS, Result, as_property, notes_on_units, results_of
-from modulekg_widgets.engine.knowledge.facts.units import TOP_1, target_named
+from modulekg_widgets.engine.knowledge.facts.results import RESULTS, Result, as_property, results_of, unit_notes
+from modulekg_widgets.engine.knowledge.facts.units import TOP_1, canonical_target
 from modulekg_widgets.engine.knowledge.imports.result_tables import (
     AddedResults,
     RowResult,
-    as_fraction,
+    accuracy_as_fraction,
     checked_unit,
-    columns_of,
-    in_one_unit,
+    column_names,
     names_by_column,
+    unify_units,
 )
 from modulekg_widgets.engine.knowledge.imports.wandb_tables import (
-    CONFIG,
-    NAME,
-    OF_WANDB,
-    SUMMARY,
+    CONFIG_PREFIX,
+    NAME_COLUMN,
+    SUMMARY_PREFIX,
+    WANDB_COLUMNS,
     WandbTable,
-    finite_in,
-    lines_of,
-    number_in,
+    chart_lines,
+    parse_finite,
+    parse_number,
 )
 
 WANDB = "wandb"  # the property of a job with what W&B itself says of the run
 RUNNING = "running"
 DATASET = "dataset"  # the column that is looked for where none was named
 TRAINING = ("tag", "image_size")  # as of other results
-LONGEST_TIME = 40  # characters
+MAX_TIME_LENGTH = 40  # characters
 History = dict[str, list[Point]]
 
 
@@ -65,7 +65,7 @@ class WandbColumns(NamedTuple):
     def accuracies(self) -> tuple[str, ...]:
         if self.accuracy == ACCURACY:
             return ACCURACIES
-        plain = self.accuracy.removeprefix(SUMMARY)
+        plain = self.accuracy.removeprefix(SUMMARY_PREFIX)
         return (self.accuracy,) if plain == self.accuracy else (self.accuracy, plain)
 
     def unit_of(self, target: str) -> str | None:
@@ -81,7 +81,7 @@ def wandb_columns(model: Any, dataset: Any, accuracy: Any, targets: Any, unit: A
     by_column = names_by_column(targets, "targets")
     for column in by_column:
         checked_name(column, "column of targets")
-    return WandbColumns(model, dataset, accuracy, by_column, checked_unit(unit), columns_of(training, "training"))
+    return WandbColumns(model, dataset, accuracy, by_column, checked_unit(unit), column_names(training, "training"))
 
 
 class _TableRun(NamedTuple):
@@ -103,35 +103,35 @@ def wandb_jobs(tables: Sequence[WandbTable], about: WandbColumns, known: Content
     left_out: dict[Any, str] = {}
     runs: dict[str, _TableRun] = {}
     names: dict[str, list[str]] = _jobs_by_run(known)
-    for table in (table for table in tables if table.is_of_runs):
+    for table in (table for table in tables if table.is_run_table):
         _check(table, about, known)
         for run in _runs_in(table, about, known, left_out):
             if run.job in runs:
                 left_out[run.name] = "another row is of the same run: export the column ID as well"
                 continue
             if run.job in known.jobs and WANDB not in known.jobs[run.job].properties:
-                left_out[run.name] = f"the graph has a job {shown(run.job)!r} that is none of W&B"
+                left_out[run.name] = f"the graph has a job {printable(run.job)!r} that is none of W&B"
                 continue
             runs[run.job] = run
             names.setdefault(run.name, [])
             if run.job not in names[run.name]:
                 names[run.name].append(run.job)
-    histories = _histories((table for table in tables if not table.is_of_runs), names, left_out)
+    histories = _histories((table for table in tables if not table.is_run_table), names, left_out)
     _check_accuracy(tables, histories, about)
-    jobs = _with_histories(_of_tables(runs, about, known, left_out), histories, about, known)
+    jobs = _with_histories(_jobs_from_tables(runs, about, known, left_out), histories, about, known)
     contents = Contents(
         known.scheme,
-        datasets=_new((job.dataset for job in jobs.values()), known.datasets, DataSetNode),
-        users=_new((job.user for job in jobs.values()), known.users, UserNode),
+        datasets=_new_nodes((job.dataset for job in jobs.values()), known.datasets, DataSetNode),
+        users=_new_nodes((job.user for job in jobs.values()), known.users, UserNode),
         jobs=jobs,
     )
     results = [results_of(job) for job in jobs.values()]
     targets = {target for each in results for target in each}
-    notes = notes_on_units(targets, {**known.jobs, **jobs}.values(), known.models)
+    notes = unit_notes(targets, {**known.jobs, **jobs}.values(), known.models)
     return contents, AddedResults(sum(map(len, results)), len(jobs), left_out, notes, "run")
 
 
-def _new(names: Iterable[str | None], known: Mapping[str, Any], kind: Any) -> dict[str, Any]:
+def _new_nodes(names: Iterable[str | None], known: Mapping[str, Any], kind: Any) -> dict[str, Any]:
     return {name: kind(name, {}) for name in dict.fromkeys(names) if name is not None and name not in known}
 
 
@@ -140,8 +140,8 @@ def _jobs_by_run(known: Contents) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for job in known.jobs.values():
         told = job.properties.get(WANDB)
-        if isinstance(told, dict) and isinstance(told.get(NAME), str):
-            found.setdefault(told[NAME], []).append(job.name)
+        if isinstance(told, dict) and isinstance(told.get(NAME_COLUMN), str):
+            found.setdefault(told[NAME_COLUMN], []).append(job.name)
     return found
 
 
@@ -150,36 +150,36 @@ def _jobs_by_run(known: Contents) -> dict[str, list[str]]:
 
 def _check(table: WandbTable, about: WandbColumns, known: Contents) -> None:
     """Raise `PropertyError` where a column is not there that was asked for."""
-    table.check(about.model, "model")
+    table.check_column(about.model, "model")
     for column in about.targets:
-        table.check(column, "targets")
+        table.check_column(column, "targets")
     for column in about.training:
         if column not in TRAINING:
-            table.check(column, "training")
+            table.check_column(column, "training")
     if about.dataset is not None and about.dataset not in known.datasets:
-        table.check(about.dataset, "dataset")
+        table.check_column(about.dataset, "dataset")
 
 
 def _check_accuracy(tables: Sequence[WandbTable], histories: Mapping[str, History], about: WandbColumns) -> None:
     """Raise `PropertyError` where neither a table nor a chart has the accuracy that was asked for."""
     metrics = {metric for history in histories.values() for metric in history}
-    names = {*metrics, *(column for table in tables if table.is_of_runs for column in table.columns)}
+    names = {*metrics, *(column for table in tables if table.is_run_table for column in table.columns)}
     if about.accuracy != ACCURACY and names.isdisjoint(about.accuracies):
-        hint = nearest(about.accuracy, sorted(names - {*OF_WANDB}))
-        raise PropertyError(f"no file has {shown(about.accuracy)!r}: {hint}; say accuracy=")
+        hint = closest_match_hint(about.accuracy, sorted(names - {*WANDB_COLUMNS}))
+        raise PropertyError(f"no file has {printable(about.accuracy)!r}: {hint}; say accuracy=")
 
 
 def _runs_in(table: WandbTable, about: WandbColumns, known: Contents, left_out: dict[Any, str]) -> Iterator[_TableRun]:
     column = about.dataset or DATASET
-    constant = about.dataset if not table.places(column) else None
+    constant = about.dataset if not table.column_indices(column) else None
     for number, row in enumerate(table.rows, 2):
-        name, model = table.cell(row, NAME), table.cell(row, about.model)
+        name, model = table.cell(row, NAME_COLUMN), table.cell(row, about.model)
         if name is None:
             left_out[f"row {number}"] = "it has no name"
         elif model is None:
-            left_out[name] = f"its {shown(about.model)!r} is empty: it names no model"
+            left_out[name] = f"its {printable(about.model)!r} is empty: it names no model"
         elif model not in known.models:
-            left_out[name] = f"no model is called {shown(model)!r}: {nearest(model, known.models)}"
+            left_out[name] = f"no model is called {printable(model)!r}: {closest_match_hint(model, known.models)}"
         else:
             dataset = constant or table.cell(row, column)
             yield _TableRun(table, row, name, _job_name(table, row, name), model, dataset)
@@ -194,12 +194,12 @@ def _job_name(table: WandbTable, row: list[str], name: str) -> str:
     return f"{name} {hashlib.blake2b(key.encode('utf-8', 'replace'), digest_size=4).hexdigest()}"
 
 
-def _of_tables(
+def _jobs_from_tables(
     runs: Mapping[str, _TableRun], about: WandbColumns, known: Contents, left_out: dict[Any, str]
 ) -> dict[str, JobNode]:
     results: dict[str, dict[str, Result]] = {}
     reasons: dict[tuple[str, str], str] = {}  # by job and target
-    for each in in_one_unit(list(_results(runs, about, left_out)), reasons):
+    for each in unify_units(list(_results(runs, about, left_out)), reasons):
         results.setdefault(each.row[0], {})[each.target] = each.result
     left_out |= {f"{runs[key].name}, {target}": reason for (key, target), reason in reasons.items()}
     accuracies = _accuracies(runs, about, left_out)
@@ -217,12 +217,12 @@ def _results(runs: Mapping[str, _TableRun], about: WandbColumns, left_out: dict[
     """The values of the targets, each under its job and target."""
     for key, run in runs.items():
         for column, name in about.targets.items():
-            target = target_named(name)
+            target = canonical_target(name)
             text = run.table.cell(run.row, column, summary=True)
-            value = finite_in(text)
+            value = parse_finite(text)
             if value is None:
                 left_out[f"{run.name}, {target}"] = (
-                    f"its {shown(column)!r} is no finite number: {shown(repr(text), 60)}"
+                    f"its {printable(column)!r} is no finite number: {printable(repr(text), 60)}"
                 )
             else:
                 result = Result(value, about.unit_of(target))
@@ -234,16 +234,16 @@ def _accuracies(runs: Mapping[str, _TableRun], about: WandbColumns, left_out: di
     values: dict[str, dict[str, float]] = {}
     for key, run in runs.items():
         for column in about.accuracies:
-            value = number_in(run.table.cell(run.row, column, summary=True))
+            value = parse_number(run.table.cell(run.row, column, summary=True))
             if value is not None and value == value:
                 values.setdefault(column, {})[key] = value
                 break
     found: dict[str, float] = {}
     for column, own in values.items():
-        percent = any(value > 1 + ROUNDING for value in own.values())
+        percent = any(value > 1 + ROUNDING_TOLERANCE for value in own.values())
         for key, value in own.items():
             try:
-                found[key] = fraction(value, percent)
+                found[key] = accuracy_fraction(value, percent)
             except PropertyError as error:
                 left_out[f"{runs[key].name}, {column}"] = str(error)
     return found
@@ -253,26 +253,31 @@ def _job(run: _TableRun, about: WandbColumns, results: Mapping[str, Result], old
     """The job without its history, or why it is none; what an earlier call brought of others stays."""
     table, row = run.table, run.row
     training = {
-        column.removeprefix(CONFIG): _plain(text)
+        column.removeprefix(CONFIG_PREFIX): _plain(text)
         for column in about.training
         if (text := table.cell(row, column)) is not None
     }
     given = old.properties.get(RESULTS) if old is not None else None
     kept = {**(given if isinstance(given, dict) else {}), **as_property(results)}
-    own = {column: text for column in OF_WANDB if (text := table.cell(row, column)) is not None}
-    taken = {*OF_WANDB, *about.targets}
+    own = {column: text for column in WANDB_COLUMNS if (text := table.cell(row, column)) is not None}
+    taken = {*WANDB_COLUMNS, *about.targets}
     rest = {column: text for column in table.columns if column not in taken and (text := table.cell(row, column))}
-    properties = {**training, WANDB: {**own, NAME: run.name}, "params": rest, **({RESULTS: kept} if kept else {})}
+    properties = {
+        **training,
+        WANDB: {**own, NAME_COLUMN: run.name},
+        "params": rest,
+        **({RESULTS: kept} if kept else {}),
+    }
     try:
-        created, seconds = table.cell(row, "Created"), finite_in(table.cell(row, "Runtime"))
-        started = moment(created[:LONGEST_TIME] if created else None, "Created")
+        created, seconds = table.cell(row, "Created"), parse_finite(table.cell(row, "Runtime"))
+        started = timestamp(created[:MAX_TIME_LENGTH] if created else None, "Created")
         ended = None
         if started is not None and seconds is not None and seconds >= 0 and own.get("State") != RUNNING:
-            ended = moment(started + seconds, "the end")
+            ended = timestamp(started + seconds, "the end")
         checked = checked_properties(properties)
     except PropertyError as error:
         return str(error)
-    accuracy = as_fraction(results.get(TOP_1))
+    accuracy = accuracy_as_fraction(results.get(TOP_1))
     history = {} if old is None else old.history
     if accuracy is None and old is not None:
         accuracy = old.accuracy
@@ -284,7 +289,7 @@ def _job(run: _TableRun, about: WandbColumns, results: Mapping[str, Result], old
 
 def _plain(text: str) -> str | int | float:
     """A cell as a number where it is one: training is compared by values."""
-    number = finite_in(text)
+    number = parse_finite(text)
     return text if number is None else int(number) if number.is_integer() else number
 
 
@@ -297,13 +302,13 @@ def _histories(
     """The metrics of charts by job."""
     found: dict[str, History] = {}
     for chart in charts:
-        for column, line in lines_of(chart, names):
+        for column, line in chart_lines(chart, names):
             if isinstance(line, str):
                 left_out[column] = line
                 continue
             run, metric, points = line
             if len(names[run]) > 1:
-                left_out[column] = f"{len(names[run])} runs are called {shown(run)!r}"
+                left_out[column] = f"{len(names[run])} runs are called {printable(run)!r}"
             else:
                 for job in names[run]:
                     found.setdefault(job, {})[metric] = points

@@ -15,20 +15,20 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from modulekg_widgets.engine.errors import GraphFileError, PropertyError, nearest, shown
-from modulekg_widgets.engine.knowledge.exchange.files import checked_path, read_whole
-from modulekg_widgets.engine.knowledge.facts.jobs import Point, kept_places
+from modulekg_widgets.engine.errors import GraphFileError, PropertyError, closest_match_hint, printable
+from modulekg_widgets.engine.knowledge.exchange.graph_files import checked_path, read_whole
+from modulekg_widgets.engine.knowledge.facts.jobs import Point, sampled_indices
 
-NAME = "Name"
+NAME_COLUMN = "Name"
 # the columns of W&B's own, some of which are there only when somebody asked for them
-OF_WANDB = (
-    "ID", NAME, "Agent", "State", "Notes", "User", "Tags", "Created", "Runtime", "Sweep", "Group", "Job Type",
+WANDB_COLUMNS = (
+    "ID", NAME_COLUMN, "Agent", "State", "Notes", "User", "Tags", "Created", "Runtime", "Sweep", "Group", "Job Type",
     "Hostname", "GPU Type", "GPU Count", "Commit", "GitHub", "End Time", "Updated", "Report", "Description",
 )  # fmt: skip
-CONFIG, SUMMARY = "config.", "summary."
-STEP, OWN_STEP, TIMES = "Step", "_step", ("Relative Time (Process)", "Relative Time (Wall)", "Wall Time")
-BETWEEN, BOUNDS = " - ", ("__MIN", "__MAX")
-MOST_CELLS = 20_000_000
+CONFIG_PREFIX, SUMMARY_PREFIX = "config.", "summary."
+STEP_COLUMN, RUN_STEP, TIME_COLUMNS = "Step", "_step", ("Relative Time (Process)", "Relative Time (Wall)", "Wall Time")
+SEPARATOR, BOUND_SUFFIXES = " - ", ("__MIN", "__MAX")
+MAX_CELLS = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -40,52 +40,53 @@ class WandbTable:
     rows: list[list[str]]
 
     @property
-    def is_of_runs(self) -> bool:
-        return NAME in self.columns
+    def is_run_table(self) -> bool:
+        return NAME_COLUMN in self.columns
 
     @cached_property
-    def _places(self) -> dict[str, list[int]]:
+    def _indices_by_column(self) -> dict[str, list[int]]:
         """Where each column stands; a key that is in configuration and summary stands twice."""
         found: dict[str, list[int]] = {}
         for place, column in enumerate(self.columns):
             found.setdefault(column, []).append(place)
         return found
 
-    def places(self, column: str, summary: bool = False) -> list[int]:
+    def column_indices(self, column: str, summary: bool = False) -> list[int]:
         """Where a column stands, the most fitting first; `config.` or `summary.` before its name says which."""
-        if column in self._places:
-            found = self._places[column]
-        elif column.startswith((CONFIG, SUMMARY)):
-            summary = column.startswith(SUMMARY)
-            found = self._places.get(column.partition(".")[2], [])
+        if column in self._indices_by_column:
+            found = self._indices_by_column[column]
+        elif column.startswith((CONFIG_PREFIX, SUMMARY_PREFIX)):
+            summary = column.startswith(SUMMARY_PREFIX)
+            found = self._indices_by_column.get(column.partition(".")[2], [])
         else:
             found = []
         return found[::-1] if summary else found
 
     def cell(self, row: list[str], column: str, summary: bool = False) -> str | None:
         """What a row has in a column; None where that is empty or not there."""
-        return next((text for place in self.places(column, summary) if (text := row[place].strip())), None)
+        return next((text for place in self.column_indices(column, summary) if (text := row[place].strip())), None)
 
-    def check(self, column: str, what: str) -> None:
+    def check_column(self, column: str, what: str) -> None:
         """Raise `PropertyError` where there is no such column."""
-        if not self.places(column):
-            names = [name for name in self.columns if name not in OF_WANDB]
+        if not self.column_indices(column):
+            names = [name for name in self.columns if name not in WANDB_COLUMNS]
             raise PropertyError(
-                f"{shown(self.name)!r} has no column {shown(column)!r}: {nearest(column, names)}; say {what}="
+                f"{printable(self.name)!r} has no column {printable(column)!r}: {closest_match_hint(column, names)}; "
+                f"say {what}="
             )
 
 
 def read_wandb_table(path: str | os.PathLike[str]) -> WandbTable:
     """The table of a file; raises `GraphFileError` for what is no CSV, `PropertyError` for one of another kind."""
     place = checked_path(path)
-    name = shown(str(place))
+    name = printable(str(place))
     try:
         content = read_whole(place)
-        if content.count(b",") + content.count(b"\n") > MOST_CELLS:
-            raise GraphFileError(f"it has more than {MOST_CELLS:,} cells")
+        if content.count(b",") + content.count(b"\n") > MAX_CELLS:
+            raise GraphFileError(f"it has more than {MAX_CELLS:,} cells")
         lines = [row for row in csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True) if row]
     except (GraphFileError, UnicodeDecodeError, csv.Error) as error:
-        raise GraphFileError(f"{name!r} is no table of comma-separated values: {shown(str(error))}") from None
+        raise GraphFileError(f"{name!r} is no table of comma-separated values: {printable(str(error))}") from None
     if not lines:
         raise GraphFileError(f"{name!r} is no table of comma-separated values: it is empty")
     columns, *rows = lines
@@ -93,15 +94,16 @@ def read_wandb_table(path: str | os.PathLike[str]) -> WandbTable:
         if len(row) != len(columns):
             raise GraphFileError(f"{name!r} is damaged: row {number} has {len(row)} cells, the first {len(columns)}")
     found = WandbTable(str(place), columns, rows)
-    if not found.is_of_runs and not any(BETWEEN in column for column in columns[1:]):
+    if not found.is_run_table and not any(SEPARATOR in column for column in columns[1:]):
         raise PropertyError(
-            f"{name!r} is no export of W&B: neither a table of runs, with a column {NAME!r}, nor a chart, with columns "
-            f"'<run>{BETWEEN}<metric>'"
+            f"{name!r} is no export of W&B: neither a table of runs, with a column {NAME_COLUMN!r}, nor a chart, "
+            "with columns "
+            f"'<run>{SEPARATOR}<metric>'"
         )
     return found
 
 
-def number_in(text: str | None) -> float | None:
+def parse_number(text: str | None) -> float | None:
     """The number that a cell holds, NaN and infinities among them."""
     try:
         return None if text is None or "_" in text else float(text)
@@ -109,48 +111,48 @@ def number_in(text: str | None) -> float | None:
         return None
 
 
-def finite_in(text: str | None) -> float | None:
-    found = number_in(text)
+def parse_finite(text: str | None) -> float | None:
+    found = parse_number(text)
     return found if found is not None and math.isfinite(found) else None
 
 
-def lines_of(chart: WandbTable, runs: Container[str]) -> Iterator[tuple[str, tuple[str, str, list[Point]] | str]]:
+def chart_lines(chart: WandbTable, runs: Container[str]) -> Iterator[tuple[str, tuple[str, str, list[Point]] | str]]:
     """Each line of a chart by its column: run, metric and points by step, or why it is left out."""
     columns = set(chart.columns)
     for place, column in enumerate(chart.columns[1:], 1):
-        if column[-5:] in BOUNDS and column[:-5] in columns:
+        if column[-5:] in BOUND_SUFFIXES and column[:-5] in columns:
             continue
-        run, metric = _parts(column, runs)
+        run, metric = _split_column(column, runs)
         if run is None:
-            yield column, f"no run is called {shown(column.partition(BETWEEN)[0])!r}"
-        elif metric != OWN_STEP:
-            points = _points(chart, place, f"{run}{BETWEEN}{OWN_STEP}")
+            yield column, f"no run is called {printable(column.partition(SEPARATOR)[0])!r}"
+        elif metric != RUN_STEP:
+            points = _points(chart, place, f"{run}{SEPARATOR}{RUN_STEP}")
             yield column, points if isinstance(points, str) else (run, metric, points)
 
 
-def _parts(column: str, runs: Container[str]) -> tuple[str | None, str]:
+def _split_column(column: str, runs: Container[str]) -> tuple[str | None, str]:
     """Run and metric; either may have the dash in its name, so that the longest name of a run counts."""
-    at = column.rfind(BETWEEN)
+    at = column.rfind(SEPARATOR)
     while at >= 0:
         if column[:at] in runs:
-            return column[:at], column[at + len(BETWEEN) :]
-        at = column.rfind(BETWEEN, 0, at)
+            return column[:at], column[at + len(SEPARATOR) :]
+        at = column.rfind(SEPARATOR, 0, at)
     return None, ""
 
 
 def _points(chart: WandbTable, place: int, own_step: str) -> list[Point] | str:
     """The points of a column by the run's own steps, where the chart has them, or by its axis."""
-    steps = chart.places(own_step)
+    steps = chart.column_indices(own_step)
     axis = steps[0] if steps else 0
-    if not steps and chart.columns[0] in TIMES:
-        return f"the chart is drawn over {chart.columns[0]!r}: export it over {STEP!r}"
+    if not steps and chart.columns[0] in TIME_COLUMNS:
+        return f"the chart is drawn over {chart.columns[0]!r}: export it over {STEP_COLUMN!r}"
     points: list[Point] = []
     for number, row in enumerate(chart.rows, 2):
         if not row[place].strip():
             continue
-        step, value = finite_in(row[axis]), number_in(row[place])
+        step, value = parse_finite(row[axis]), parse_number(row[place])
         if step is None or value is None:
-            return f"row {number} holds {shown(row[axis], 40)!r}, {shown(row[place], 40)!r}: no step and number"
+            return f"row {number} holds {printable(row[axis], 40)!r}, {printable(row[place], 40)!r}: no step and number"
         points.append((step, value))
     points.sort(key=lambda point: point[0])
-    return [points[at] for at in kept_places(len(points))] or "it is empty"
+    return [points[at] for at in sampled_indices(len(points))] or "it is empty"

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from torch import nn
 
     from modulekg_widgets.engine.knowledge.analysis.rank_frequency import RankFrequency
-    from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarModels
+    from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarityIndex
     from modulekg_widgets.engine.knowledge.facts.contents import Contents
 
 
 class AnalysisQuestions(Questions):
     """Relations, statistics and comparisons of modules and models, with a plot of each."""
 
-    _alike: tuple[Contents, SimilarModels] | None = None  # for as long as the graph stays the same
+    _alike: tuple[Contents, SimilarityIndex] | None = None  # for as long as the graph stays the same
 
     # -------------------------------------------------------------- relations
 
@@ -56,7 +56,7 @@ class AnalysisQuestions(Questions):
         return is_a(self.contents(), level)
 
     def subclass_of(self) -> pd.DataFrame:
-        """Every class with the classes above it, as `class`, `base` and `distance` in the order of resolution."""
+        """Every class with the classes above it, as `class`, `base` and `max_difference` in the order of resolution."""
         from modulekg_widgets.engine.knowledge.analysis.module_types import subclass_of
 
         return subclass_of(self.contents())
@@ -270,17 +270,17 @@ class AnalysisQuestions(Questions):
         >>> kg.similar("of 2")[["model", "shared"]].round(2).values.tolist()
         [['of 3', 0.33]]
         """
-        from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarModels
-        from modulekg_widgets.engine.knowledge.facts.traced import described
+        from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarityIndex
+        from modulekg_widgets.engine.knowledge.facts.traced import describe_model
         from modulekg_widgets.engine.knowledge.facts.usage import checked_number
-        from modulekg_widgets.engine.knowledge.prediction.data.features import record_in
+        from modulekg_widgets.engine.knowledge.prediction.data.features import find_record
 
         n, contents = checked_number(n), self.contents()
         known = isinstance(model, str)
-        record = record_in(contents, model) if known else described(model, None, contents.scheme)
+        record = find_record(contents, model) if known else describe_model(model, None, contents.scheme)
         if self._alike is None or self._alike[0] is not contents:
-            self._alike = contents, SimilarModels(contents)
-        return self._alike[1].like(record, n, model if known else None)
+            self._alike = contents, SimilarityIndex(contents)
+        return self._alike[1].most_similar(record, n, model if known else None)
 
     def plot(self, question: str, *args: Any, ax: Any = None, **kwargs: Any) -> Any:
         """A picture of what a question answers, by matplotlib.

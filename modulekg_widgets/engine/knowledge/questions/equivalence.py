@@ -39,7 +39,8 @@ class EquivalenceQuestions(Questions):
         Returns
         -------
         Equivalence
-            It iterates over pairs of paths that compute the same. `same`; `modules`, those pairs with their classes;
+            It iterates over pairs of paths that compute the same. `is_same_value`; `modules`, those pairs with their
+            classes;
             `parameters`, the weights that correspond, where the models are the same; `differs`, the first operators
             where they part, in words.
 
@@ -67,7 +68,7 @@ class EquivalenceQuestions(Questions):
         >>> list(found)
         [('', ''), ('inner', '0'), ('outer', '3')]
         """
-        from modulekg_widgets.engine.knowledge.equivalence.relation import equivalent
+        from modulekg_widgets.engine.knowledge.equivalence.equivalence_relation import equivalent
 
         return equivalent(a, b, args, kwargs, self._known_builders())
 
@@ -93,7 +94,7 @@ class EquivalenceQuestions(Questions):
         UnknownNameError
             For a name that no builder of this session has.
         """
-        from modulekg_widgets.engine.knowledge.equivalence.relation import same_as
+        from modulekg_widgets.engine.knowledge.equivalence.equivalence_relation import same_as
 
         return same_as(self.contents(), self._known_builders(), models)
 

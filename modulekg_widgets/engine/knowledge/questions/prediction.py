@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from modulekg_widgets.engine.knowledge.facts.records import ModelRecord
-    from modulekg_widgets.engine.knowledge.prediction.data.observations import KnownFeatures
+    from modulekg_widgets.engine.knowledge.prediction.data.observations import FeatureCache
     from modulekg_widgets.engine.knowledge.prediction.predictor import Prediction, Predictor
     from modulekg_widgets.engine.knowledge.suggestion.candidates import Candidate, Ranking
     from modulekg_widgets.engine.knowledge.suggestion.generation import Generated
@@ -26,7 +26,7 @@ class PredictionQuestions(Questions):
     """
 
     builders: dict[str, Callable[[], nn.Module]]  # of models by name, as far as this session knows them
-    _fitted: tuple[Contents, KnownFeatures, dict[str, Predictor]] | None = None
+    _fitted: tuple[Contents, FeatureCache, dict[str, Predictor]] | None = None
 
     def predict(
         self,
@@ -89,11 +89,15 @@ class PredictionQuestions(Questions):
         >>> mk.KnowledgeGraph().predict("acc@1", model).low > 60  # doctest: +SKIP
         True
         """
-        from modulekg_widgets.engine.knowledge.facts.traced import described
-        from modulekg_widgets.engine.knowledge.prediction.data.features import record_in
+        from modulekg_widgets.engine.knowledge.facts.traced import describe_model
+        from modulekg_widgets.engine.knowledge.prediction.data.features import find_record
 
         known = isinstance(model, str)
-        record = record_in(self.contents(), model) if known else described(model, None, "structure", args, kwargs, True)
+        record = (
+            find_record(self.contents(), model)
+            if known
+            else describe_model(model, None, "structure", args, kwargs, True)
+        )
         return self._predictor(target).predict([record], dataset, device, training, extrapolate)[0]
 
     def evaluate_prediction(
@@ -119,7 +123,8 @@ class PredictionQuestions(Questions):
         pandas.DataFrame
             A row per predictor: `predictor`, `rho` (Spearman's rank correlation), `mae` (in the unit of the values),
             `families`, `models` (their numbers), `rho_std`, `mae_std` (over the seeds of the GNN), `coverage` (the
-            part of the values inside the 90 % intervals), `relative` (the median of the relative error), `n` (values).
+            part of the values inside the 90 % intervals), `relative_to_mean` (the median of the relative error), `n`
+            (values).
 
         Raises
         ------
@@ -248,11 +253,11 @@ class PredictionQuestions(Questions):
         >>> found[0].build()  # doctest: +SKIP
         """
         from modulekg_widgets.engine.knowledge.suggestion.generation import generate
-        from modulekg_widgets.engine.knowledge.suggestion.pareto import SIZES
+        from modulekg_widgets.engine.knowledge.suggestion.pareto import SIZE_COSTS
 
         target = objective if isinstance(objective, str) else "acc@1"
         against = options.get("against")
-        if isinstance(against, str) and against not in SIZES:
+        if isinstance(against, str) and against not in SIZE_COSTS:
             options["costs"] = self._predictor(against)
         return generate(self.contents(), objective, budget, n, **self._with_own(options, target))
 
@@ -265,13 +270,13 @@ class PredictionQuestions(Questions):
     def _predictor(self, target: str) -> Predictor:
         """Fitted once for as long as the graph stays the same."""
         from modulekg_widgets.engine.knowledge.facts.jobs import checked_name
-        from modulekg_widgets.engine.knowledge.facts.units import target_named
-        from modulekg_widgets.engine.knowledge.prediction.data.observations import KnownFeatures
+        from modulekg_widgets.engine.knowledge.facts.units import canonical_target
+        from modulekg_widgets.engine.knowledge.prediction.data.observations import FeatureCache
         from modulekg_widgets.engine.knowledge.prediction.predictor import fitted_predictor
 
-        contents, target = self.contents(), target_named(checked_name(target, "target"))
+        contents, target = self.contents(), canonical_target(checked_name(target, "target"))
         if self._fitted is None or self._fitted[0] is not contents:
-            self._fitted = contents, KnownFeatures(), {}
+            self._fitted = contents, FeatureCache(), {}
         _, features, known = self._fitted
         if target not in known:
             known[target] = fitted_predictor(contents, target, features)

@@ -9,7 +9,7 @@ from modulekg_widgets.engine.knowledge.questions import Questions
 if TYPE_CHECKING:
     import pandas as pd
 
-    from modulekg_widgets.engine.knowledge.facts.jobs import Moment
+    from modulekg_widgets.engine.knowledge.facts.jobs import TimeLike
 
 
 class UsageQuestions(Questions):
@@ -21,8 +21,8 @@ class UsageQuestions(Questions):
         level: str | None = None,
         *,
         over: str = "models",
-        since: Moment = None,
-        until: Moment = None,
+        since: TimeLike = None,
+        until: TimeLike = None,
         user: str | None = None,
         dataset: str | None = None,
     ) -> pd.DataFrame:
@@ -73,8 +73,8 @@ class UsageQuestions(Questions):
         user: str | None = None,
         dataset: str | None = None,
         model: str | None = None,
-        since: Moment = None,
-        until: Moment = None,
+        since: TimeLike = None,
+        until: TimeLike = None,
     ) -> pd.DataFrame:
         """Who trained what on which data.
 

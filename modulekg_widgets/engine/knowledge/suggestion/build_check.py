@@ -8,28 +8,31 @@ from dataclasses import dataclass
 from torch import nn
 
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
-from modulekg_widgets.engine.knowledge.exchange.property_graph import collector_paused
-from modulekg_widgets.engine.knowledge.facts.records import ModelRecord, digests_of
-from modulekg_widgets.engine.knowledge.prediction.data.datasets import CLASSIFICATION, PICTURES, modality, task_named
+from modulekg_widgets.engine.knowledge.exchange.property_graph import gc_paused
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord, hexdigests
+from modulekg_widgets.engine.knowledge.prediction.data.datasets import CLASSIFICATION, PICTURES, modality, task_in_text
 from modulekg_widgets.engine.knowledge.prediction.data.features import features_of
 from modulekg_widgets.engine.knowledge.suggestion.candidates import (
     Builder,
     ForwardPass,
-    call_with,
-    calls_of,
+    builder_calls,
+    first_working_call,
     image_calls,
-    occurring,
+    meta_call,
+    occurrences_in_levels,
     row_calls,
-    run_of,
 )
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
-from modulekg_widgets.engine.torch_runtime.rng import process_rng_kept
+from modulekg_widgets.engine.torch_runtime.rng import preserved_rng
 
-CLASSIFIERS = (("torchvision", "models"), ("timm", "models"))  # where what names no other task is for classification
+CLASSIFIER_PACKAGES = (
+    ("torchvision", "models"),
+    ("timm", "models"),
+)  # where what names no other task is for classification
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class CheckedBuild:
     """A builder that was tried, with what its model was seen to do on meta tensors."""
 
     builder: Builder
@@ -37,40 +40,44 @@ class Ready:
     run: ForwardPass
 
 
-@collector_paused()  # what a trace leaves goes at once after it: kept for longer, it brings a search of the whole graph
-def tried(builder: Builder | None, record: ModelRecord, size: tuple[int, int] | None, scheme: str) -> Ready | str:
+@gc_paused()  # what a trace leaves goes at once after it: kept for longer, it brings a search of the whole graph
+def check_build(
+    builder: Builder | None, record: ModelRecord, size: tuple[int, int] | None, scheme: str
+) -> CheckedBuild | str:
     """What a builder makes of a model, or why it is of no use; `size` is that of the images of the data set."""
     if builder is None:
         return "have no builder"
     try:
-        with process_rng_kept(), meta_weights():
+        with preserved_rng(), meta_weights():
             model = builder()
-        if digests_of(hierarchy(model), scheme)[0] != record.model.root:
+        if hexdigests(hierarchy(model), scheme)[0] != record.model.root:
             return "are built as something else than the graph knows by their names"
     except Exception as error:  # noqa: BLE001 - a builder is the caller's code and may raise anything
         return f"could not be built ({type(error).__name__})"
     kind = modality(features_of(record))
     pictures = image_calls(record, size) if kind in (None, PICTURES) else []
-    seen = [call_with(record.model.inputs)] if record.model.inputs else []
+    seen = [meta_call(record.model.inputs)] if record.model.inputs else []
     rows = row_calls(record) if kind is None else []
     # a picture goes through a linear layer, too, where its side is what that takes
     asked = 1 if kind == PICTURES or size is not None else 0
-    run = run_of(model, [*pictures[:asked], *calls_of(builder, model), *seen, *rows, *pictures[asked:]])
-    return Ready(builder, model, run) if run is not None else "do not run on inputs of usual sizes"
+    run = first_working_call(
+        model, [*pictures[:asked], *builder_calls(builder, model), *seen, *rows, *pictures[asked:]]
+    )
+    return CheckedBuild(builder, model, run) if run is not None else "do not run on inputs of usual sizes"
 
 
 def task_of_model(record: ModelRecord) -> str | None:
     """What a model is for, by its class or the module that defines it; None for one whose task nobody knows."""
     *where, name = record.nodes[record.model.root].qualified_class.split(".")
-    named = task_named(name) or task_named(" ".join(where[2:]))
-    return named or (CLASSIFICATION if tuple(where[:2]) in CLASSIFIERS else None)
+    named = task_in_text(name) or task_in_text(" ".join(where[2:]))
+    return named or (CLASSIFICATION if tuple(where[:2]) in CLASSIFIER_PACKAGES else None)
 
 
-def blocks_of(record: ModelRecord) -> Iterator[str]:
+def largest_blocks(record: ModelRecord) -> Iterator[str]:
     """The blocks of a model that have more than one operation, those with most of its parameters first."""
     shares = {
         key: record.model.occurrences[key, level] * record.nodes[key].parameters
-        for key, level in occurring(record, ("block",))
+        for key, level in occurrences_in_levels(record, ("block",))
     }
     for fingerprint in sorted(shares, key=lambda key: -shares[key]):
         node = record.nodes[fingerprint]

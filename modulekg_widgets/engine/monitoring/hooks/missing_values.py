@@ -9,15 +9,15 @@ import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from modulekg_widgets.engine.identity.tensors import own_tensors
+from modulekg_widgets.engine.identity.tensors import direct_tensors
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.monitoring.hooks.module_metric import ActiveMetrics, ModuleMetric
 from modulekg_widgets.engine.monitoring.hooks.observation import weight_of
 from modulekg_widgets.engine.monitoring.metric import NoDataError
 from modulekg_widgets.engine.torch_runtime.state import module_state
 
-GONE = "the gradient of the weight is gone: zero_grad() came before `track`; call track() before it"
-NONE_AT_ALL = (
+GRADIENT_CLEARED = "the gradient of the weight is gone: zero_grad() came before `track`; call track() before it"
+NO_GRADIENTS = (
     "no measured weight has a gradient at `track`: call track() after backward(), and before zero_grad() clears them"
 )
 
@@ -50,7 +50,7 @@ class WeightGradients:
             if weight is not None and weight.grad is not None:
                 self._had.add(id(weight))
 
-    def note_gone(self, step: int) -> None:
+    def note_cleared(self, step: int) -> None:
         """Give NaN for what is due at `step`, trained, and without a gradient that was there."""
         reading = [metric for metric in self._active.at(step) if metric.schedule.due(step) and not metric.is_absent]
         due = [(metric, weight_of(metric.module)) for metric in reading]
@@ -61,14 +61,14 @@ class WeightGradients:
         is_none_at_all = len(missing) == len(trained)
         for metric, weight in missing:
             if (is_none_at_all or id(weight) in self._had) and not metric.has_value() and not metric.is_stopped:
-                metric.miss(GONE if id(weight) in self._had else NONE_AT_ALL)
+                metric.miss(GRADIENT_CLEARED if id(weight) in self._had else NO_GRADIENTS)
 
 
 # --------------------
 # Modules on the meta device: their calls are no training that hooks could see, but that they have no value is said.
 
 
-class WithoutData:
+class MetaModules:
     """The metrics of calls whose modules hold tensors without data, or belong to a model that has no others."""
 
     def __init__(self, root: nn.Module, metrics: Sequence[ModuleMetric]) -> None:
@@ -88,7 +88,7 @@ class WithoutData:
 
 
 def _tensors(module: nn.Module) -> Iterator[torch.Tensor]:
-    return (own.tensor for own in own_tensors(module_state(module)) if own.tensor is not None)
+    return (own.tensor for own in direct_tensors(module_state(module)) if own.tensor is not None)
 
 
 def _all_tensors(root: nn.Module) -> Iterable[torch.Tensor]:

@@ -21,8 +21,8 @@ from torch import nn
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.monitoring.hooks.module_calls import ModuleCalls
 from modulekg_widgets.engine.monitoring.hooks.module_metric import ActiveMetrics, ModuleMetric
-from modulekg_widgets.engine.monitoring.hooks.observation import Observation, ThisStep, log_failure
-from modulekg_widgets.engine.torch_runtime.hooks import listening_to_modules
+from modulekg_widgets.engine.monitoring.hooks.observation import Observation, StepState, log_failure
+from modulekg_widgets.engine.torch_runtime.hooks import global_call_hooks
 from modulekg_widgets.engine.torch_runtime.private import MODULES, backward_pass, is_compiler_loaded
 from modulekg_widgets.engine.torch_runtime.state import module_state, registry, unwrapped
 
@@ -34,7 +34,7 @@ REPLACED = "another module stands at its path since this step: it is measured fr
 REMOVED = "no module stands at its path any more"
 
 
-class ModulePlaces:
+class PathTracker:
     """The paths of the measured modules, and all above them, with the modules that stand there."""
 
     def __init__(self, root: nn.Module, metrics: Sequence[ModuleMetric]) -> None:
@@ -80,10 +80,10 @@ class ModulePlaces:
 
 
 # torch warns whoever calls a compiled module while there are hooks for all modules; ours take no notice of wrappers
-WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
+COMPILE_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
 
 
-class _Uncompiled:
+class _EagerMode:
     """Counts who needs it: monitors come and go in any order, and the compiler's stance is one for the process."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class _Uncompiled:
             self._count += 1
             if self._count == 1:
                 self._stance = torch.compiler.set_stance("force_eager")
-                warnings.filterwarnings("ignore", WARNING)
+                warnings.filterwarnings("ignore", COMPILE_WARNING)
                 self._filter = warnings.filters[0]
 
     def end(self) -> None:
@@ -109,7 +109,7 @@ class _Uncompiled:
                     warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
 
 
-_shared = _Uncompiled()
+_shared = _EagerMode()
 begin, end = _shared.begin, _shared.end
 
 
@@ -127,7 +127,7 @@ class ModuleHooks:
     ) -> None:
         self._root = root
         self._root_state = module_state(root)
-        self._places = ModulePlaces(root, metrics)
+        self._places = PathTracker(root, metrics)
         self._moved: list[ModuleMetric] = []  # of modules that came or went in this step
         self._absent: list[ModuleMetric] = []  # of those that are gone
         self._schedule = ActiveMetrics([metric for metric in metrics if metric.sees_calls])
@@ -136,7 +136,7 @@ class ModuleHooks:
         self._hooked: dict[int, ModuleCalls] = {}  # by module; one dict for all steps
         self._attached = ExitStack()
         self._runs_uncompiled = False
-        self._now = ThisStep(unscaled)
+        self._now = StepState(unscaled)
         self.is_attached = False
 
     @property
@@ -169,10 +169,10 @@ class ModuleHooks:
         for finish in unfinished:
             finish()
 
-    def kept(self, metric: ModuleMetric) -> list[Observation]:
+    def observations(self, metric: ModuleMetric) -> list[Observation]:
         """The calls of this step that `metric` asks for at `track`; none for one that looks at weights alone."""
         calls = self._made.get(id(metric.module)) if metric.sees_calls else None
-        return [] if calls is None or calls.joint is None else calls.joint.kept
+        return [] if calls is None or calls.joint is None else calls.joint.retained
 
     def follow(self) -> None:
         """Look for modules that came or went: who stands at a measured path is measured."""
@@ -185,7 +185,7 @@ class ModuleHooks:
         self._made = {key: calls for key, calls in self._made.items() if key in held and calls.is_current()}
         self._regroup()
 
-    def note_moved(self, step: int) -> None:
+    def note_replaced(self, step: int) -> None:
         """Say of what came or went in the step that ends, and of what is gone, why it has no value."""
         for metric in dict.fromkeys(self._moved + self._absent):
             due = metric.schedule.due(step) and not metric.is_stopped
@@ -234,7 +234,7 @@ class ModuleHooks:
     def _attach(self) -> None:
         if not self.is_attached:
             self.is_attached = True
-            self._attached.enter_context(listening_to_modules(*_hooks(self._hooked, self._root, weakref.ref(self))))
+            self._attached.enter_context(global_call_hooks(*_hooks(self._hooked, self._root, weakref.ref(self))))
         if not self._runs_uncompiled and is_compiler_loaded():
             self._runs_uncompiled = True
             begin()

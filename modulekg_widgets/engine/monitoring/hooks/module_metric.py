@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 
-from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.monitoring.config import Measurement
 from modulekg_widgets.engine.monitoring.hooks.observation import (
-    PART_ONLY,
-    SEEN_AT_ONCE,
+    IMMEDIATE_NEEDS,
+    SHARDED_WEIGHT,
     SOURCES,
     STAGES,
     STEP_NEEDS,
@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-WEIGHT = {"Weight", "WeightGrad"}
+WEIGHT_NEEDS = {"Weight", "WeightGrad"}
 LINALG_ERROR: type[Exception] = vars(torch.linalg)["LinAlgError"]  # the stubs do not know it
 log = logging.getLogger("modulekg_widgets")
-Read: TypeAlias = "Callable[[torch.Tensor, int, str], None]"  # a detached tensor, the number of its call, and the phase
+TensorReader: TypeAlias = (
+    "Callable[[torch.Tensor, int, str], None]"  # a detached tensor, the number of its call, and the phase
+)
 
 
 class ModuleMetric:
@@ -58,15 +60,15 @@ class ModuleMetric:
         self.rank = rank  # its place in the configuration
         self.is_stopped = False
         self._writer = writer
-        self._given = {"module": measurement.module} if kind.wants_module else {}
+        self._module_argument = {"module": measurement.module} if kind.wants_module else {}
         self._instances: dict[tuple[int, str], Any] = {}
         self._slots: dict[tuple[int, str, tuple[Any, ...]], int] = {}
         self.is_quick = kind.quick is not None and not measurement.metric.settings
         # whether it looks at one tensor alone, as soon as that is seen
-        self.sees_one = len(kind.needs) == 1 and kind.needs[0] in SEEN_AT_ONCE
+        self.sees_one = len(kind.needs) == 1 and kind.needs[0] in IMMEDIATE_NEEDS
         self._shared = None if kind.keeps_state else measurement.metric.instance()
         self.sees_calls = not STEP_NEEDS.issuperset(kind.needs)
-        self._reads_weight = not WEIGHT.isdisjoint(kind.needs)
+        self._reads_weight = not WEIGHT_NEEDS.isdisjoint(kind.needs)
         self._had_weight = self._reads_weight and weight_of(measurement.module) is not None
         self.shards_are_merged = True
 
@@ -78,7 +80,7 @@ class ModuleMetric:
             return
         self.module = self._measurement.module = module
         self._measurement.flat = None
-        self._given = {"module": module} if self.kind.wants_module else {}
+        self._module_argument = {"module": module} if self.kind.wants_module else {}
         self._had_weight = self._had_weight or (self._reads_weight and weight_of(module) is not None)
 
     def has_value(self) -> bool:
@@ -109,13 +111,13 @@ class ModuleMetric:
                 form, numbers = packable(value, observation)
                 put(self._slot(observation.call, observation.phase, form), numbers, observation.weight)
         except NoDataError as error:
-            self._fail(observation, _line(error), put, "meta")
+            self._fail(observation, _first_line(error), put, "meta")
         except (NoValueError, LINALG_ERROR) as error:
-            self._fail(observation, _line(error), put)
+            self._fail(observation, _first_line(error), put)
         except Exception as error:  # noqa: BLE001 - a metric never stops the training
             self._stop(observation, error, put)
 
-    def reader(self) -> Read:
+    def reader(self) -> TensorReader:
         """What `measure` does, straight from a detached tensor, for a metric that `is_quick`."""
         put, quick = self._writer.put, self.kind.quick
 
@@ -153,19 +155,19 @@ class ModuleMetric:
                 self._writer.put(number, np.full(Form(parts).size, np.nan), 0.0)
         self._fail(Observation(self.module, call, phase, 0), reason, self._writer.put, about)
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Let go of every copy that was kept."""
         self._instances.clear()
 
     def _value(self, needed: list[Any], observation: Observation, step: int) -> Any:
         if self._shared is not None:
-            return self._shared.compute(*needed, **self._given)
+            return self._shared.compute(*needed, **self._module_argument)
         if self.kind.multi_step and self.schedule.begins(step) and not self.kind.keeps:
             self._instances.pop((observation.call, observation.phase), None)
         instance = self._instance(observation)
         if not self.kind.multi_step:
-            return instance.compute(*needed, **self._given)
-        instance.update(*needed, **self._given)
+            return instance.compute(*needed, **self._module_argument)
+        instance.update(*needed, **self._module_argument)
         return instance.compute() if self.schedule.due(step) else None
 
     def _instance(self, observation: Observation) -> Any:
@@ -179,7 +181,7 @@ class ModuleMetric:
         observation.flat = flat = self._measurement.flat
         if flat is not None:
             if not (self.shards_are_merged or flat.is_whole):
-                raise NoValueError(PART_ONLY)
+                raise NoValueError(SHARDED_WEIGHT)
             return
         if self._had_weight and weight_of(self.module) is None and not is_computed(self.module):
             raise NoValueError("the module has no weight any more")
@@ -197,7 +199,7 @@ class ModuleMetric:
         return number
 
     def _fail(self, observation: Observation, reason: str, put: Put, about: str = "") -> None:
-        where = f" of {shown(self.path)!r}" if self.path else ""
+        where = f" of {printable(self.path)!r}" if self.path else ""
         self._writer.note(self.path, self.name, reason)
         put(self._slot(observation.call, observation.phase, SCALAR), float("nan"), 0.0)
         self._writer.warn(
@@ -208,7 +210,7 @@ class ModuleMetric:
         self.is_stopped = True
         self._instances.clear()
         log.debug("the metric %s failed", self.name, exc_info=error)
-        self._fail(observation, f"{type(error).__name__}: {_line(error)}; it is not measured here any more", put)
+        self._fail(observation, f"{type(error).__name__}: {_first_line(error)}; it is not measured here any more", put)
 
 
 def measure(metrics: Sequence[ModuleMetric], observation: Observation, step: int) -> None:
@@ -237,12 +239,12 @@ def _measure(metrics: Sequence[ModuleMetric], observation: Observation, step: in
         metric.measure(observation, step)
 
 
-def _line(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - an error of the user's class may fail to print
         text = "(no message)"
-    return shown(text.strip().partition("\n")[0], 300)
+    return printable(text.strip().partition("\n")[0], 300)
 
 
 # -------------------- Which metrics are active at a step: each schedule is asked once, however many metrics share it

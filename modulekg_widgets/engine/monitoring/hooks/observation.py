@@ -25,7 +25,7 @@ from modulekg_widgets.engine.torch_runtime.private import (
     transforms,
     version_of,
 )
-from modulekg_widgets.engine.torch_runtime.state import module_state, the_weight
+from modulekg_widgets.engine.torch_runtime.state import main_weight, module_state
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.torch_runtime.parallel import FlatPart
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _is_compiling = torch.compiler.is_compiling
 _Tensor = torch.Tensor
-PLAIN = (torch.Tensor, nn.Parameter)
+PLAIN_TYPES = (torch.Tensor, nn.Parameter)
 
 
 def weight_of(module: nn.Module) -> nn.Parameter | None:
@@ -48,7 +48,7 @@ def weight_of(module: nn.Module) -> nn.Parameter | None:
     own = module_state(module).get(PARAMETERS)
     if not isinstance(own, dict):
         return None  # TorchScript keeps its own
-    parameter = the_weight(own)
+    parameter = main_weight(own)
     return None if parameter is None or torch.nn.parameter.is_lazy(parameter) else parameter
 
 
@@ -56,14 +56,14 @@ def is_computed(module: nn.Module) -> bool:
     """Whether the module's weight is made of other parameters, as by parametrize, prune or weight_norm."""
     state = module_state(module)
     made = (state.get(MODULES) or {}).get(PARAMETRIZATIONS)
-    if made is not None and the_weight(module_state(made)[MODULES]) is not None:
+    if made is not None and main_weight(module_state(made)[MODULES]) is not None:
         return True
     return isinstance(state.get("weight"), torch.Tensor)
 
 
-def local(tensor: torch.Tensor) -> torch.Tensor | None:
+def local_part(tensor: torch.Tensor) -> torch.Tensor | None:
     """The part of a tensor that lies on this rank, None where that is empty; of an ordinary tensor all of it."""
-    if type(tensor) in PLAIN or not hasattr(tensor, "to_local"):
+    if type(tensor) in PLAIN_TYPES or not hasattr(tensor, "to_local"):
         return tensor
     own = tensor.to_local()  # type: ignore[attr-defined]
     return own if own.numel() else None
@@ -94,10 +94,10 @@ def is_measurable(tensor: torch.Tensor) -> bool:
         return False
     if tensor.is_meta or is_functorch_wrapped_tensor(tensor):
         return False
-    return type(tensor) in PLAIN or not _is_fake(tensor)
+    return type(tensor) in PLAIN_TYPES or not _is_fake(tensor)
 
 
-def is_rehearsal(args: tuple[Any, ...]) -> bool:
+def is_symbolic_call(args: tuple[Any, ...]) -> bool:
     """Whether a call only tries the module out: under a compiler, a tracer, vmap, or on tensors without data."""
     if transforms() is not None or tracing_state() is not None or _is_compiling():
         return True
@@ -106,7 +106,7 @@ def is_rehearsal(args: tuple[Any, ...]) -> bool:
         return x.is_meta
     for value in args:
         if isinstance(value, torch.Tensor):
-            return value.is_meta or (type(value) not in PLAIN and _is_fake(value))
+            return value.is_meta or (type(value) not in PLAIN_TYPES and _is_fake(value))
     return False
 
 
@@ -149,14 +149,14 @@ def stage_of(needs: tuple[str, ...]) -> int:
 class Observation:
     """One call of one module: its tensors, and what was made of them."""
 
-    __slots__ = ("call", "edge", "epoch", "flat", "found", "module", "phase", "versions", "watch", "weight")
+    __slots__ = ("by_need", "call", "edge", "epoch", "flat", "module", "phase", "versions", "watch", "weight")
 
     def __init__(self, module: nn.Module, call: int, phase: str, epoch: int) -> None:
         self.module = module
         self.call = call
         self.phase = phase
         self.epoch = epoch  # the step that it belongs to, as the module hooks count
-        self.found: dict[str, Any] = {}
+        self.by_need: dict[str, Any] = {}
         self.versions: dict[str, tuple[torch.Tensor, int]] = {}
         self.weight = 1.0
         self.flat: FlatPart | None = None  # the module's weight, where that is a part of a flat one
@@ -167,25 +167,25 @@ class Observation:
     def of(cls, source: str, tensor: torch.Tensor, module: nn.Module, call: int, phase: str) -> Observation:
         """A call of which one detached tensor is read at once."""
         own = cls(module, call, phase, 0)
-        own.found[source] = tensor
+        own.by_need[source] = tensor
         own.weight = float(tensor.numel())
         return own
 
-    def see(self, need: str, tensor: torch.Tensor) -> None:
+    def record(self, need: str, tensor: torch.Tensor) -> None:
         """Take in a tensor of the training, detached."""
         own = tensor.detach()
-        self.found[need] = own
+        self.by_need[need] = own
         if not own.is_inference():  # such tensors count no versions
             self.versions[need] = (own, version_of(own))
         self.weight = float(own.numel())
 
     def get(self, need: str) -> Any:
         """What `need` stands for in this call; None when it cannot be had."""
-        if need in self.found:
-            return self.found[need]
-        make = _MADE.get(need)
+        if need in self.by_need:
+            return self.by_need[need]
+        make = _DERIVED.get(need)
         made = make(self) if make is not None else None
-        self.found[need] = made
+        self.by_need[need] = made
         return made
 
     def is_stale(self, need: str) -> bool:
@@ -193,23 +193,23 @@ class Observation:
         seen = self.versions.get(need)
         return seen is not None and version_of(seen[0]) != seen[1]
 
-    def later(self, needs: set[str]) -> Observation:
+    def subset(self, needs: set[str]) -> Observation:
         """The part of this call that a later stage asks for."""
         kept = Observation(self.module, self.call, self.phase, self.epoch)
-        kept.found = {need: value for need, value in self.found.items() if need in needs}
+        kept.by_need = {need: value for need, value in self.by_need.items() if need in needs}
         kept.versions = {need: value for need, value in self.versions.items() if need in needs}
         kept.weight = self.weight
         return kept
 
     def drop(self) -> None:
         """Let go of the tensors, and of what was made of them."""
-        self.found.clear()
+        self.by_need.clear()
         self.versions.clear()
 
     @property
     def device_type(self) -> str:
         """That of the first tensor."""
-        return next((value.device.type for value in self.found.values() if isinstance(value, torch.Tensor)), "cpu")
+        return next((value.device.type for value in self.by_need.values() if isinstance(value, torch.Tensor)), "cpu")
 
 
 channel_dim_of = lru_cache(maxsize=4096)(channel_dim)
@@ -233,14 +233,16 @@ def _eigenvalues(need: str) -> Callable[[Observation], Any]:
     return make
 
 
-COMPUTED = (
+COMPUTED_WEIGHT = (
     "its weight is computed from other parameters, as by parametrize, prune or weight_norm: none of its own can be read"
 )
-PART_ONLY = (
+SHARDED_WEIGHT = (
     "FullyShardedDataParallel keeps but a part of the weight in each process: monitor the FullyShardedDataParallel "
     "itself in all of them, with distributed=True"
 )
-NOT_REDUCED = "FullyShardedDataParallel has not reduced the gradient over the processes, as inside of no_sync()"
+GRADIENT_NOT_REDUCED = (
+    "FullyShardedDataParallel has not reduced the gradient over the processes, as inside of no_sync()"
+)
 
 
 def _weight(observation: Observation) -> torch.Tensor | None:
@@ -248,7 +250,7 @@ def _weight(observation: Observation) -> torch.Tensor | None:
     if flat is not None:
         return flat.weight()
     parameter = _own_weight(observation.module)
-    return None if parameter is None else local(parameter.detach())
+    return None if parameter is None else local_part(parameter.detach())
 
 
 def _weight_grad(observation: Observation) -> torch.Tensor | None:
@@ -257,22 +259,22 @@ def _weight_grad(observation: Observation) -> torch.Tensor | None:
         try:
             return flat.grad()
         except LookupError:
-            raise NoValueError(NOT_REDUCED) from None
+            raise NoValueError(GRADIENT_NOT_REDUCED) from None
     parameter = _own_weight(observation.module)
-    return None if parameter is None or parameter.grad is None else local(parameter.grad.detach())
+    return None if parameter is None or parameter.grad is None else local_part(parameter.grad.detach())
 
 
 def _own_weight(module: nn.Module) -> nn.Parameter | None:
     """The module's weight; raises `NoValueError` for one that is made of others, and a part of one."""
     parameter = weight_of(module)
     if parameter is None and is_computed(module):
-        raise NoValueError(COMPUTED)
+        raise NoValueError(COMPUTED_WEIGHT)
     if parameter is not None and getattr(parameter, SHARDED_FLAT, False) is True:
-        raise NoValueError(PART_ONLY)
+        raise NoValueError(SHARDED_WEIGHT)
     return parameter
 
 
-_MADE: dict[str, Callable[[Observation], Any]] = {
+_DERIVED: dict[str, Callable[[Observation], Any]] = {
     "ForwardInputMoments": _moments("ForwardInput"),
     "ForwardOutputMoments": _moments("ForwardOutput"),
     "BackwardOutputMoments": _moments("BackwardOutput"),
@@ -287,8 +289,8 @@ GRADIENTS = ("BackwardInput", "BackwardOutput")
 SOURCES = {
     need: need.replace("Moments", "").replace("EigOfCov", "") for need in STAGES if need not in ("Attention", "Loss")
 }
-AT_ONCE = ("ForwardInput", "ForwardOutput", "BackwardOutput")  # what is read as soon as it is seen
-SEEN_AT_ONCE = frozenset(need for need, source in SOURCES.items() if source in AT_ONCE)
+IMMEDIATE_SOURCES = ("ForwardInput", "ForwardOutput", "BackwardOutput")  # what is read as soon as it is seen
+IMMEDIATE_NEEDS = frozenset(need for need, source in SOURCES.items() if source in IMMEDIATE_SOURCES)
 
 
 def gradients_of(needs: tuple[str, ...]) -> set[str]:
@@ -296,7 +298,7 @@ def gradients_of(needs: tuple[str, ...]) -> set[str]:
     return {SOURCES[need] for need in needs if need.startswith("Backward")}
 
 
-class ThisStep:
+class StepState:
     """Shared by the hooks of all modules: what arrives in another step is not read."""
 
     __slots__ = ("epoch", "handles", "is_paused", "passes", "step", "unfinished", "unscaled")
@@ -317,7 +319,7 @@ class ThisStep:
         self.unfinished.clear()
         self.drop_handles()
 
-    def takes(self, epoch: int) -> bool:
+    def accepts(self, epoch: int) -> bool:
         """Whether a gradient of a call in that epoch is read when it arrives now."""
         return epoch == self.epoch and not self.is_paused
 

@@ -13,7 +13,7 @@ import torch
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.hooks.observation import Observation
 from modulekg_widgets.engine.monitoring.readings import SCALAR, Form, Slot, vector
-from modulekg_widgets.engine.monitoring.ring import Packable
+from modulekg_widgets.engine.monitoring.transfer_ring import Packable
 
 log = logging.getLogger("modulekg_widgets")
 Put: TypeAlias = "Callable[[int, Packable, float], None]"  # slot, value, how much data it stands for
@@ -64,10 +64,10 @@ def packable(value: Any, observation: Observation) -> tuple[Form, Packable]:
     if type(value) is torch.Tensor and value.dim() == 0 and value.is_cpu and value.is_floating_point():
         return SCALAR, value.item()
     form, numbers = flat_tensor(value)
-    return form, _own(numbers, observation) if isinstance(numbers, torch.Tensor) else numbers
+    return form, _detached_value(numbers, observation) if isinstance(numbers, torch.Tensor) else numbers
 
 
-def _own(value: torch.Tensor, observation: Observation) -> np.ndarray | torch.Tensor:
+def _detached_value(value: torch.Tensor, observation: Observation) -> np.ndarray | torch.Tensor:
     """A value as numbers on the host, or on its device apart from the training's data."""
     if value.is_cpu:
         wide = value if value.dtype in (torch.float32, torch.float64) else value.double()
@@ -76,7 +76,7 @@ def _own(value: torch.Tensor, observation: Observation) -> np.ndarray | torch.Te
     is_part = storage.nbytes() != value.numel() * value.element_size()
     is_shared = is_part or any(
         isinstance(seen, torch.Tensor) and seen.untyped_storage().data_ptr() == storage.data_ptr()
-        for seen in observation.found.values()
+        for seen in observation.by_need.values()
     )
     return value.clone() if is_shared else value
 

@@ -13,9 +13,9 @@ import torch
 from modulekg_widgets.engine.monitoring.metric import NoValueError
 
 Tensor = torch.Tensor
-BLOCK_ON_CPU = 1 << 20  # logits that exist at a time: a few temporaries of 4 MB
-BLOCK = 1 << 24  # on devices where small kernels cost more than memory
-NEGLIGIBLE = -200.0  # exp of it is 0 in fp32
+CPU_BLOCK_ELEMENTS = 1 << 20  # logits that exist at a time: a few temporaries of 4 MB
+DEVICE_BLOCK_ELEMENTS = 1 << 24  # on devices where small kernels cost more than memory
+NEGLIGIBLE_LOGIT = -200.0  # exp of it is 0 in fp32
 
 
 class AttentionCall(NamedTuple):
@@ -73,7 +73,7 @@ def _sums(call: AttentionCall) -> tuple[Tensor, Tensor, Tensor]:
     (rows, width), keys = query.shape[-2:], key.shape[-2]
     query, key = query.expand(*batch, rows, width), key.expand(*batch, keys, width)
     masks = [mask.expand(*batch, rows, keys) for mask in call.masks]
-    most = (BLOCK_ON_CPU if query.device.type == "cpu" else BLOCK) // (keys * (1 + width // rows))
+    most = (CPU_BLOCK_ELEMENTS if query.device.type == "cpu" else DEVICE_BLOCK_ELEMENTS) // (keys * (1 + width // rows))
     dtype = torch.promote_types(query.dtype, torch.float32)
     sums = []
     with _full_precision(query.device.type):
@@ -121,7 +121,7 @@ def _causal(logits: Tensor, last_of_first_row: int) -> Tensor:
 def _row_sums(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     highest = logits.amax(-1, keepdim=True)
     sees = highest != -math.inf  # so is NaN, which must show
-    logits = (logits - torch.where(sees, highest, 0.0)).clamp_(min=NEGLIGIBLE)
+    logits = (logits - torch.where(sees, highest, 0.0)).clamp_(min=NEGLIGIBLE_LOGIT)
     odds = logits.exp()
     total = odds.sum(-1, keepdim=True)
     entropies = total.log() - odds.mul_(logits).sum(-1, keepdim=True) / total

@@ -10,9 +10,11 @@ from torch.nn.functional import pad
 
 from modulekg_widgets.engine.torch_runtime.private import is_any_autocast_enabled
 
-LONG = 1 << 12  # products that may be added up one after the other: of equal ones the rounding errors add up too
-BLOCK = 64  # rows of a product of a matrix with itself that are made at once
-ROUNDING = 4  # a channel whose variance is within so many units in the last place of its mean is constant
+MAX_SERIAL_SUM = (
+    1 << 12
+)  # products that may be added up one after the other: of equal ones the rounding errors add up too
+BLOCK_ROWS = 64  # rows of a product of a matrix with itself that are made at once
+ROUNDING_UNITS = 4  # a channel whose variance is within so many units in the last place of its mean is constant
 
 
 def covariance_spectrum(parts: Iterable[torch.Tensor], means: torch.Tensor, count: int) -> torch.Tensor:
@@ -57,7 +59,7 @@ def product_with_self(matrices: Iterable[torch.Tensor]) -> torch.Tensor:
     """The sum of M Mᵀ over `matrices` of shape (n, k): its lower triangle, all that a solver reads."""
     out = torch.empty(0, device="cpu")
     for matrix in matrices:
-        for piece in matrix.split(LONG, 1):
+        for piece in matrix.split(MAX_SERIAL_SUM, 1):
             with without_autocast(matrix.device):
                 if out.numel() == 0:
                     out = _product(piece)
@@ -68,11 +70,11 @@ def product_with_self(matrices: Iterable[torch.Tensor]) -> torch.Tensor:
 
 def _product(matrix: torch.Tensor) -> torch.Tensor:
     size = len(matrix)
-    if size <= 2 * BLOCK or matrix.device.type != "cpu":
+    if size <= 2 * BLOCK_ROWS or matrix.device.type != "cpu":
         return matrix @ matrix.t()
     out = matrix.new_zeros(size, size)
-    for start in range(0, size, BLOCK):  # the upper triangle is not read, so most of it is not made
-        stop = start + BLOCK
+    for start in range(0, size, BLOCK_ROWS):  # the upper triangle is not read, so most of it is not made
+        stop = start + BLOCK_ROWS
         out[start:stop, :stop] = matrix[start:stop] @ matrix[:stop].t()
     return out
 
@@ -81,7 +83,7 @@ def _eigenvalues_of_channels(products: torch.Tensor, means: torch.Tensor, count:
     """Those of constant channels are 0, and have no part in the rounding of the others."""
     if products.device.type != "cpu":
         return _eigenvalues(products)
-    rounding = ROUNDING * torch.finfo(products.dtype).eps * means.abs()
+    rounding = ROUNDING_UNITS * torch.finfo(products.dtype).eps * means.abs()
     varying = products.diagonal() > count * rounding.square()
     kept = varying.nonzero()[:, 0]
     if len(kept) == len(means):

@@ -16,10 +16,10 @@ from modulekg_widgets.engine.monitoring.readings import SCALAR, Slot
 # of metrics whose values are merged together with those of another, or part by part; all others say it themselves
 RULES = {"InputStd": "std", "WeightStatistic": "statistic", "UpdateRatio": "ratio"}
 # what has to be known beside a value so that it can be merged
-BESIDE = {"InputStd": "InputMean", "UpdateRatio": "WeightNorm"}
-_BESIDE = "beside "  # begins the names of slots that are measured for the sake of others
+COMPANIONS = {"InputStd": "InputMean", "UpdateRatio": "WeightNorm"}
+_COMPANION_PREFIX = "beside "  # begins the names of slots that are measured for the sake of others
 # of the parts of a statistic or a histogram; others take the mean
-OF_KEYS = {
+KEY_RULES = {
     "std": "std",
     "min": "min",
     "max": "max",
@@ -29,8 +29,8 @@ OF_KEYS = {
     "sampled": "sum",
 }
 
-MEAN, NORM, SUM, LEAST, GREATEST, STD, RATIO = range(7)
-_CODES = {"norm": NORM, "sum": SUM, "min": LEAST, "max": GREATEST, "std": STD, "ratio": RATIO}
+MEAN, NORM, SUM, MIN, MAX, STD, RATIO = range(7)
+_CODES = {"norm": NORM, "sum": SUM, "min": MIN, "max": MAX, "std": STD, "ratio": RATIO}
 
 
 def rule_of(kind: MetricKind) -> str:
@@ -38,14 +38,14 @@ def rule_of(kind: MetricKind) -> str:
     return "none" if kind.needs == ("Loss",) else kind.ranks or RULES.get(kind.name, "mean")
 
 
-def beside(metric: str) -> str:
+def companion_name(metric: str) -> str:
     """The name of the slots of a metric that is measured for the sake of another."""
-    return _BESIDE + metric
+    return _COMPANION_PREFIX + metric
 
 
-def is_beside(metric: str) -> bool:
+def is_companion(metric: str) -> bool:
     """Whether slots of this name are measured for the sake of others."""
-    return metric.startswith(_BESIDE)
+    return metric.startswith(_COMPANION_PREFIX)
 
 
 @dataclass
@@ -61,10 +61,10 @@ class RankValues:
 
 
 @dataclass
-class Merged:
+class MergedValues:
     """The values of all: which slots have one, and the columns of all slots."""
 
-    found: np.ndarray
+    has_value: np.ndarray
     numbers: np.ndarray
 
 
@@ -96,13 +96,13 @@ class SharedLayout:
                 self.columns.append(slice(self.width, self.width + slot.form.size))
         self._index()
 
-    def merge(self, table: RankValues) -> Merged:
+    def merge(self, table: RankValues) -> MergedValues:
         """One value for each slot out of those of the processes."""
         with np.errstate(all="ignore"):
             return self._merge(table)
 
-    def _merge(self, table: RankValues) -> Merged:
-        amounts = _counted(table.amounts)
+    def _merge(self, table: RankValues) -> MergedValues:
+        amounts = _counted_amounts(table.amounts)
         total = amounts.sum(0)
         weights = amounts[:, self._slot_of]
         counts = weights > 0
@@ -121,7 +121,7 @@ class SharedLayout:
         has_value = ~np.isnan(table.amounts).all(0)
         # a process without a value notes NaN under a form of its own: where another has one, it does not count
         elsewhere = np.bincount(self._name_of, total, len(self.slots))[self._name_of]
-        return Merged(has_value & ((total > 0) | (elsewhere == 0)), out)
+        return MergedValues(has_value & ((total > 0) | (elsewhere == 0)), out)
 
     def _merge_pairs(self, out: np.ndarray, values: np.ndarray, weights: np.ndarray) -> None:
         at = self._at[STD]
@@ -146,7 +146,7 @@ class SharedLayout:
         by_name = {(slot[:4], slot.form.size): part for slot, part in zip(self.slots, self.columns, strict=True)}
         histograms: dict[int, list[dict[str, int]]] = {}
         for slot, kind, part in zip(self.slots, kinds, self.columns, strict=True):
-            rule, places = rule_of(kind), _places(slot, part.start)
+            rule, places = rule_of(kind), _key_offsets(slot, part.start)
             scale = 1 / self.world if _is_gradient(kind) else 1.0
             if rule == "statistic":
                 self._index_keys(places, codes)
@@ -160,7 +160,7 @@ class SharedLayout:
                 self._factor[part] = scale
             code = _CODES.get(rule, MEAN)
             if code in (STD, RATIO):
-                name = (slot.module, beside(BESIDE.get(kind.name, "")), slot.call, slot.phase)
+                name = (slot.module, companion_name(COMPANIONS.get(kind.name, "")), slot.call, slot.phase)
                 other = by_name.get((name, slot.form.size))
                 if other is None:
                     continue
@@ -172,12 +172,12 @@ class SharedLayout:
     def _index_keys(self, places: dict[str, int], codes: np.ndarray) -> None:
         """The parts of a statistic or a histogram, by their names."""
         for key, at in places.items():
-            codes[at] = _CODES.get(OF_KEYS.get(key, ""), MEAN)
+            codes[at] = _CODES.get(KEY_RULES.get(key, ""), MEAN)
             if codes[at] == STD and "mean" in places:
                 self._beside[at] = places["mean"]
 
 
-def _places(slot: Slot, start: int) -> dict[str, int]:
+def _key_offsets(slot: Slot, start: int) -> dict[str, int]:
     """Where the part of each key of a dict begins."""
     found = {}
     for key, length in slot.form.parts:
@@ -191,7 +191,7 @@ def _is_gradient(kind: MetricKind) -> bool:
     return any(need in BACKWARD for need in kind.needs)
 
 
-def _counted(amounts: np.ndarray) -> np.ndarray:
+def _counted_amounts(amounts: np.ndarray) -> np.ndarray:
     """How much each value counts; of copies the first one does, whatever its size."""
     copies = amounts < 0
     first = copies & (np.cumsum(copies, 0) == 1)
@@ -208,8 +208,8 @@ def _norm(values: np.ndarray, _: object = None) -> np.ndarray:
 _PLAIN: dict[int, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     NORM: _norm,
     SUM: lambda values, counts: values.sum(0),
-    LEAST: lambda values, counts: np.where(counts, values, np.inf).min(0),
-    GREATEST: lambda values, counts: np.where(counts, values, -np.inf).max(0),
+    MIN: lambda values, counts: np.where(counts, values, np.inf).min(0),
+    MAX: lambda values, counts: np.where(counts, values, -np.inf).max(0),
 }
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.monitoring.measures.attention_logits import AttentionLogits
 
 
-ROUNDING = 8  # a row whose deviation is within so many units in the last place of its mean is constant
+ROUNDING_UNITS = 8  # a row whose deviation is within so many units in the last place of its mean is constant
 
 
 @metric("DeadNeuronFraction", "LinearDeadNeuronNum", needs="ForwardOutputMoments", ranks="min")
@@ -41,11 +41,11 @@ def kurtosis(y: moments.Moments) -> torch.Tensor:
     """
     total = torch.zeros((), device=y.tensor.device)
     counted = torch.zeros((), device=y.tensor.device)
-    for part in y.parts(y.safe):
+    for part in y.parts(y.square_dtype):
         mean = part.mean(1, keepdim=True)
         squares = (part - mean).square_()
         m2 = squares.mean(1, keepdim=True)
-        varies = m2 > (ROUNDING * torch.finfo(part.dtype).eps * mean).square_()
+        varies = m2 > (ROUNDING_UNITS * torch.finfo(part.dtype).eps * mean).square_()
         tails = squares.div_(m2).square_().mean(1, keepdim=True)
         total = total + torch.where(varies | m2.isnan(), tails, 0.0).sum()
         counted = counted + varies.sum()
@@ -63,9 +63,9 @@ def largest_activation(y: moments.Moments) -> torch.Tensor:
 @metric("OutlierRatio", needs="ForwardOutputMoments")
 def outlier_ratio(y: moments.Moments, sigmas: float = 6.0) -> torch.Tensor:
     """The share of outputs that lie farther than `sigmas` standard deviations from their mean, between 0 and 1."""
-    mean = y.mean.to(y.safe)
-    bound = (sigmas * y.std).to(y.safe)
-    far = [torch.count_nonzero((piece - mean).abs_() > bound) for piece in y.pieces(y.safe)]
+    mean = y.mean.to(y.square_dtype)
+    bound = (sigmas * y.std).to(y.square_dtype)
+    far = [torch.count_nonzero((piece - mean).abs_() > bound) for piece in y.pieces(y.square_dtype)]
     return torch.stack(far).sum() / y.count + 0.0 * bound  # NaN stays NaN
 
 
@@ -100,9 +100,9 @@ def attention_max_logit(attention: AttentionLogits) -> torch.Tensor:
 # How many directions activations use: eigenvalues of the input's covariance, and the effective rank of the output.
 
 
-REGULAR = 1e-7  # what Taiyi adds to the condition numbers' divisor, and what keeps the entropy defined
+EPSILON = 1e-7  # what Taiyi adds to the condition numbers' divisor, and what keeps the entropy defined
 # below these shares of the largest eigenvalue there is rounding alone, also that of a layer that made the input
-RESOLVED = {torch.float64: 1e-12, torch.float32: 1e-6}
+RESOLUTION = {torch.float64: 1e-12, torch.float32: 1e-6}
 
 
 @metric("InputCovMaxEig", needs="ForwardInputEigOfCov")
@@ -125,14 +125,14 @@ def stable_rank(eigenvalues: torch.Tensor) -> torch.Tensor:
 def _condition(name: str, percent: int) -> Callable[[torch.Tensor], torch.Tensor]:
     def condition(eigenvalues: torch.Tensor) -> torch.Tensor:
         at = min(len(eigenvalues) * percent // 100, len(eigenvalues) - 1)
-        least = RESOLVED.get(eigenvalues.dtype, 1e-6) * eigenvalues[0]
+        least = RESOLUTION.get(eigenvalues.dtype, 1e-6) * eigenvalues[0]
         if bool(eigenvalues[at] <= least):  # whoever decomposes has waited for a device anyway
             rank = int(torch.count_nonzero(eigenvalues > least))
             raise NoValueError(
                 f"the input's covariance has the rank {rank}, and {len(eigenvalues)} channels: there is no eigenvalue "
                 f"to divide by at {percent} % of its spectrum"
             )
-        return eigenvalues[0] / (eigenvalues[at] + REGULAR)
+        return eigenvalues[0] / (eigenvalues[at] + EPSILON)
 
     where = "the last one" if percent == 100 else f"that at {percent} % of the descending spectrum"
     condition.__doc__ = (
@@ -158,5 +158,5 @@ def rank_me(y: moments.Moments) -> torch.Tensor:
     total = values.sum()
     if values.device.type == "cpu" and float(total) == 0.0:
         raise NoValueError("the output is zero everywhere: it has no rank to measure")
-    shares = values / total + REGULAR
+    shares = values / total + EPSILON
     return torch.exp(-(shares * shares.log()).sum())

@@ -11,8 +11,8 @@ import torch
 from modulekg_widgets.engine.monitoring.measures import moments
 from modulekg_widgets.engine.monitoring.metric import NoValueError, metric
 
-FEWEST = 5  # losses from which a spread can be estimated
-TO_SIGMA = 1.4826  # median absolute deviations of a normal distribution in a standard deviation
+MIN_LOSSES = 5  # losses from which a spread can be estimated
+MAD_TO_SIGMA = 1.4826  # median absolute deviations of a normal distribution in a standard deviation
 
 
 @metric("LossSpike", needs="Loss", keeps="the latest losses, `window` numbers")
@@ -33,11 +33,11 @@ class LossSpike:
             self._losses.append(loss)
         if math.isnan(loss):
             raise NoValueError("the loss is NaN")
-        if len(before) < FEWEST:
+        if len(before) < MIN_LOSSES:
             return None
         median = statistics.median(before)
         deviation = statistics.median(abs(value - median) for value in before)
-        return (loss - median) / (TO_SIGMA * deviation) if deviation else None
+        return (loss - median) / (MAD_TO_SIGMA * deviation) if deviation else None
 
 
 # -------------------- Where NaN and infinity come from

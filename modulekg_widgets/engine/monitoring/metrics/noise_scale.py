@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.monitoring.measures import moments
 from modulekg_widgets.engine.monitoring.measures.spectra import without_autocast
 from modulekg_widgets.engine.monitoring.metric import NoValueError, metric
@@ -45,7 +45,7 @@ def _batch(x: torch.Tensor, module: nn.Module) -> int:
     else:
         raise NoValueError(f"{type(module).__name__} is no linear layer and no convolution: its gradient is not taken")
     if not x.is_floating_point():
-        raise NoValueError(f"the input holds {shown(str(x.dtype))}, not real floating numbers")
+        raise NoValueError(f"the input holds {printable(str(x.dtype))}, not real floating numbers")
     if x.dim() < fewest or len(x) < 2 or x.numel() == 0:
         raise NoValueError(f"a noise scale needs a batch of two: the input's shape is {tuple(x.shape)}")
     return len(x)
@@ -87,4 +87,4 @@ def _kernel_gradient(module: Convolution, x: torch.Tensor, g: torch.Tensor) -> t
 def _square(tensor: torch.Tensor) -> torch.Tensor:
     """The sum of squares."""
     own = moments.Moments(tensor, -1)
-    return own.norm.to(own.widest).square()
+    return own.norm.to(own.best_dtype).square()

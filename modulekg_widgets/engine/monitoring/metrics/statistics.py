@@ -10,7 +10,7 @@ from modulekg_widgets.engine.monitoring.metric import metric
 
 def norm(tensor: torch.Tensor) -> torch.Tensor | float:
     """The Euclidean norm of any floating or complex tensor: 0-dim, float32 or better, or a number where it is known."""
-    usual = moments.usual_norm(tensor)
+    usual = moments.fast_norm(tensor)
     return moments.Moments(tensor, -1).norm if usual is None else usual
 
 

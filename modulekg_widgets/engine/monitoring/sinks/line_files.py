@@ -12,10 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from modulekg_widgets.engine.errors import RecordingError, shown
+from modulekg_widgets.engine.errors import RecordingError, printable
 from modulekg_widgets.engine.monitoring.readings import Reading
 from modulekg_widgets.engine.monitoring.run import COLUMNS
-from modulekg_widgets.engine.monitoring.sinks.values import SPECIAL, checked, parsed, value_text
+from modulekg_widgets.engine.monitoring.sinks.json_values import (
+    SPECIAL_NUMBERS,
+    checked_reading,
+    parse_value,
+    value_text,
+)
 
 # -------------------- What all recorded files share: which may be written over, and how an error names them
 
@@ -24,18 +29,18 @@ FORMAT, VERSION = "modulekg-run", 1
 
 
 @contextmanager
-def at_file(path: Path, verb: str = "read") -> Iterator[None]:
+def file_errors(path: Path, verb: str = "read") -> Iterator[None]:
     """Errors inside become a `RecordingError` that names the file."""
-    name = shown(str(path), 300)
+    name = printable(str(path), 300)
     try:
         yield
     except RecordingError as error:
         raise RecordingError(f"{name}: {error}") from error
     except (OSError, ValueError) as error:  # a name with a null in it is a ValueError
-        raise RecordingError(f"{name} cannot be {verb}: {shown(str(error), 300)}") from error
+        raise RecordingError(f"{name} cannot be {verb}: {printable(str(error), 300)}") from error
 
 
-def holds_something(path: Path) -> bool:
+def is_nonempty(path: Path) -> bool:
     """Whether there is a file that is not empty; raises `RecordingError` for what is no ordinary file."""
     try:
         found = os.stat(path)
@@ -49,7 +54,7 @@ def holds_something(path: Path) -> bool:
 def is_recorded(path: Path, name_in: Callable[[Path], str | None]) -> bool:
     """Whether a recording is there, which `name_in` accepts; raises `RecordingError` for another file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if not holds_something(path):
+    if not is_nonempty(path):
         return False
     try:
         name_in(path)
@@ -58,13 +63,13 @@ def is_recorded(path: Path, name_in: Callable[[Path], str | None]) -> bool:
     return True
 
 
-def checked_head(found: object) -> str:
+def header_name(found: object) -> str:
     """The name in the parsed header of a file; raises `RecordingError` for a header of something else."""
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise RecordingError(f'it does not begin with {{"format": "{FORMAT}", …}}: record a run with a sink')
     version, name = found.get("version"), found.get("name")
     if type(version) is not int or version != VERSION:
-        raise RecordingError(f"its version is {shown(repr(version))}; this release reads {VERSION}")
+        raise RecordingError(f"its version is {printable(repr(version))}; this release reads {VERSION}")
     if type(name) is not str:
         raise RecordingError("its name is no text")
     return name
@@ -73,15 +78,15 @@ def checked_head(found: object) -> str:
 # ----------------------------------------
 
 
-LONGEST_LINE = 32 << 20  # bytes; a vector of 1.5 million numbers
+MAX_LINE_BYTES = 32 << 20  # bytes; a vector of 1.5 million numbers
 
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
     """How a run stands in lines: the first one, and one for each reading, all without their ends.
 
-    `head` makes the first line from the name of the run; `name` reads it back, None where the format has no place for
-    it. `name` and `reading` raise `RecordingError` for a line that is not theirs.
+    `svg_header` makes the first line from the name of the run; `name` reads it back, None where the format has no
+    place for it. `name` and `reading` raise `RecordingError` for a line that is not theirs.
     """
 
     head: Callable[[str], str]
@@ -107,10 +112,10 @@ class LineSink:
         self.name = str(path)
         self._form = form
         self._pid = os.getpid()
-        with at_file(path, "written"):
+        with file_errors(path, "written"):
             continues = is_recorded(path, lambda there: name_in(there, form)) and append
             if continues:
-                _mend(path, form)
+                _repair_end(path, form)
             else:
                 path.write_bytes(b"")
             # unbuffered: a forked process shall have no copy of lines that it would write a second time
@@ -128,8 +133,8 @@ class LineSink:
 
     def _put(self, lines: list[str]) -> None:
         encoded = [f"{line}\n".encode() for line in lines]
-        if any(len(line) >= LONGEST_LINE for line in encoded):
-            raise RecordingError(f"a value of more than {LONGEST_LINE >> 20} MB could not be read back")
+        if any(len(line) >= MAX_LINE_BYTES for line in encoded):
+            raise RecordingError(f"a value of more than {MAX_LINE_BYTES >> 20} MB could not be read back")
         rest = memoryview(b"".join(encoded))
         while rest:
             rest = rest[self._file.write(rest) :]
@@ -137,56 +142,56 @@ class LineSink:
 
 def name_in(path: Path, form: LineFormat) -> str | None:
     """The name of a recorded run; raises `RecordingError` when the first line is none of `form`."""
-    if not holds_something(path):
+    if not is_nonempty(path):
         raise RecordingError("it is empty or not there")
     try:
-        return form.name(_text(head_of(path)))
+        return form.name(_text(read_header(path)))
     except RecordingError as error:
         raise RecordingError(f"line 1: {error}") from error
 
 
-def head_of(path: Path) -> bytes:
+def read_header(path: Path) -> bytes:
     """The first line as it stands in the file."""
     with path.open("rb") as file:
-        return file.readline(LONGEST_LINE)
+        return file.readline(MAX_LINE_BYTES)
 
 
-def lines(path: Path, form: LineFormat) -> Iterator[RecordedLine]:
+def read_lines(path: Path, form: LineFormat) -> Iterator[RecordedLine]:
     """The readings of a file; a torn last line is left out.
 
     Raises `RecordingError` that names the line for everything that `form` does not write.
     """
     with path.open("rb") as file:
-        file.readline(LONGEST_LINE)
+        file.readline(MAX_LINE_BYTES)
         number = 1
-        while raw := file.readline(LONGEST_LINE):
+        while raw := file.readline(MAX_LINE_BYTES):
             number += 1
             try:
                 reading = form.reading(_text(raw))
             except RecordingError as error:
-                if not raw.endswith(b"\n") and len(raw) < LONGEST_LINE:
+                if not raw.endswith(b"\n") and len(raw) < MAX_LINE_BYTES:
                     return  # whoever wrote it was stopped, or is still writing
                 raise RecordingError(f"line {number}: {error}") from error
             yield RecordedLine(raw if raw.endswith(b"\n") else raw + b"\n", reading)
 
 
 def _text(raw: bytes) -> str:
-    if len(raw) >= LONGEST_LINE:
-        raise RecordingError(f"it is longer than {LONGEST_LINE >> 20} MB")
+    if len(raw) >= MAX_LINE_BYTES:
+        raise RecordingError(f"it is longer than {MAX_LINE_BYTES >> 20} MB")
     try:
         return raw.rstrip(b"\r\n").decode("utf-8")
     except UnicodeDecodeError as error:
-        raise RecordingError(f"no UTF-8 ({shown(str(error))})") from error
+        raise RecordingError(f"no UTF-8 ({printable(str(error))})") from error
 
 
-def _mend(path: Path, form: LineFormat) -> None:
+def _repair_end(path: Path, form: LineFormat) -> None:
     """Cut a torn last line off, or end a whole one, so that the next line stands alone."""
     with path.open("rb+") as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(end - 1)
         if file.read() == b"\n":
             return
-        file.seek(max(0, end - LONGEST_LINE))
+        file.seek(max(0, end - MAX_LINE_BYTES))
         _, newline, tail = file.read().rpartition(b"\n")
         try:
             form.reading(_text(tail)) if newline else form.name(_text(tail))
@@ -200,8 +205,8 @@ def _mend(path: Path, form: LineFormat) -> None:
 # JSON lines: a header, then one object for each reading; strict JSON, so NaN and infinities are texts.
 
 
-REQUIRED = {"module", "metric", "step", "value"}
-FIELDS = REQUIRED | {"call", "phase"}
+REQUIRED_FIELDS = {"module", "metric", "step", "value"}
+FIELDS = REQUIRED_FIELDS | {"call", "phase"}
 
 
 def _head(name: str) -> str:
@@ -209,7 +214,7 @@ def _head(name: str) -> str:
 
 
 def _header_name(line: str) -> str:
-    return checked_head(parsed(line))
+    return header_name(parse_value(line))
 
 
 def _json_line(reading: Reading) -> str:
@@ -221,10 +226,10 @@ def _json_line(reading: Reading) -> str:
 
 
 def _json_reading(line: str) -> Reading:
-    found = parsed(line)
-    if not isinstance(found, dict) or not found.keys() >= REQUIRED or not found.keys() <= FIELDS:
-        raise RecordingError(f"no reading, which has {', '.join(sorted(FIELDS))}: {shown(line)}")
-    return checked(**found)
+    found = parse_value(line)
+    if not isinstance(found, dict) or not found.keys() >= REQUIRED_FIELDS or not found.keys() <= FIELDS:
+        raise RecordingError(f"no reading, which has {', '.join(sorted(FIELDS))}: {printable(line)}")
+    return checked_reading(**found)
 
 
 JSONL = LineFormat(_head, _header_name, _json_line, _json_reading)
@@ -234,38 +239,38 @@ JSONL = LineFormat(_head, _header_name, _json_line, _json_reading)
 # CSV: one row for each reading, one line for each row, and no cell that a spreadsheet would run as a formula.
 
 
-HEAD = ",".join(COLUMNS)
+HEADER = ",".join(COLUMNS)
 # what spreadsheets run: ASCII, and the full-width forms that some of them read as the same
-FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "'")
-CELL = r'("[^"]*(?:""[^"]*)*"|[^",]*)'
-ROW = re.compile(",".join([CELL] * len(COLUMNS)))
-WHOLE = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+FORMULA_PREFIXES = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "'")
+CELL_PATTERN = r'("[^"]*(?:""[^"]*)*"|[^",]*)'
+ROW_PATTERN = re.compile(",".join([CELL_PATTERN] * len(COLUMNS)))
+INTEGER_PATTERN = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 # ------------------------------------------------------------ text in cells
 
 
-def plain(text: str) -> str:
+def encode_text(text: str) -> str:
     """`text` on one line of valid Unicode: as it is, or as a JSON text when it is not printable or looks like one."""
     return text if text.isprintable() and not text.startswith('"') else json.dumps(text)
 
 
-def from_plain(found: str) -> str:
+def decode_text(found: str) -> str:
     """The text of which `plain` made this."""
     if not found.startswith('"'):
         return found
-    text = parsed(found)
+    text = parse_value(found)
     if not isinstance(text, str):
-        raise RecordingError(f"no text: {shown(found)}")
+        raise RecordingError(f"no text: {printable(found)}")
     return text
 
 
 def _cell(text: str) -> str:
-    made = plain(text)
-    return _quoted(f"'{made}" if made.startswith(FORMULA) else made)
+    made = encode_text(text)
+    return _quoted(f"'{made}" if made.startswith(FORMULA_PREFIXES) else made)
 
 
 def _from_cell(found: str) -> str:
-    return from_plain(found.removeprefix("'"))
+    return decode_text(found.removeprefix("'"))
 
 
 def _quoted(text: str) -> str:
@@ -280,8 +285,8 @@ def _unquoted(found: str) -> str:
 
 
 def _check_csv_columns(line: str) -> None:
-    if line != HEAD:
-        raise RecordingError(f"it does not begin with the columns {HEAD}: {shown(line)}")
+    if line != HEADER:
+        raise RecordingError(f"it does not begin with the columns {HEADER}: {printable(line)}")
 
 
 def _csv_line(reading: Reading) -> str:
@@ -294,18 +299,18 @@ def _csv_line(reading: Reading) -> str:
 
 
 def _csv_reading(line: str) -> Reading:
-    found = ROW.fullmatch(line)
+    found = ROW_PATTERN.fullmatch(line)
     if found is None:
-        raise RecordingError(f"no row of {len(COLUMNS)} cells: {shown(line)}")
+        raise RecordingError(f"no row of {len(COLUMNS)} cells: {printable(line)}")
     module, metric, step, value, call, phase = map(_unquoted, found.groups())
-    number = value if value in SPECIAL else parsed(value)
-    return checked(_from_cell(module), _from_cell(metric), _whole(step), number, _whole(call), phase)
+    number = value if value in SPECIAL_NUMBERS else parse_value(value)
+    return checked_reading(_from_cell(module), _from_cell(metric), _integer(step), number, _integer(call), phase)
 
 
-def _whole(found: str) -> int:
-    if not WHOLE.fullmatch(found):
-        raise RecordingError(f"a step and a call are whole numbers, not {shown(found)!r}")
+def _integer(found: str) -> int:
+    if not INTEGER_PATTERN.fullmatch(found):
+        raise RecordingError(f"a step and a call are whole numbers, not {printable(found)!r}")
     return int(found)
 
 
-CSV = LineFormat(lambda name: HEAD, _check_csv_columns, _csv_line, _csv_reading)
+CSV = LineFormat(lambda name: HEADER, _check_csv_columns, _csv_line, _csv_reading)

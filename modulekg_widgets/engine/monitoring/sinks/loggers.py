@@ -16,7 +16,7 @@ from modulekg_widgets.engine.monitoring.readings import EVAL, Reading, Value
 # -------------------- Readings as dashboards take them: numbers, vectors and histograms under a path of names
 
 
-HISTOGRAM = {"low", "high", "total", "sampled", "counts"}
+HISTOGRAM_KEYS = {"low", "high", "total", "sampled", "counts"}
 
 
 class Histogram(NamedTuple):
@@ -36,7 +36,7 @@ class Histogram(NamedTuple):
 DashboardValue: TypeAlias = "float | np.ndarray | Histogram"
 
 
-def label(reading: Reading) -> str:
+def dashboard_name(reading: Reading) -> str:
     """`module/metric`: `eval/` before values of evaluations, `[1]` after a module in its second call.
 
     The user's own scalars have no module. What no UTF-8 can hold is escaped.
@@ -46,15 +46,15 @@ def label(reading: Reading) -> str:
     return _unicode("/".join(parts))
 
 
-def entries(reading: Reading) -> Iterator[tuple[str, DashboardValue]]:
+def dashboard_entries(reading: Reading) -> Iterator[tuple[str, DashboardValue]]:
     """A number, a vector or a histogram under its label; another dict gives one entry for each key, `label/key`.
 
     A histogram of no finite values gives none.
     """
-    name, value = label(reading), reading.value
+    name, value = dashboard_name(reading), reading.value
     if not isinstance(value, dict):
         yield name, _entry(value)
-    elif value.keys() == HISTOGRAM:
+    elif value.keys() == HISTOGRAM_KEYS:
         numbers = np.concatenate([np.atleast_1d(value[key]) for key in ("low", "high", "counts")])
         if len(numbers) > 2 and np.isfinite(numbers).all():
             yield name, Histogram(float(numbers[0]), float(numbers[1]), numbers[2:])
@@ -63,7 +63,7 @@ def entries(reading: Reading) -> Iterator[tuple[str, DashboardValue]]:
             yield _unicode(f"{name}/{key}"), _entry(part)
 
 
-def finite(vector: np.ndarray) -> np.ndarray:
+def finite_values(vector: np.ndarray) -> np.ndarray:
     """What of a vector can be counted in bins."""
     return vector[np.isfinite(vector)]
 
@@ -79,7 +79,7 @@ def _entry(value: Value) -> DashboardValue:
 # ----------------------------------------
 
 
-MOST_BINS = 512  # that wandb takes
+MAX_BINS = 512  # that wandb takes
 VECTOR_BINS = 64
 
 
@@ -95,23 +95,23 @@ class ObjectSink:
     def __init__(self, target: Any) -> None:
         self.name = str(getattr(target, "__name__", type(target).__name__))
         self._target = target
-        self._is_wandb = _home(target) == "wandb"
+        self._is_wandb = _package_of(target) == "wandb"
         self._takes_step = self._is_wandb or _takes_step(target.log)
         self._checks_order = self._is_wandb
         self._step: int | None = None
-        self._held: dict[str, Any] = {}
+        self._pending: dict[str, Any] = {}
 
     def write(self, readings: list[Reading]) -> None:
         for reading in readings:
             if reading.step != self._step:
                 self.flush()
                 self._step = reading.step
-            for name, value in entries(reading):
-                self._held.update(self._passed(name, value))
+            for name, value in dashboard_entries(reading):
+                self._pending.update(self._log_entries(name, value))
 
     def flush(self) -> None:
         """Log the last step now; what still comes of it is logged apart."""
-        held, self._held = self._held, {}
+        held, self._pending = self._pending, {}
         if not held:
             return
         if self._checks_order:
@@ -127,7 +127,7 @@ class ObjectSink:
         if callable(finish) and not self._is_wandb and not isinstance(self._target, ModuleType):
             finish()
 
-    def _passed(self, name: str, value: DashboardValue) -> dict[str, Any]:
+    def _log_entries(self, name: str, value: DashboardValue) -> dict[str, Any]:
         """What `log` gets of an entry."""
         if self._is_wandb and isinstance(value, np.ndarray | Histogram):
             return _wandb_histogram(name, value)
@@ -148,7 +148,7 @@ class ObjectSink:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
-def _home(target: Any) -> str:
+def _package_of(target: Any) -> str:
     """The top-level package that a module or an object comes from."""
     name = target.__name__ if isinstance(target, ModuleType) else type(target).__module__
     return str(name).partition(".")[0]
@@ -164,11 +164,11 @@ def _takes_step(log: Any) -> bool:
 
 def _wandb_histogram(name: str, value: np.ndarray | Histogram) -> dict[str, Any]:
     if isinstance(value, Histogram):
-        stride = -(-len(value.counts) // MOST_BINS)  # of how many bins one is made
+        stride = -(-len(value.counts) // MAX_BINS)  # of how many bins one is made
         counts = np.add.reduceat(value.counts, np.arange(0, len(value.counts), stride))
         edges = np.append(value.edges[:-1:stride], value.edges[-1])
     else:
-        shown = finite(value)
+        shown = finite_values(value)
         if not len(shown):
             return {}
         counts, edges = np.histogram(shown, bins=VECTOR_BINS)
@@ -191,12 +191,12 @@ class TensorBoardSink:
 
     def write(self, readings: list[Reading]) -> None:
         for reading in readings:
-            for tag, value in entries(reading):
+            for tag, value in dashboard_entries(reading):
                 if isinstance(value, Histogram):
                     self._add(tag, value, reading.step)
                 elif not isinstance(value, np.ndarray):
                     self._writer.add_scalar(tag, value, reading.step)
-                elif len(shown := finite(value)):
+                elif len(shown := finite_values(value)):
                     self._writer.add_histogram(tag, shown, reading.step)
 
     def flush(self) -> None:

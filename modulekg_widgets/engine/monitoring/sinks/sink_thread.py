@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import Protocol, runtime_checkable
 
-from modulekg_widgets.engine.errors import ModuleKGError, shown
+from modulekg_widgets.engine.errors import ModuleKGError, printable
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.readings import Reading
 
@@ -45,11 +45,11 @@ def name_of(sink: object) -> str:
 # ----------------------------------------
 
 
-PAUSE = 0.05  # seconds between two deliveries
-IDLE = 0.5  # seconds after which a thread looks for rows that nobody announced
-PATIENCE = 5.0  # seconds without progress after which a sink hangs
-AT_EXIT = 10.0  # seconds that the end of the interpreter may wait
-SLICE = 1000  # readings that are written at once
+PAUSE_SECONDS = 0.05  # seconds between two deliveries
+IDLE_SECONDS = 0.5  # seconds after which a thread looks for rows that nobody announced
+STALL_SECONDS = 5.0  # seconds without progress after which a sink hangs
+EXIT_SECONDS = 10.0  # seconds that the end of the interpreter may wait
+SLICE_READINGS = 1000  # readings that are written at once
 SLICE_NUMBERS = 100_000  # numbers in them
 
 log = logging.getLogger("modulekg_widgets")
@@ -79,7 +79,7 @@ class SinkThreads:
             self._threads.append(thread)
             thread.start()
 
-    def nudge(self) -> None:
+    def notify(self) -> None:
         """Say that there are new rows; takes less than a microsecond."""
         if os.getpid() == self._pid:
             for thread in self._threads:
@@ -89,12 +89,12 @@ class SinkThreads:
     def flush(self, timeout: float = 30.0) -> bool:
         """Wait until all rows of now are with the sinks; whether they are in time."""
         deadline = time.monotonic() + timeout
-        working = [thread for thread in self._threads if thread.is_ours() and thread.is_at_work]
-        asked = [thread.ask() for thread in working]
-        served = [thread.served(number, deadline) for thread, number in zip(working, asked, strict=True)]
+        working = [thread for thread in self._threads if thread.is_own_process() and thread.is_at_work]
+        asked = [thread.request_flush() for thread in working]
+        served = [thread.wait_flushed(number, deadline) for thread, number in zip(working, asked, strict=True)]
         return all(served)
 
-    def close(self, timeout: float = 30.0, patience: float = PATIENCE) -> None:
+    def close(self, timeout: float = 30.0, patience: float = STALL_SECONDS) -> None:
         """Deliver what is left and close the sinks; warns of those that do not finish.
 
         Waits for `patience` seconds without progress of a sink, `timeout` seconds in all.
@@ -135,7 +135,7 @@ class SinkThread:
 
     # ------------------------------------------------- called by other threads
 
-    def ask(self) -> int:
+    def request_flush(self) -> int:
         """Have all rows of now delivered without pauses; the number to wait for with `served`."""
         with self._changed:
             self._asked += 1
@@ -144,7 +144,7 @@ class SinkThread:
         self.wake.set()
         return asked
 
-    def served(self, number: int, deadline: float) -> bool:
+    def wait_flushed(self, number: int, deadline: float) -> bool:
         """Wait for the delivery that was asked for; whether it came."""
         with self._changed:
             self._changed.wait_for(
@@ -152,7 +152,7 @@ class SinkThread:
             )
             return self._served >= number
 
-    def end(self) -> None:
+    def request_end(self) -> None:
         """Have the rest delivered, and the sink closed."""
         self._is_ending = True
         # the garbage collector may call this on our thread, inside of an event whose lock is taken then
@@ -160,7 +160,7 @@ class SinkThread:
             self._hurries.set()
             self.wake.set()
 
-    def ended(self, deadline: float, patience: float) -> bool:
+    def wait_ended(self, deadline: float, patience: float) -> bool:
         """Wait for the end for as long as rows go through; whether it came."""
         if self._thread.ident is None:
             self._run()
@@ -173,15 +173,15 @@ class SinkThread:
             self._thread.join(min(rest, 0.1))
         return True
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """Let a sink that hangs go, and say so."""
         self._is_given_up = True
         left = len(self._history) - self.cursor
-        _say(
+        _warn(
             f"the sink {self.name} does not finish: {f'{left} rows are' if left else 'the end is'} not delivered to it"
         )
 
-    def is_ours(self) -> bool:
+    def is_own_process(self) -> bool:
         return os.getpid() == self._pid
 
     # --------------------------------------------------------- the own thread
@@ -189,9 +189,9 @@ class SinkThread:
     def _run(self) -> None:
         try:
             while not self._is_ending:
-                self.wake.wait(IDLE)
+                self.wake.wait(IDLE_SECONDS)
                 self._deliver()
-                self._hurries.wait(PAUSE)
+                self._hurries.wait(PAUSE_SECONDS)
             self._deliver()
         except BaseException as error:  # noqa: BLE001 - no failure of a sink may reach the training
             self._drop(error)
@@ -234,13 +234,13 @@ class SinkThread:
             self._sink.close()
         except BaseException as error:  # noqa: BLE001
             if not self._is_given_up:
-                _say(f"the sink {self.name} did not close: {_reason(error)}")
+                _warn(f"the sink {self.name} did not close: {_reason(error)}")
 
     def _drop(self, error: BaseException) -> None:
         self.is_at_work = False
         if not self._is_given_up:
             log.debug("the sink %s failed", self.name, exc_info=error)
-            _say(f"the sink {self.name} is dropped, the training goes on: {_reason(error)}")
+            _warn(f"the sink {self.name} is dropped, the training goes on: {_reason(error)}")
         try:
             self._sink.close()  # what it took until then may be of use
         except BaseException:
@@ -255,7 +255,7 @@ def slices(history: History, start: int, stop: int) -> Iterator[tuple[int, list[
         count += 1
         numbers += len(row.numbers)
         readings += row.readings()
-        if len(readings) >= SLICE or numbers >= SLICE_NUMBERS:
+        if len(readings) >= SLICE_READINGS or numbers >= SLICE_NUMBERS:
             yield count, readings
             count, numbers, readings = 0, 0, []
     if count:
@@ -267,24 +267,24 @@ _ACTIVE: set[SinkThread] = set()
 
 def _end(threads: Iterable[SinkThread]) -> None:
     for thread in threads:
-        if thread.is_ours():
-            thread.end()
+        if thread.is_own_process():
+            thread.request_end()
 
 
 def _finish(threads: Iterable[SinkThread], timeout: float, patience: float) -> None:
-    ours = [thread for thread in threads if thread.is_ours() and thread.is_at_work]
+    ours = [thread for thread in threads if thread.is_own_process() and thread.is_at_work]
     deadline = time.monotonic() + timeout
     _end(ours)
     for thread in ours:
-        if not thread.ended(deadline, patience):
-            thread.give_up()
+        if not thread.wait_ended(deadline, patience):
+            thread.abandon()
 
 
 def _at_exit() -> None:
-    _finish(list(_ACTIVE), AT_EXIT, PATIENCE)
+    _finish(list(_ACTIVE), EXIT_SECONDS, STALL_SECONDS)
 
 
-def _say(text: str) -> None:
+def _warn(text: str) -> None:
     try:
         warnings.warn(text, RuntimeWarning, stacklevel=2)
     except RuntimeWarning:  # raised where warnings are errors, which nobody could catch on a thread
@@ -292,4 +292,4 @@ def _say(text: str) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    return shown("".join(traceback.format_exception_only(error)).strip(), 300)
+    return printable("".join(traceback.format_exception_only(error)).strip(), 300)

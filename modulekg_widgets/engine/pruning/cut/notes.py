@@ -29,8 +29,8 @@ class CutNote(str):
     __slots__ = ()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CutNote:
-        saved = _being_saved(self)
-        if saved is not None and not _fits(*saved):
+        saved = _saving_call(self)
+        if saved is not None and not _builds_shapes(*saved):
             warnings.warn(TEXT, UserWarning, stacklevel=2)
         return self
 
@@ -38,7 +38,7 @@ class CutNote(str):
         return CutNote, (str(self),)
 
 
-def _being_saved(note: CutNote) -> tuple[Any, nn.Module | None] | None:
+def _saving_call(note: CutNote) -> tuple[Any, nn.Module | None] | None:
     """The configuration that has the note and is in the course of its own `save_pretrained`, and the model, if that is.
 
     None where it is not being saved.
@@ -55,7 +55,7 @@ def _being_saved(note: CutNote) -> tuple[Any, nn.Module | None] | None:
     return None if config is None else (config, model)
 
 
-def _fits(config: Any, model: nn.Module | None) -> bool:
+def _builds_shapes(config: Any, model: nn.Module | None) -> bool:
     """Whether the configuration builds a model of these shapes, as after a cut that it has followed."""
     if model is None:
         return False

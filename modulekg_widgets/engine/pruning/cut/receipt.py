@@ -11,32 +11,32 @@ from weakref import WeakSet
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.identity.walk import Walk, walk
-from modulekg_widgets.engine.pruning.cut.edits import Edits, Place
-from modulekg_widgets.engine.pruning.cut.replicas import refuse_resizing
-from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute, commit
+from modulekg_widgets.engine.pruning.cut.distributed_models import refuse_resizing
+from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorTarget
+from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute_write, commit
 from modulekg_widgets.engine.torch_runtime.state import module_state
 
 # --------------------
 # Receipts that stand: which were made on top of which, and how they come back whole from a copy or a file.
 
 
-OURS = __name__.partition(".")[0] + "."  # the modules whose objects parts are made of
+PACKAGE_PREFIX = __name__.partition(".")[0] + "."  # the modules whose objects parts are made of
 _numbers = count()
-_standing: WeakSet[Any] = WeakSet()  # what a user let go of cannot be undone, and is in nobody's way
+_active_receipts: WeakSet[Any] = WeakSet()  # what a user let go of cannot be undone, and is in nobody's way
 
 
-def enter(receipt: Any) -> int:
+def register_receipt(receipt: Any) -> int:
     """Note a receipt, and its place in the order in which receipts were made."""
-    _standing.add(receipt)
+    _active_receipts.add(receipt)
     return next(_numbers)
 
 
-def refuse_under_others(receipt: Any, way: str) -> None:
+def refuse_out_of_order(receipt: Any, way: str) -> None:
     """Raise `CutError` where a later receipt that stands is of the same tensors: it would not fit any more."""
     own = receipt.touched(way)
-    later = [each for each in list(_standing) if each.number > receipt.number and not each.is_spent]
+    later = [each for each in list(_active_receipts) if each.number > receipt.number and not each.is_spent]
     above = [each for each in later if not own.isdisjoint(each.touched(way))]
     if above:
         last = max(above, key=lambda each: each.number)
@@ -49,38 +49,40 @@ def refuse_under_others(receipt: Any, way: str) -> None:
 # ----------------------------------------------------------- copies and files
 
 
-class Home:
+class ModuleStateReference:
     """Stands for the `__dict__` of a module in what is copied: that of the copied module is another one."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
 
 
-def packed(parts: tuple[Any, ...], modules: Iterable[nn.Module]) -> tuple[Any, ...]:
+def pack_parts(parts: tuple[Any, ...], modules: Iterable[nn.Module]) -> tuple[Any, ...]:
     """The parts of a receipt, ready to be copied together with these modules; what is given stays as it is."""
-    return _changed(parts, {id(module_state(module)): Home(module) for module in modules}, {})
+    return _with_replacements(parts, {id(module_state(module)): ModuleStateReference(module) for module in modules}, {})
 
 
-def unpacked(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+def unpack_parts(parts: tuple[Any, ...]) -> tuple[Any, ...]:
     """The parts of a receipt that was copied."""
-    return _changed(parts, {}, {})
+    return _with_replacements(parts, {}, {})
 
 
-def _changed(value: Any, homes: Mapping[int, Home], seen: dict[int, tuple[Any, Any]]) -> Any:
+def _with_replacements(
+    value: Any, references: Mapping[int, ModuleStateReference], seen: dict[int, tuple[Any, Any]]
+) -> Any:
     """A copy with homes in the places of dictionaries, or without homes: of what leads to one alone."""
-    if isinstance(value, Home):
+    if isinstance(value, ModuleStateReference):
         return module_state(value.module)
-    if id(value) in homes:
-        return homes[id(value)]
+    if id(value) in references:
+        return references[id(value)]
     if isinstance(value, torch.Tensor | nn.Module | str | bytes | int | float | type):
         return value
     if id(value) not in seen:
         seen[id(value)] = value, value  # kept, so that its identity stays its own
-        seen[id(value)] = value, _rebuilt(value, partial(_changed, homes=homes, seen=seen))
+        seen[id(value)] = value, _rebuild_value(value, partial(_with_replacements, references=references, seen=seen))
     return seen[id(value)][1]
 
 
-def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
+def _rebuild_value(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, tuple | list):
         new = [change(part) for part in value]
         same = all(one is other for one, other in zip(new, value, strict=True))
@@ -91,7 +93,7 @@ def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, partial):
         args, keywords = change(value.args), change(value.keywords)
         return value if args is value.args and keywords is value.keywords else partial(value.func, *args, **keywords)
-    if not type(value).__module__.startswith(OURS):
+    if not type(value).__module__.startswith(PACKAGE_PREFIX):
         return value
     held = {name: getattr(value, name) for name in _attributes(value)}
     after = change(held)
@@ -112,34 +114,34 @@ def _attributes(value: Any) -> list[str]:
 # -------------------- A few entries of each weight that a cut is of, by which the model before it is known again
 
 
-MOST_ENTRIES = 2_000  # of one weight
+MAX_ENTRIES = 2_000  # of one weight
 
 Samples = dict[str, torch.Tensor]  # by the first name of a tensor
 
 
-def samples_of(found: Iterable[Place]) -> Samples:
+def sample_weights(found: Iterable[TensorTarget]) -> Samples:
     """Of the weights alone: norms and biases of different models are alike."""
     weights = (place for place in found if place.tensor.dim() >= 2 and place.tensor.is_floating_point())
-    return {place.edit.names[0]: entries(place.tensor) for place in weights if not place.tensor.is_meta}
+    return {place.edit.names[0]: sample_entries(place.tensor) for place in weights if not place.tensor.is_meta}
 
 
-def entries(tensor: torch.Tensor) -> torch.Tensor:
+def sample_entries(tensor: torch.Tensor) -> torch.Tensor:
     """Entries of a tensor that are evenly spread, in double precision on the CPU."""
     flat = tensor.detach().reshape(-1)
-    return flat[:: max(1, -(-len(flat) // MOST_ENTRIES))].to("cpu", torch.float64, copy=True)
+    return flat[:: max(1, -(-len(flat) // MAX_ENTRIES))].to("cpu", torch.float64, copy=True)
 
 
 # ----------------------------------------
 
 
-NOTHING = Edits(())
+NO_EDITS = Edits(())
 
 
-def _none(way: str) -> tuple[()]:
+def _no_tensors(way: str) -> tuple[()]:
     return ()
 
 
-class Part(Protocol):
+class ReceiptPart(Protocol):
     """One kind of thing that a cut changed or that training may have changed since."""
 
     def undo(self, walked: Walk) -> Iterable[Write]:
@@ -182,36 +184,36 @@ class Receipt:
     <Receipt: 3 tensors and 2 attributes cut, spent>
     """
 
-    _done = "cut"
+    _action = "cut"
     _resizes = True
 
-    def __init__(self, model: nn.Module, parts: Sequence[Part], title: str, edits: Edits = NOTHING) -> None:
+    def __init__(self, model: nn.Module, parts: Sequence[ReceiptPart], title: str, edits: Edits = NO_EDITS) -> None:
         self._model, self._parts, self._title = model, tuple(parts), title
         self.edits = edits
         self.renewed: tuple[str, ...] = ()
         self.compensation: tuple[Any, ...] = ()
         self.samples: Samples = {}  # of the weights before
         self.plan: Any = None  # what was cut by, which knows how to save
-        self.number = enter(self)
+        self.number = register_receipt(self)
 
     @property
     def is_spent(self) -> bool:
         """Whether it has served."""
         return not self._parts
 
-    def touched(self, way: str) -> set[int]:
+    def modified_tensor_ids(self, way: str) -> set[int]:
         """The tensors that a way back writes to, by their identity."""
-        return {id(tensor) for part in self._parts for tensor in getattr(part, "tensors", _none)(way)}
+        return {id(tensor) for part in self._parts for tensor in getattr(part, "tensors", _no_tensors)(way)}
 
     def __getstate__(self) -> dict[str, Any]:
-        modules = [*self._walked().modules] if self._parts else []
+        modules = [*self._walk_model().modules] if self._parts else []
         modules += [each for part in self._parts for each in getattr(part, "modules", tuple)()]
-        return {**vars(self), "_parts": packed(self._parts, modules)}
+        return {**vars(self), "_parts": pack_parts(self._parts, modules)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._parts = unpacked(self._parts)
-        enter(self)
+        self._parts = unpack_parts(self._parts)
+        register_receipt(self)
 
     def save_pretrained(self, folder: Any) -> Any:
         """Save the cut model as safetensors and JSON; `mk.load_pretrained` reads it in another process.
@@ -251,7 +253,7 @@ class Receipt:
         CutError
             Before anything changes, when the receipt is spent or the model is not as the cut left it.
         """
-        commit(self._writes("undo"), None, self._walked().modules)
+        commit(self._writes("undo"), None, self._walk_model().modules)
 
     def restore(self) -> None:
         """Put the slices back that the cut removed; all else keeps what was trained since, and new gradients are zero.
@@ -264,9 +266,9 @@ class Receipt:
         CutError
             Before anything changes, when the receipt is spent or the model is not as the cut left it.
         """
-        commit(self._writes("restore"), None, self._walked().modules)
+        commit(self._writes("restore"), None, self._walk_model().modules)
 
-    def _walked(self) -> Walk:
+    def _walk_model(self) -> Walk:
         """The model, with the modules that the cut removed at the paths that they had."""
         return walk(self._model, {at: own for part in self._parts for at, own in getattr(part, "children", {}).items()})
 
@@ -282,23 +284,23 @@ class Receipt:
 
     def _writes(self, way: str) -> list[Write]:
         if not self._parts:
-            raise CutError(f"{self!r} served already: a receipt undoes its {self._done} once")
-        walked = self._walked()
+            raise CutError(f"{self!r} served already: a receipt undoes its {self._action} once")
+        walked = self._walk_model()
         if self._resizes and (self.edits.tensors or self.edits.removal):
             refuse_resizing(walked)
         writes = [write for part in self._parts for write in getattr(part, way)(walked)]
-        refuse_under_others(self, way)
-        return [*writes, attribute(self, "_parts", ())]
+        refuse_out_of_order(self, way)
+        return [*writes, attribute_write(self, "_parts", ())]
 
     def __str__(self) -> str:
         lines = [repr(self)]
         if self.renewed:
-            lines.append(f"  statistics renewed: {shown(', '.join(self.renewed), 500)}")
+            lines.append(f"  statistics renewed: {printable(', '.join(self.renewed), 500)}")
         return "\n".join([*lines, *(f"  {row}" for row in self.compensation)])
 
     def __repr__(self) -> str:
         state = "" if self._parts else ", spent"
-        return f"<{type(self).__name__}: {shown(self._title)}{state}>"
+        return f"<{type(self).__name__}: {printable(self._title)}{state}>"
 
 
 class FinalReceipt(Receipt):
@@ -308,11 +310,11 @@ class FinalReceipt(Receipt):
     def is_spent(self) -> bool:
         return False
 
-    def touched(self, way: str) -> set[int]:
+    def modified_tensor_ids(self, way: str) -> set[int]:
         return set()
 
     def _writes(self, way: str) -> list[Write]:
         raise CutError(f"there is no {way} after a cut with undo=False, which keeps nothing: load the model again")
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {shown(self._title)}, for good>"
+        return f"<{type(self).__name__}: {printable(self._title)}, for good>"

@@ -12,15 +12,19 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import CutError, ModelInUseError, shown
+from modulekg_widgets.engine.errors import CutError, ModelInUseError, printable
 from modulekg_widgets.engine.identity.walk import Walk
-from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit, bits, places, settings
-from modulekg_widgets.engine.residuals.removal import remove
-from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Stage
-from modulekg_widgets.engine.torch_runtime.isolation.shadow import in_plain_memory
+from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit, as_integers, locate_attributes, locate_tensors
+from modulekg_widgets.engine.residuals.module_removal import remove_modules
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import has_strided_memory
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHTS, PARAMETERS
-from modulekg_widgets.engine.torch_runtime.threads import user_of, worker_on
-from modulekg_widgets.engine.tracing.unregistered_tensors import PARAMETER, held_tensors, put_tables
+from modulekg_widgets.engine.torch_runtime.threads import current_use, training_thread
+from modulekg_widgets.engine.tracing.unregistered_tensors import (
+    PARAMETER,
+    named_registered_tensors,
+    set_unregistered_tensors,
+)
 
 T = TypeVar("T")
 
@@ -29,22 +33,22 @@ T = TypeVar("T")
 class Write:
     """One thing that changes; `put` sets it as a whole, so it may run twice, and after a run that broke off."""
 
-    put: Callable[[Any], object]
+    assign: Callable[[Any], object]
     before: Any
     after: Any
 
 
-def entry(container: Any, key: Any, after: Any) -> Write:
+def item_write(container: Any, key: Any, after: Any) -> Write:
     """An item of a dictionary or list that becomes `after`; it has one now."""
     return Write(partial(setitem, container, key), container[key], after)
 
 
-def attribute(owner: Any, name: str, after: Any) -> Write:
+def attribute_write(owner: Any, name: str, after: Any) -> Write:
     """An attribute that becomes `after`; it has a value now."""
     return Write(partial(setattr, owner, name), getattr(owner, name), after)
 
 
-def contents(container: Any, after: Any) -> Write:
+def contents_write(container: Any, after: Any) -> Write:
     """A dictionary or list that will hold exactly what `after` holds."""
     return Write(partial(_refill, container), container.copy(), after)
 
@@ -64,35 +68,35 @@ def commit(writes: Sequence[Write], result: T, modules: Sequence[nn.Module] = ()
     refuse_in_use(modules)
     try:
         for write in writes:
-            write.put(write.after)
-        _refuse(modules, user_of(modules))
+            write.assign(write.after)
+        _raise_if_in_use(modules, current_use(modules))
         return result
     except BaseException:
-        _take_back(writes)
+        _roll_back(writes)
         raise
 
 
 def refuse_in_use(modules: Sequence[nn.Module]) -> None:
     """Raise `ModelInUseError` where another thread runs or trains one of `modules`."""
-    _refuse(modules, worker_on(modules))
+    _raise_if_in_use(modules, training_thread(modules))
 
 
-def _refuse(modules: Sequence[nn.Module], user: str | None) -> None:
+def _raise_if_in_use(modules: Sequence[nn.Module], user: str | None) -> None:
     if user is not None:
-        name = shown(type(modules[0]).__name__)
+        name = printable(type(modules[0]).__name__)
         raise ModelInUseError(
             f"{name} cannot be changed now: {user}. Wait for that thread, or stop it; all is as it was"
         )
 
 
-def _take_back(writes: Sequence[Write]) -> None:
+def _roll_back(writes: Sequence[Write]) -> None:
     """Write what was before, also where a write fails; interrupts wait, for a half-restored model is unusable."""
     whole = False
     while not whole:
         try:
             for write in writes:
                 with suppress(Exception):
-                    write.put(write.before)
+                    write.assign(write.before)
             whole = True
         except KeyboardInterrupt:
             continue
@@ -104,11 +108,11 @@ def _take_back(writes: Sequence[Write]) -> None:
 _ABSENT = object()
 
 
-class References(list[Any]):
+class WeakReferenceLists(list[Any]):
     """Lists of weak references, which are left out where a receipt is copied or pickled: modules make theirs anew."""
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return References, ()
+        return WeakReferenceLists, ()
 
 
 class Snapshot:
@@ -119,67 +123,68 @@ class Snapshot:
         self._entries: list[tuple[dict[str, Any], str, Any]] = []
         self._gradients: list[tuple[torch.Tensor, torch.Tensor | None]] = []
         self._bytes: list[tuple[str, torch.Tensor, torch.Tensor]] = []
-        self._entered: set[int] = set()
-        self._references = References()
+        self._recorded_ids: set[int] = set()
+        self._references = WeakReferenceLists()
 
-    def keep(self, name: str, value: Any, uncopied: Container[int] = ()) -> None:
-        """Keep all that a container holds, at any depth; tensors whose id is in `uncopied` by identity alone."""
-        if id(value) in self._entered or id(value) in uncopied:
+    def record(self, name: str, value: Any, by_identity: Container[int] = ()) -> None:
+        """Keep all that a container holds, at any depth; tensors whose id is in `by_identity` by identity alone."""
+        if id(value) in self._recorded_ids or id(value) in by_identity:
             return
         if isinstance(value, torch.Tensor):
-            self.keep_bytes(name, value)
+            self.record_bytes(name, value)
         elif isinstance(value, dict | list):
-            self._entered.add(id(value))
+            self._recorded_ids.add(id(value))
             self._contents.append((value, value.copy()))
         inside = value.values() if isinstance(value, dict) else value
         for part in inside if isinstance(value, dict | list | tuple) else ():
-            self.keep(name, part, uncopied)
+            self.record(name, part, by_identity)
 
-    def keep_entry(self, container: dict[str, Any], key: str) -> None:
+    def record_entry(self, container: dict[str, Any], key: str) -> None:
         """Keep which object a key holds."""
         self._entries.append((container, key, container[key]))
 
-    def keep_references(self, container: dict[str, Any], key: str) -> None:
+    def record_references(self, container: dict[str, Any], key: str) -> None:
         """Keep a list of weak references that a key holds, and which these are."""
         self._references.append((container, key, container[key], container[key].copy()))
 
-    def keep_bytes(self, name: str, tensor: torch.Tensor) -> None:
+    def record_bytes(self, name: str, tensor: torch.Tensor) -> None:
         """Keep what is in the memory of a tensor; its gradient, if it has one, is another tensor."""
-        if id(tensor) not in self._entered and not nn.parameter.is_lazy(tensor):
-            self._entered.add(id(tensor))
-            self._bytes.append((name, tensor, memory(tensor).clone()))
+        if id(tensor) not in self._recorded_ids and not nn.parameter.is_lazy(tensor):
+            self._recorded_ids.add(id(tensor))
+            self._bytes.append((name, tensor, writable_alias(tensor).clone()))
 
-    def keep_gradient(self, name: str, tensor: torch.Tensor) -> None:
+    def record_gradient(self, name: str, tensor: torch.Tensor) -> None:
         """Keep which gradient a leaf has, and what is in it."""
         if tensor.is_leaf:
             self._gradients.append((tensor, tensor.grad))
             if tensor.grad is not None:
-                self.keep_bytes(name, tensor.grad)
+                self.record_bytes(name, tensor.grad)
 
     def writes(self) -> Iterator[Write]:
         """What makes everything as it was; raises `CutError` for a tensor whose shape, dtype or device is another."""
         for name, tensor, copy in self._bytes:
-            now = memory(tensor)
+            now = writable_alias(tensor)
             if (now.shape, now.dtype, now.device) != (copy.shape, copy.dtype, copy.device):
                 raise CutError(
-                    f"{shown(name)} was {described(copy)} and is {described(now)}: undo the cut that changed it, or "
+                    f"{printable(name)} was {describe_tensor(copy)} and is {describe_tensor(now)}: undo the cut that "
+                    "changed it, or "
                     "move the model back, and try again"
                 )
             if not _same_bytes(now, copy):  # a graph that needs the values would be told of the write
                 yield Write(now.copy_, now.clone(), copy)
         for container, before in self._contents:
-            yield contents(container, before)
+            yield contents_write(container, before)
         for container, key, listed, before in self._references:
-            yield contents(listed, before)
-            yield Write(partial(_put, container, key), container.get(key, _ABSENT), listed)
+            yield contents_write(listed, before)
+            yield Write(partial(_set_or_delete, container, key), container.get(key, _ABSENT), listed)
         for container, key, before in self._entries:
             if container.get(key, _ABSENT) is not before:
-                yield Write(partial(_put, container, key), container.get(key, _ABSENT), before)
+                yield Write(partial(_set_or_delete, container, key), container.get(key, _ABSENT), before)
         for tensor, before in self._gradients:
-            yield attribute(tensor, "grad", before)
+            yield attribute_write(tensor, "grad", before)
 
 
-def _put(container: dict[str, Any], key: str, value: Any) -> None:
+def _set_or_delete(container: dict[str, Any], key: str, value: Any) -> None:
     if value is _ABSENT:
         container.pop(key, None)
     else:
@@ -187,12 +192,12 @@ def _put(container: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
-    if not in_plain_memory(a):
+    if not has_strided_memory(a):
         return False
-    return a.is_meta or torch.equal(*(bits(each.resolve_conj().resolve_neg()) for each in (a, b)))
+    return a.is_meta or torch.equal(*(as_integers(each.resolve_conj().resolve_neg()) for each in (a, b)))
 
 
-def memory(tensor: torch.Tensor) -> torch.Tensor:
+def writable_alias(tensor: torch.Tensor) -> torch.Tensor:
     """An alias of a tensor to write through: outside autograd, but with the version that tells it of the write."""
     alias = tensor.detach()
     if alias.layout is torch.strided:
@@ -202,7 +207,7 @@ def memory(tensor: torch.Tensor) -> torch.Tensor:
     return alias
 
 
-def described(tensor: torch.Tensor) -> str:
+def describe_tensor(tensor: torch.Tensor) -> str:
     """Shape, dtype and device in a message."""
     return f"{list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')} on {tensor.device}"
 
@@ -211,31 +216,39 @@ def described(tensor: torch.Tensor) -> str:
 
 
 Tensor = torch.Tensor
-Slice = Callable[[TensorEdit, Tensor], Tensor]
+Slicer = Callable[[TensorEdit, Tensor], Tensor]
 
 
-def put_in_place(
-    walk: Walk, stage: Stage, edits: Edits, slice_of: Slice, others: Mapping[str, Tensor] | None = None
+def apply_edits(
+    walk: Walk, stage: Sandbox, edits: Edits, slice_of: Slicer, others: Mapping[str, Tensor] | None = None
 ) -> None:
     """Give the modules what `slice_of` makes of the tensors that are edited, `others` by name, and the attributes."""
     new: dict[int, Tensor] = {}
-    found = places(walk, edits)
+    found = locate_tensors(walk, edits)
     for place in found:
-        new[id(place.tensor)] = stage.hold(place.tensor, _like(place.tensor, slice_of(place.edit, place.tensor)))
-    for held in list(held_tensors(walk, walk.places())) if new or others else ():
+        new[id(place.tensor)] = stage.hold(
+            place.tensor, _as_parameter_like(place.tensor, slice_of(place.edit, place.tensor))
+        )
+    for held in list(named_registered_tensors(walk, walk.all_paths())) if new or others else ():
         if id(held.tensor) not in new and others is not None and held.name in others:  # what goes may have no others
-            new[id(held.tensor)] = stage.hold(held.tensor, _like(held.tensor, others[held.name]))
+            new[id(held.tensor)] = stage.hold(held.tensor, _as_parameter_like(held.tensor, others[held.name]))
         if id(held.tensor) in new:
             held.state[PARAMETERS if held.kind == PARAMETER else BUFFERS][held.attribute] = new[id(held.tensor)]
-    put_tables(walk, {**(others or {}), **{each.name: new[id(each.tensor)] for place in found for each in place.plain}})
+    set_unregistered_tensors(
+        walk,
+        {
+            **(others or {}),
+            **{each.name: new[id(each.tensor)] for place in found for each in place.attribute_locations},
+        },
+    )
     if any(FLAT_WEIGHTS in state for state in walk.states):
         _replace_in_lists(walk, new)
-    for setting in settings(walk, edits):
+    for setting in locate_attributes(walk, edits):
         setting.state[setting.name] = setting.after
-    remove(walk, edits.removal)
+    remove_modules(walk, edits.removal)
 
 
-def _like(tensor: Tensor, value: Tensor) -> Tensor:
+def _as_parameter_like(tensor: Tensor, value: Tensor) -> Tensor:
     """A value as a parameter, where the tensor is one; one of inference mode could take no gradients."""
     if not isinstance(tensor, nn.Parameter):
         return value

@@ -10,24 +10,24 @@ import torch
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.inference.layers import Layers
 from modulekg_widgets.engine.axes.terms.algebra import Term, atoms, find
-from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.pruning.importance.calibration import weights_with_data
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, importance
 from modulekg_widgets.engine.pruning.importance.index_sums import IndexSums, Vector, rows_of
-from modulekg_widgets.engine.pruning.importance.votes import (
-    WEIGHTS,
-    Place,
-    check_votes,
-    electorates,
+from modulekg_widgets.engine.pruning.importance.members import (
+    WEIGHTS_ONLY,
+    WeightDim,
+    check_members,
     gains,
-    reading_places,
-    voters,
+    members_by_atoms,
+    reading_dims,
+    scoring_weights,
 )
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Tensor = torch.Tensor
 Scores = dict[Term, Vector]
-PAIRS = 1 << 22  # distances that are held at once
+MAX_PAIRS = 1 << 22  # distances that are held at once
 
 
 # ---------------------------------------------------------------- magnitudes
@@ -63,19 +63,19 @@ class L1(Criterion):
     4
     """
 
-    def __init__(self, votes: str = WEIGHTS) -> None:
-        self.votes = check_votes(votes)
+    def __init__(self, members: str = WEIGHTS_ONLY) -> None:
+        self.members = check_members(members)
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
         found: Scores = {}
-        for some, weights in electorates(axes, terms, weights_of(axes, "l1"), self.votes):
+        for some, weights in members_by_atoms(axes, terms, weights_of(axes, "l1"), self.members):
             index_sums = IndexSums(axes, some)
-            index_sums.add_all(_absolute, weights, index_sums.share)
+            index_sums.add_all(_magnitude, weights, index_sums.add_relative)
             found.update(index_sums.means())
         return found
 
     def __repr__(self) -> str:
-        return _repr("L1", self.votes)
+        return _repr("L1", self.members)
 
 
 @importance("l2")
@@ -106,19 +106,19 @@ class L2(Criterion):
     4
     """
 
-    def __init__(self, votes: str = WEIGHTS) -> None:
-        self.votes = check_votes(votes)
+    def __init__(self, members: str = WEIGHTS_ONLY) -> None:
+        self.members = check_members(members)
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
         found: Scores = {}
-        for some, weights in electorates(axes, terms, weights_of(axes, "l2"), self.votes):
+        for some, weights in members_by_atoms(axes, terms, weights_of(axes, "l2"), self.members):
             index_sums = IndexSums(axes, some)
             index_sums.add_all(squared, weights, index_sums.add)
             found.update((atom, np.sqrt(means)) for atom, means in index_sums.means().items())
         return found
 
     def __repr__(self) -> str:
-        return _repr("L2", self.votes)
+        return _repr("L2", self.members)
 
 
 @importance("random")
@@ -148,7 +148,7 @@ class Random(Criterion):
 
     def __init__(self, seed: int = 0) -> None:
         if not isinstance(seed, int) or seed < 0:
-            raise CutError(f"seed={shown(repr(seed))}: give a whole number of at least 0")
+            raise CutError(f"seed={printable(repr(seed))}: give a whole number of at least 0")
         self.seed = seed
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
@@ -180,21 +180,21 @@ class BNScale(Criterion):
         index_sums = IndexSums(axes, terms)
         weights = weights_of(axes, "bn_scale")
         index_sums.add_all(
-            _absolute, {node: weights[node] for node in gains(axes) if node in weights}, index_sums.share
+            _magnitude, {node: weights[node] for node in gains(axes) if node in weights}, index_sums.add_relative
         )
-        return or_magnitude(index_sums)
+        return means_or_magnitudes(index_sums)
 
 
-def or_magnitude(index_sums: IndexSums) -> Scores:
+def means_or_magnitudes(index_sums: IndexSums) -> Scores:
     """The means that were summed, and for axes without any summand the magnitudes of the weights."""
     found = index_sums.means()
-    reached = set(index_sums.reached)
+    reached = set(index_sums.counted_atoms)
     silent = [atom for atom in index_sums.atoms if atom not in reached]
     return {**found, **L1().scores(index_sums.axes, silent)} if silent else found
 
 
-def _repr(name: str, votes: str) -> str:
-    return f"{name}()" if votes == WEIGHTS else f"{name}(votes={votes!r})"
+def _repr(name: str, members: str) -> str:
+    return f"{name}()" if members == WEIGHTS_ONLY else f"{name}(votes={members!r})"
 
 
 # ----------------------------------------------------------------- distances
@@ -220,26 +220,26 @@ class FPGM(Criterion):
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
         weights = weights_of(axes, "fpgm")
-        made = _made(axes)
+        made = _output_dimensions(axes)
         found = {}
         for term in map(find, terms):
-            places = [(node, at) for node, at in axes.places.get(term, ()) if node in weights]
+            places = [(node, at) for node, at in axes.tensor_dims.get(term, ()) if node in weights]
             own = [place for place in places if place in made] or places
             rows = [rows_of(axes, term, node, at, weights[node][0]) for node, at in own]
-            found[term] = _distances([wide(each) for each in rows]) if rows else np.zeros(term.size)
+            found[term] = _distances([upcast(each) for each in rows]) if rows else np.zeros(term.size)
         return found
 
 
-def _made(axes: Axes) -> set[Place]:
+def _output_dimensions(axes: Axes) -> set[WeightDim]:
     """The dimensions of weights along which a layer puts an axis out; of tables, of those that data look up."""
     found = set()
-    having = voters(axes)
+    having = scoring_weights(axes)
     for layer in Layers(axes.inference, buffers=True):
         out = set(atoms(layer.out)) if layer.weight in having else set()
         for at, term in enumerate(axes.inference.dims(layer.weight)):
             if not out.isdisjoint(atoms(term)):
                 found.add((layer.weight, at))
-    return found - reading_places(axes)
+    return found - reading_dims(axes)
 
 
 def _distances(members: Sequence[Tensor]) -> Vector:
@@ -248,7 +248,7 @@ def _distances(members: Sequence[Tensor]) -> Vector:
     out = np.empty(size)
     # the distances stay as they are, and rounding takes less from them
     centred = [rows - rows.mean(0) for rows in members]
-    step = max(1, PAIRS // size)
+    step = max(1, MAX_PAIRS // size)
     for start in range(0, size, step):
         block = slice(start, start + step)
         squares = sum(_squared_distances(rows[block], rows) for rows in centred)
@@ -259,7 +259,7 @@ def _distances(members: Sequence[Tensor]) -> Vector:
 
 def _squared_distances(some: Tensor, every: Tensor) -> Tensor:
     # as a matrix product it is fast for many, and exact enough for those that differ
-    mode = "use_mm_for_euclid_dist" if some.shape[0] * every.numel() > PAIRS else "donot_use_mm_for_euclid_dist"
+    mode = "use_mm_for_euclid_dist" if some.shape[0] * every.numel() > MAX_PAIRS else "donot_use_mm_for_euclid_dist"
     return torch.cdist(some, every, compute_mode=mode).square_()
 
 
@@ -272,19 +272,19 @@ def weights_of(axes: Axes, name: str) -> dict[DataNode, tuple[Tensor]]:
     return {node: (tensor,) for node, tensor in found.items() if not axes.inference.is_idle(node)}
 
 
-_WIDE = {torch.float32, torch.float64, torch.complex64, torch.complex128}
+_ACCUMULATION_DTYPES = {torch.float32, torch.float64, torch.complex64, torch.complex128}
 
 
-def wide(tensor: Tensor) -> Tensor:
+def upcast(tensor: Tensor) -> Tensor:
     """The tensor in a type in which sums of many are right."""
     tensor = tensor.detach()
-    return tensor if tensor.dtype in _WIDE else tensor.float()
+    return tensor if tensor.dtype in _ACCUMULATION_DTYPES else tensor.float()
 
 
-def _absolute(weight: Tensor) -> Tensor:
-    return wide(weight).abs()
+def _magnitude(weight: Tensor) -> Tensor:
+    return upcast(weight).abs()
 
 
 def squared(weight: Tensor) -> Tensor:
-    weight = wide(weight)
+    weight = upcast(weight)
     return weight.abs().square_() if weight.is_complex() else weight.square()

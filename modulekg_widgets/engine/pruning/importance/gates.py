@@ -9,7 +9,7 @@ import torch
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.terms.algebra import Term, find
 from modulekg_widgets.engine.pruning.importance.index_sums import IndexSums, Vector, positions_of
-from modulekg_widgets.engine.pruning.importance.votes import Place, reading_places
+from modulekg_widgets.engine.pruning.importance.members import WeightDim, reading_dims
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Tensor = torch.Tensor
@@ -25,21 +25,21 @@ class Gates:
     def __init__(self, axes: Axes, terms: Sequence[Term]) -> None:
         self.index_sums = IndexSums(axes, terms)
         self.size = self.index_sums.size
-        self._on: dict[DataNode, list[tuple[int, Tensor]]] = {}  # per dimension the factor of each position
-        reading = reading_places(axes)
+        self._factor_indices: dict[DataNode, list[tuple[int, Tensor]]] = {}  # per dimension the factor of each position
+        reading = reading_dims(axes)
         with torch.inference_mode(False):  # gradients go through what these tensors pick
             for atom in self.index_sums.atoms:
-                for node, at in _shut(axes, atom, reading):
-                    self._on.setdefault(node, []).append((at, self._factors(axes, atom, node, at)))
+                for node, at in _gated_dimensions(axes, atom, reading):
+                    self._factor_indices.setdefault(node, []).append((at, self._factors(axes, atom, node, at)))
 
     def __contains__(self, node: DataNode) -> bool:
-        return node in self._on
+        return node in self._factor_indices
 
     def factor(self, node: DataNode, gates: Tensor) -> Tensor:
         """What a parameter is multiplied with, in a shape that spreads over it."""
         own = torch.cat([gates, gates.new_ones(1)])
         found: Tensor | None = None
-        for at, places in self._on[node]:
+        for at, places in self._factor_indices[node]:
             shape = [1] * node.dim()
             shape[at] = -1
             each = own[places.to(gates.device)].reshape(shape)
@@ -74,6 +74,6 @@ class Gates:
         return places
 
 
-def _shut(axes: Axes, atom: Term, reading: set[Place]) -> list[Place]:
-    places = [place for place in axes.places.get(find(atom), ()) if place[0].is_parameter]
+def _gated_dimensions(axes: Axes, atom: Term, reading: set[WeightDim]) -> list[WeightDim]:
+    places = [place for place in axes.tensor_dims.get(find(atom), ()) if place[0].is_parameter]
     return [place for place in places if place in reading] or places

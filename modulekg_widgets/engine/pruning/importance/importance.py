@@ -11,7 +11,7 @@ import torch
 
 from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.axes.terms.algebra import Term
-from modulekg_widgets.engine.errors import UnknownNameError, shown
+from modulekg_widgets.engine.errors import UnknownNameError, printable
 from modulekg_widgets.engine.pruning.importance.index_sums import rows_of
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.tracing.dataflow import DataNode
@@ -107,7 +107,7 @@ class Group:
         Those whose results nobody uses are left out, but where there are no others.
         """
         term = self.axis.term
-        places = [(node, at) for node, at in self._axes.places.get(term, ()) if node in self._weights]
+        places = [(node, at) for node, at in self._axes.tensor_dims.get(term, ()) if node in self._weights]
         used = [place for place in places if not self._axes.inference.is_idle(place[0])]
         return [
             GroupMember(node.label, at, rows_of(self._axes, term, node, at, self._weights[node]))
@@ -115,4 +115,4 @@ class Group:
         ]
 
     def __repr__(self) -> str:
-        return f"<Group {shown(self.axis.name)}: {self.size}>"
+        return f"<Group {printable(self.axis.name)}: {self.size}>"

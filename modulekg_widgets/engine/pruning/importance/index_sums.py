@@ -9,27 +9,27 @@ import torch
 from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.axis import Axes, ListElements
-from modulekg_widgets.engine.axes.terms.algebra import ATOM, SUM, Term, find, flat
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, SUM, Term, find, flattened_parts
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Tensor = torch.Tensor
 Vector = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Element = Callable[..., Tensor]  # from tensors of one shape to a number for each of their elements
-BLOCK = 1 << 17  # elements: what one core keeps in its cache
+ElementFunction = Callable[..., Tensor]  # from tensors of one shape to a number for each of their elements
+BLOCK_SIZE = 1 << 17  # elements: what one core keeps in its cache
 
 
-def marginals(element: Element, given: Sequence[Tensor], dims: Iterable[int]) -> dict[int, Tensor]:
+def marginals(element: ElementFunction, tensors: Sequence[Tensor], dims: Iterable[int]) -> dict[int, Tensor]:
     """For each of `dims` the sums of `element(*given)` over all the other dimensions."""
-    first = given[0]
+    first = tensors[0]
     wanted = set(dims)
     rows = len(first)
     if first.device.type == "cpu":
-        rows = max(1, BLOCK * rows // max(first.numel(), 1))
+        rows = max(1, BLOCK_SIZE * rows // max(first.numel(), 1))
     heads: list[Tensor] = []
     rest: Tensor | None = None
     for start in range(0, len(first), rows):
-        block = element(*(tensor[start : start + rows] for tensor in given))
+        block = element(*(tensor[start : start + rows] for tensor in tensors))
         if 0 in wanted:
             heads.append(block.sum(tuple(range(1, block.dim()))) if block.dim() > 1 else block)
         if wanted - {0}:
@@ -54,31 +54,33 @@ class IndexLayout:
     """
 
     def __init__(self, index_sums: IndexSums, term: Term) -> None:
-        parts = flat(term) if find(term).kind == SUM else [find(term)]
+        parts = flattened_parts(term) if find(term).kind == SUM else [find(term)]
         self.atoms: list[Term] = list(dict.fromkeys(part for part in parts if part in index_sums.starts))
         self.positions: Ints | None = None
         self._folded: Ints | None = None
         if len(self.atoms) < len(parts):
             entries = [entry for entry in _entries(term) if entry[0] in index_sums.starts]
             self.atoms = list(dict.fromkeys(atom for atom, _, _ in entries))
-            starts = dict(zip(self.atoms, _starts(self.atoms), strict=True))
-            self.positions = _joined(positions for _, positions, _ in entries)
-            self._folded = _joined(index + starts[atom] for atom, _, index in entries)
-        self.starts = _starts(self.atoms)
+            starts = dict(zip(self.atoms, _start_offsets(self.atoms), strict=True))
+            self.positions = _concatenate(positions for _, positions, _ in entries)
+            self._folded = _concatenate(index + starts[atom] for atom, _, index in entries)
+        self.starts = _start_offsets(self.atoms)
         self.sizes = np.array([atom.size for atom in self.atoms], dtype=np.int64)
         self.numbers = np.array([index_sums.numbers[atom] for atom in self.atoms], dtype=np.int64)
         # positions that each index of an atom has
-        self.times = np.ones(len(self.atoms), dtype=np.int64)
+        self.multiplicity = np.ones(len(self.atoms), dtype=np.int64)
         if self._folded is not None:
-            self.times = np.bincount(self._folded, minlength=int(self.sizes.sum()))[self.starts]
-        self.places = _joined(np.arange(index_sums.starts[a], index_sums.starts[a] + a.size) for a in self.atoms)
-        self.targets = self.places if self._folded is None else self.places[self._folded]
+            self.multiplicity = np.bincount(self._folded, minlength=int(self.sizes.sum()))[self.starts]
+        self.vector_indices = _concatenate(
+            np.arange(index_sums.starts[a], index_sums.starts[a] + a.size) for a in self.atoms
+        )
+        self.targets = self.vector_indices if self._folded is None else self.vector_indices[self._folded]
 
     def fold(self, vector: Vector) -> Vector:
         """The sums over the positions of each index, atom after atom."""
         if self.positions is None or self._folded is None:
             return vector
-        sums = np.bincount(self._folded, weights=vector[self.positions], minlength=len(self.places))
+        sums = np.bincount(self._folded, weights=vector[self.positions], minlength=len(self.vector_indices))
         return sums.astype(np.float64, copy=False)
 
 
@@ -90,17 +92,17 @@ def _entries(term: Term) -> Iterator[tuple[Term, Ints, Ints]]:
         yield term, every, every
     elif term.kind == SUM:
         start = 0
-        for part in flat(term):
+        for part in flattened_parts(term):
             for atom, positions, index in _entries(part):
                 yield atom, positions + start, index
             start += part.size
     elif term.order is not None:
         places = np.argsort(term.order)
-        for atom, positions, index in _entries(flat(term)[0]):
+        for atom, positions, index in _entries(flattened_parts(term)[0]):
             yield atom, places[positions], index
     else:
         outer, inner = 1, term.size
-        for part in flat(term):
+        for part in flattened_parts(term):
             inner //= part.size
             for atom, positions, index in _entries(part):
                 grid = (np.arange(outer)[:, None, None] * part.size + positions[:, None]) * inner + np.arange(inner)
@@ -108,12 +110,12 @@ def _entries(term: Term) -> Iterator[tuple[Term, Ints, Ints]]:
             outer *= part.size
 
 
-def _joined(parts: Iterable[Ints]) -> Ints:
+def _concatenate(parts: Iterable[Ints]) -> Ints:
     found = list(parts)
     return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
 
-def _starts(every: Sequence[Term]) -> Ints:
+def _start_offsets(every: Sequence[Term]) -> Ints:
     return np.cumsum([0, *(atom.size for atom in every[:-1])])[: len(every)]
 
 
@@ -123,11 +125,11 @@ class IndexSums:
     def __init__(self, axes: Axes, terms: Iterable[Term]) -> None:
         self.axes = axes
         self.atoms = [atom for atom in dict.fromkeys(map(find, terms)) if atom.kind == ATOM]
-        self.starts = dict(zip(self.atoms, _starts(self.atoms).tolist(), strict=True))
+        self.starts = dict(zip(self.atoms, _start_offsets(self.atoms).tolist(), strict=True))
         self.numbers = {atom: number for number, atom in enumerate(self.atoms)}
         self.size = sum(atom.size for atom in self.atoms)
         self.total = np.zeros(self.size)
-        self.votes = np.zeros(len(self.atoms))
+        self.weights = np.zeros(len(self.atoms))
         self._layouts: dict[Term, IndexLayout | None] = {}
 
     def layout(self, term: Term) -> IndexLayout | None:
@@ -147,10 +149,10 @@ class IndexSums:
 
     def add(self, layout: IndexLayout, folded: Vector, depth: int) -> None:
         """Count the sums of one member, each element with weight one; each position has `depth` elements."""
-        self.total[layout.places] += folded
-        self.votes[layout.numbers] += layout.times * depth
+        self.total[layout.vector_indices] += folded
+        self.weights[layout.numbers] += layout.multiplicity * depth
 
-    def share(self, layout: IndexLayout, folded: Vector, depth: int = 1) -> None:
+    def add_relative(self, layout: IndexLayout, folded: Vector, depth: int = 1) -> None:
         """Count them relative to the member's mean over the atom.
 
         A member's weight grows with the logarithm of the elements that an index has in it: a large member does not
@@ -158,79 +160,81 @@ class IndexSums:
         """
         with np.errstate(invalid="ignore", over="ignore"):
             means = np.add.reduceat(folded, layout.starts) / layout.sizes
-            says = np.where(means != 0, 1 + np.log(layout.times * depth), 0.0)
-            self.total[layout.places] += folded * np.repeat(says / np.where(means != 0, means, 1.0), layout.sizes)
-        self.votes[layout.numbers] += says
+            says = np.where(means != 0, 1 + np.log(layout.multiplicity * depth), 0.0)
+            self.total[layout.vector_indices] += folded * np.repeat(
+                says / np.where(means != 0, means, 1.0), layout.sizes
+            )
+        self.weights[layout.numbers] += says
 
     def add_all(
         self,
-        element: Element,
-        given: Mapping[DataNode, Sequence[Tensor]],
+        element: ElementFunction,
+        weights: Mapping[DataNode, Sequence[Tensor]],
         count: Callable[[IndexLayout, Vector, int], None],
-        places: Container[tuple[DataNode, int]] | None = None,
+        dimensions: Container[tuple[DataNode, int]] | None = None,
     ) -> None:
         """Hand `count` the folded sums of `element` for every dimension of every tensor, and their depth.
 
-        With `places` for these dimensions only.
+        With `dimensions` for these dimensions only.
         """
         found: list[tuple[IndexLayout, int]] = []
         vectors: list[Tensor] = []
-        for node, tensors in given.items():
+        for node, tensors in weights.items():
             layouts = self.layouts(node)
-            if places is not None:
-                layouts = {at: layout for at, layout in layouts.items() if (node, at) in places}
+            if dimensions is not None:
+                layouts = {at: layout for at, layout in layouts.items() if (node, at) in dimensions}
             if layouts:
                 for at, sums in marginals(element, tensors, layouts).items():
                     found.append((layouts[at], tensors[0].numel() // len(sums)))
                     vectors.append(sums)
-        for layout, parts in self._in_lists(given) if places is None else ():
+        for layout, parts in self._list_elements(weights) if dimensions is None else ():
             found.append((layout, parts[0][0].numel()))
-            vectors.append(torch.stack([_sum(element, tensors) for tensors in parts]))
-        for (layout, depth), vector in zip(found, on_host(vectors), strict=True):
+            vectors.append(torch.stack([_total(element, tensors) for tensors in parts]))
+        for (layout, depth), vector in zip(found, to_numpy(vectors), strict=True):
             count(layout, layout.fold(vector), depth)
 
-    def _in_lists(
+    def _list_elements(
         self, given: Mapping[DataNode, Sequence[Tensor]]
     ) -> Iterator[tuple[IndexLayout, list[Sequence[Tensor]]]]:
         """What the elements of lists that go with wanted atoms have in common, as if it were stacked."""
-        for axis, nodes in ListElements(self.axes).alike():
+        for axis, nodes in ListElements(self.axes).parallel_tensors():
             layout = self.layout(axis.term)
             if layout is not None and all(node in given for node in nodes):
                 yield layout, [given[node] for node in nodes]
 
     # --------------------------------------------------------------- results
 
-    def of(self, atom: Term) -> Vector:
+    def sum_of(self, atom: Term) -> Vector:
         """What was counted for the indices of an atom."""
         start = self.starts[find(atom)]
         return self.total[start : start + atom.size].copy()
 
     @property
-    def reached(self) -> list[Term]:
+    def counted_atoms(self) -> list[Term]:
         """The atoms of which something was counted."""
-        return [atom for atom, number in self.numbers.items() if self.votes[number]]
+        return [atom for atom, number in self.numbers.items() if self.weights[number]]
 
     def sums(self) -> dict[Term, Vector]:
         """Per atom what was counted."""
-        return {atom: self.of(atom) for atom in self.atoms}
+        return {atom: self.sum_of(atom) for atom in self.atoms}
 
     def means(self) -> dict[Term, Vector]:
         """Per atom the mean of what was counted; zeros where nothing was."""
-        return {atom: self.of(atom) / max(self.votes[number], 1) for atom, number in self.numbers.items()}
+        return {atom: self.sum_of(atom) / max(self.weights[number], 1) for atom, number in self.numbers.items()}
 
 
-def _sum(element: Element, tensors: Sequence[Tensor]) -> Tensor:
+def _total(element: ElementFunction, tensors: Sequence[Tensor]) -> Tensor:
     """The sum of what `element` makes of some tensors of one shape, which may have no dimension."""
     given = [tensor.reshape(-1) for tensor in tensors]
     return marginals(element, given, [0])[0].double().sum()
 
 
-def relative(values: Vector) -> Vector:
+def relative_to_mean(values: Vector) -> Vector:
     """The values divided by their mean; those with the mean 0 as they are."""
     return values / (values.mean() or 1.0)
 
 
-def on_host(vectors: Sequence[Tensor]) -> list[Vector]:
+def to_numpy(vectors: Sequence[Tensor]) -> list[Vector]:
     """The vectors in float64, brought from their device at once."""
     if not vectors:
         return []

@@ -8,47 +8,55 @@ from typing import Any
 
 from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.errors import CutError, shown
-from modulekg_widgets.engine.pruning.blocks.choice import chosen_blocks
+from modulekg_widgets.engine.errors import CutError, printable
+from modulekg_widgets.engine.pruning.blocks.block_choice import chosen_blocks
 from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.latency import Stopwatch
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import AxisCut, PruningPlan
-from modulekg_widgets.engine.pruning.plan.selection.choice import kept_whole
-from modulekg_widgets.engine.pruning.plan.selection.fullest_trace import widest
-from modulekg_widgets.engine.pruning.plan.selection.request import LATENCY, UNIFORM, Request, check, check_current
-from modulekg_widgets.engine.pruning.recover.passes import TracedCall
+from modulekg_widgets.engine.pruning.plan.selection.axis_choice import protected_names
+from modulekg_widgets.engine.pruning.plan.selection.fullest_trace import fullest_trace
+from modulekg_widgets.engine.pruning.plan.selection.request import (
+    LATENCY,
+    UNIFORM,
+    Request,
+    check_model_unchanged,
+    check_request,
+)
+from modulekg_widgets.engine.pruning.recover.sandbox_runs import TracedCall
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock
-from modulekg_widgets.engine.residuals.layer_counters import first_of_numbered
-from modulekg_widgets.engine.residuals.removal import NOTHING_REMOVED
-from modulekg_widgets.engine.residuals.trial import can_go
+from modulekg_widgets.engine.residuals.layer_counters import first_indexed_layers
+from modulekg_widgets.engine.residuals.module_removal import NOTHING_REMOVED
+from modulekg_widgets.engine.residuals.removal_trial import trace_if_removable
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 # --------------------
 # The axes of a model and of the same one without some blocks: which is which, by the tensors that they run along.
 
 
-def axes_left(axis: Axis, axes: Axes, left: Axes) -> list[str]:
+def matching_axis_names(axis: Axis, axes: Axes, remaining: Axes) -> list[str]:
     """The names that one of `axes` has among those that are left; several where it falls apart, none where it goes."""
     found: dict[str, None] = {}
-    for node, dim in axis.places:
-        whole, rest = _along(axes, node.label, dim), _along(left, node.label, dim)
+    for node, dim in axis.tensor_dims:
+        whole, rest = _axes_of_dim(axes, node.label, dim), _axes_of_dim(remaining, node.label, dim)
         same = [other for own, other in zip(whole, rest, strict=False) if own is axis and other.size == axis.size]
         if len(whole) == len(rest):
             found.update(dict.fromkeys(other.name for other in same))
     return list(found)
 
 
-def axis_of(cut: AxisCut, axes: Axes) -> Axis | None:
+def axis_of_cut(cut: AxisCut, axes: Axes) -> Axis | None:
     """The axis that runs along the first member of a cut; None where none or several of its size do."""
     for member in cut.members:
         name, _, dim = member.removesuffix("]").rpartition("[")
-        found = [axis for axis in _along(axes, name, int(dim)) if axis.size == cut.size] if dim.isdecimal() else []
+        found = (
+            [axis for axis in _axes_of_dim(axes, name, int(dim)) if axis.size == cut.size] if dim.isdecimal() else []
+        )
         if len(found) == 1:
             return found[0]
     return None
 
 
-def _along(axes: Axes, name: str, dim: int) -> tuple[Axis, ...]:
+def _axes_of_dim(axes: Axes, name: str, dim: int) -> tuple[Axis, ...]:
     """None for a tensor that goes with a block."""
     node = axes.graph.state.get(name)
     return axes[name, dim].axes if node is not None and dim < len(node.shape) else ()
@@ -58,72 +66,81 @@ def _along(axes: Axes, name: str, dim: int) -> tuple[Axis, ...]:
 
 
 Sizes = dict[str, Any]
-Rest = Callable[[DataflowGraph, Request], PruningPlan]
+PlanAxes = Callable[[DataflowGraph, Request], PruningPlan]
 
 
-def plan_without(graph: DataflowGraph, request: Request, rest: Rest) -> PruningPlan:
-    """The plan of a request; `rest` plans what is asked for beside blocks.
+def plan_with_blocks(graph: DataflowGraph, request: Request, plan_axes: PlanAxes) -> PruningPlan:
+    """The plan of a request; `plan_axes` plans what is asked for beside blocks.
 
     Raises `CutError` where the model does not run without the blocks.
     """
     if request.blocks is None:
-        return rest(graph, request)
-    check(graph, request)
-    check_current(graph)
-    kept = kept_whole(graph, request.keep)
+        return plan_axes(graph, request)
+    check_request(graph, request)
+    check_model_unchanged(graph)
+    kept = protected_names(graph, request.keep)
     blocks = chosen_blocks(graph, request.blocks, request.importance, request.layers == UNIFORM, kept)
-    left = _left(graph, blocks)
-    before, after = _sizes(graph), _sizes(left)
-    taken = None if LATENCY not in (request.target or {}) else Stopwatch(graph).of(_edits(left), thorough=True).pair
-    others = _others(request, {**before, **_named(taken, 0)}, {**after, **_named(taken, 1)})
-    plan = _alone(graph, left) if others is None else rest(left, _renamed(others, graph, left))
+    left = _trace_without(graph, blocks)
+    before, after = _sizes_of(graph), _sizes_of(left)
+    taken = (
+        None
+        if LATENCY not in (request.target or {})
+        else Stopwatch(graph).compare_cut(_removal_edits(left), thorough=True).pair
+    )
+    others = _remaining_request(request, {**before, **_latency_entry(taken, 0)}, {**after, **_latency_entry(taken, 1)})
+    plan = (
+        _blocks_only_plan(graph, left)
+        if others is None
+        else plan_axes(left, _with_remaining_names(others, graph, left))
+    )
     paths = tuple(block.path for block in blocks)
     pairs: dict[str, Any] = {unit: (size, getattr(plan, unit)[1]) for unit, size in before.items()}
     if taken is not None:
         share = 1.0 if plan.latency is None else plan.latency[1] / plan.latency[0]
         pairs[LATENCY] = (taken[0], taken[1] * share)
     call = request.call({cut.name: list(cut.dropped) for cut in plan.axes}, paths)
-    notes = tuple(dict.fromkeys((*plan.notes, *_notes(graph, left))))
+    notes = tuple(dict.fromkeys((*plan.notes, *_placeholder_notes(graph, left))))
     return replace(plan, blocks=paths, call=call, notes=notes, **pairs)
 
 
-def _left(graph: DataflowGraph, blocks: Sequence[ResidualBlock]) -> DataflowGraph:
+def _trace_without(graph: DataflowGraph, blocks: Sequence[ResidualBlock]) -> DataflowGraph:
     """The pass without the blocks."""
-    found = can_go(graph, blocks)
+    found = trace_if_removable(graph, blocks)
     if found is not None:
         return found
-    names = ", ".join(shown(block.path) for block in blocks[:8])
+    names = ", ".join(printable(block.path) for block in blocks[:8])
     raise CutError(f"forward does not run without {names} together: take fewer of them, or others of graph.blocks()")
 
 
-def _notes(graph: DataflowGraph, left: DataflowGraph) -> Iterator[str]:
+def _placeholder_notes(graph: DataflowGraph, remaining: DataflowGraph) -> Iterator[str]:
     """What is worth knowing of modules in whose places others stand."""
-    stood_in = [each.path for each in (left.removal or NOTHING_REMOVED).modules if each.stand_in is not None]
-    for path, name in first_of_numbered(graph.model, stood_in):
+    stood_in = [each.path for each in (remaining.removal or NOTHING_REMOVED).modules if each.placeholder is not None]
+    for path, name in first_indexed_layers(graph.model, stood_in):
         yield (
-            f"{shown(path)} is of the first layer that has a {shown(name)}, and something stands in its place: a cache "
+            f"{printable(path)} is of the first layer that has a {printable(name)}, and something stands in its "
+            "place: a cache "
             "that asks this layer how long the text is, as that of transformers, is told 0; generate with "
             "use_cache=False, or remove layers that leave their list"
         )
 
 
-def _alone(graph: DataflowGraph, left: DataflowGraph) -> PruningPlan:
+def _blocks_only_plan(graph: DataflowGraph, remaining: DataflowGraph) -> PruningPlan:
     """A plan that takes nothing but the blocks."""
-    sizes = {unit: (size, size) for unit, size in _sizes(left).items()}
+    sizes = {unit: (size, size) for unit, size in _sizes_of(remaining).items()}
     traced = TracedCall.of(graph.call, graph.training)
-    return PruningPlan((), _edits(left), (), call="", notes=(), blocks=(), traced=traced, **sizes)
+    return PruningPlan((), _removal_edits(remaining), (), call="", notes=(), blocks=(), traced=traced, **sizes)
 
 
-def _edits(left: DataflowGraph) -> Edits:
-    return Edits((), {}, left.removal)
+def _removal_edits(remaining: DataflowGraph) -> Edits:
+    return Edits((), {}, remaining.removal)
 
 
-def _named(taken: tuple[float, float] | None, at: int) -> Sizes:
+def _latency_entry(taken: tuple[float, float] | None, at: int) -> Sizes:
     """Milliseconds before or after as one of the sizes, where they were measured."""
     return {} if taken is None else {LATENCY: taken[at]}
 
 
-def _others(request: Request, before: Sizes, after: Sizes) -> Request | None:
+def _remaining_request(request: Request, before: Sizes, after: Sizes) -> Request | None:
     """What is left to ask for of a model without the blocks; None where nothing is.
 
     A share of a target is of the whole model.
@@ -140,20 +157,20 @@ def _others(request: Request, before: Sizes, after: Sizes) -> Request | None:
     return None if all(each is None for each in asked) else others
 
 
-def _renamed(request: Request, graph: DataflowGraph, left: DataflowGraph) -> Request:
+def _with_remaining_names(request: Request, graph: DataflowGraph, remaining: DataflowGraph) -> Request:
     """The request with the names that axes have without the blocks: what one was named after may have gone."""
     if not request.per_axis:
         return request
-    whole, rest = widest(graph).axes, widest(left).axes
+    whole, rest = fullest_trace(graph).axes, fullest_trace(remaining).axes
     per_axis: dict[Any, Any] = {}
     for key, value in request.per_axis.items():
-        axis = whole.named(key) if isinstance(key, str) else None
-        names = axes_left(axis, whole, rest) if axis is not None else []
+        axis = whole.find_by_name(key) if isinstance(key, str) else None
+        names = matching_axis_names(axis, whole, rest) if axis is not None else []
         per_axis.update(dict.fromkeys(names or [key], value))
     return replace(request, per_axis=per_axis)
 
 
-def _sizes(graph: DataflowGraph) -> Sizes:
+def _sizes_of(graph: DataflowGraph) -> Sizes:
     """Parameters, bytes, FLOPs, those of them in products, and multiply-adds of a pass."""
     held: list[DataNode] = list(dict.fromkeys(graph.state.values()))
     flops = graph.flops()

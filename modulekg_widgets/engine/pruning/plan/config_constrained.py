@@ -13,24 +13,24 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from modulekg_widgets.engine.axes.terms.algebra import Term
-from modulekg_widgets.engine.errors import CutError, ModuleKGError, shown
+from modulekg_widgets.engine.errors import CutError, ModuleKGError, printable
 from modulekg_widgets.engine.pruning.plan.planner import Planner
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
-from modulekg_widgets.engine.pruning.plan.selection.repeated import ANY, Said
+from modulekg_widgets.engine.pruning.plan.selection.repeated_layers import NO_CONSTRAINTS, ConfigConstraints
 from modulekg_widgets.engine.pruning.plan.selection.request import Request
-from modulekg_widgets.engine.pruning.plan.unread_parameters import facts_not_read, followers
-from modulekg_widgets.engine.pruning.saving.config_search import TriedConfig, difference, nearest_config
-from modulekg_widgets.engine.pruning.saving.empty import built_empty
+from modulekg_widgets.engine.pruning.plan.unread_parameters import unread_changes, unread_facts
+from modulekg_widgets.engine.pruning.saving.config_search import CandidateConfig, describe_mismatch, nearest_config
+from modulekg_widgets.engine.pruning.saving.empty_weights import build_with_empty_weights
 from modulekg_widgets.engine.pruning.saving.library_origins import TransformersOrigin, transformers_origin
-from modulekg_widgets.engine.pruning.saving.model_signature import Anatomy, different, is_left_by_forward
+from modulekg_widgets.engine.pruning.saving.model_signature import ModelSignature, differing_facts, is_set_by_forward
 from modulekg_widgets.engine.torch_runtime.state import unwrapped
 
-MOST_TRIES = 80  # models that are built to find what the configuration says of a plan
-PROBED = 0.5  # the share that goes of an axis where it is tried whether the configuration can say it
+MAX_TRIES = 80  # models that are built to find what the configuration says of a plan
+PROBE_RATIO = 0.5  # the share that goes of an axis where it is tried whether the configuration can say it
 log = logging.getLogger("modulekg_widgets")
 
 
-class _Checked(NamedTuple):
+class _CheckedPlan(NamedTuple):
     """A plan, with the configuration that comes nearest to it and what that does not say, "" where it says all."""
 
     plan: PruningPlan
@@ -38,15 +38,15 @@ class _Checked(NamedTuple):
     reason: str
 
 
-def plan_said(planner: Planner) -> PruningPlan:
+def config_constrained_plan(planner: Planner) -> PruningPlan:
     """The plan of what the configuration can say, and of all where the model has none or that can say nothing."""
-    origin = _origin(planner.graph.model)
+    origin = _config_origin(planner.graph.model)
     if origin is None:
         return planner.plan()
-    first: _Checked | None = None
-    for way in _ways(planner):
+    first: _CheckedPlan | None = None
+    for way in _planner_variants(planner):
         try:
-            checked = _checked(way, way.plan(), origin)
+            checked = _check_plan(way, way.plan(), origin)
         except CutError:
             if way is planner:
                 raise
@@ -55,99 +55,101 @@ def plan_said(planner: Planner) -> PruningPlan:
             return checked.plan
         first = first if way is not planner else checked
     assert first is not None
-    return _narrower(planner, origin, first)
+    return _narrowed_plan(planner, origin, first)
 
 
-def _ways(planner: Planner) -> list[Planner]:
+def _planner_variants(planner: Planner) -> list[Planner]:
     """As it is, and with heads that go with the width, which their number may have to divide.
 
     That is so wherever all lose one share, so that it is tried first for a target alone.
     """
-    with_width = planner.again(planner.request, Said(with_width=True))
+    with_width = planner.with_request(planner.request, ConfigConstraints(with_width=True))
     if with_width.layers == planner.layers:
         return [planner]
     return [planner, with_width] if planner.request.target is None else [with_width, planner]
 
 
-def _narrower(planner: Planner, origin: TransformersOrigin, first: _Checked) -> PruningPlan:
+def _narrowed_plan(planner: Planner, origin: TransformersOrigin, first: _CheckedPlan) -> PruningPlan:
     """The plan of those axes alone that the configuration can say, else the first that was made, with a note."""
-    probe = _Probe(planner, origin)
-    said = probe.said(_terms(planner, first.plan))
+    probe = _ConfigProbe(planner, origin)
+    said = probe.constraints(_cut_terms(planner, first.plan))
     if said is None:
         return _with_note(first.plan, first.reason)
     try:
-        narrower = planner.again(planner.request, said)
-        found = _checked(narrower, narrower.plan(), origin.with_config(probe.config))
+        narrower = planner.with_request(planner.request, said)
+        found = _check_plan(narrower, narrower.plan(), origin.with_config(probe.config))
     except CutError as error:
         return _with_note(first.plan, f"{first.reason}, and what it can say does not suffice: {error}")
     return _with_note(found.plan, found.reason) if found.reason else found.plan
 
 
 def _with_note(plan: PruningPlan, reason: str) -> PruningPlan:
-    note = f"layers='uniform': mk.load_pretrained alone will load the model, for {shown(reason, 300)}"
+    note = f"layers='uniform': mk.load_pretrained alone will load the model, for {printable(reason, 300)}"
     return replace(plan, notes=(*plan.notes, note))
 
 
-def _terms(planner: Planner, plan: PruningPlan) -> list[Term]:
+def _cut_terms(planner: Planner, plan: PruningPlan) -> list[Term]:
     """The axes that a plan cuts and the user does not name."""
     cut = {axis.name for axis in plan.axes}
     return [axis.term for axis in planner.chosen if axis.name in cut]
 
 
-def _origin(model: nn.Module) -> TransformersOrigin | None:
+def _config_origin(model: nn.Module) -> TransformersOrigin | None:
     """What builds the model, as it is before the cut; None where nothing is known that does."""
     try:
         model = unwrapped(model)
         origin = transformers_origin(model, ())
         if origin is None:
             return None
-        one, other = Anatomy.of(model).facts, Anatomy.of(built_empty(origin.build)).facts
+        one, other = ModelSignature.of(model).facts, ModelSignature.of(build_with_empty_weights(origin.build)).facts
     except Exception as error:  # noqa: BLE001 - of the library, whatever its code needs
         log.debug("the configuration does not build the model: %s", error)
         return None
-    return origin if all(is_left_by_forward(key, other) for key in different(one, other)) else None
+    return origin if all(is_set_by_forward(key, other) for key in differing_facts(one, other)) else None
 
 
-def _checked(planner: Planner, plan: PruningPlan, origin: TransformersOrigin) -> _Checked:
+def _check_plan(planner: Planner, plan: PruningPlan, origin: TransformersOrigin) -> _CheckedPlan:
     """What the configuration says of a plan; what the pass does not read follows it."""
-    wanted = _twin(plan, planner.graph.model)
+    wanted = _cut_signature(plan, planner.graph.model)
     if isinstance(wanted, str):
-        return _Checked(plan, origin.config, wanted)
-    near = nearest_config(origin, wanted, facts_not_read(planner.graph, wanted.facts), MOST_TRIES)
+        return _CheckedPlan(plan, origin.config, wanted)
+    near = nearest_config(origin, wanted, unread_facts(planner.graph, wanted.facts), MAX_TRIES)
     if isinstance(near, str):
-        return _Checked(plan, origin.config, near)
-    reason = _said_of(near, wanted)
-    if reason and (longer := _followed(planner, plan, wanted, near)) is not None:
-        again = _twin(longer, planner.graph.model)
-        if isinstance(again, Anatomy) and not (reason := _said_of(near, again)):
+        return _CheckedPlan(plan, origin.config, near)
+    reason = _unexpressed(near, wanted)
+    if reason and (longer := _with_unread_parameters(planner, plan, wanted, near)) is not None:
+        again = _cut_signature(longer, planner.graph.model)
+        if isinstance(again, ModelSignature) and not (reason := _unexpressed(near, again)):
             plan = longer
-    return _Checked(plan, near.config, reason)
+    return _CheckedPlan(plan, near.config, reason)
 
 
-def _said_of(near: TriedConfig, wanted: Anatomy) -> str:
-    return difference(near, wanted, lambda name: wanted.by_name[name].tensor)
+def _unexpressed(near: CandidateConfig, wanted: ModelSignature) -> str:
+    return describe_mismatch(near, wanted, lambda name: wanted.by_name[name].tensor)
 
 
-def _followed(planner: Planner, plan: PruningPlan, wanted: Anatomy, near: TriedConfig) -> PruningPlan | None:
+def _with_unread_parameters(
+    planner: Planner, plan: PruningPlan, wanted: ModelSignature, near: CandidateConfig
+) -> PruningPlan | None:
     """The plan with what the pass does not read, as the configuration says it; None where that is something else."""
-    built = near.anatomy.facts
-    more = followers(planner.graph, plan.edits, different(wanted.facts, built), wanted.facts, built)
-    return None if more is None else planner.followed(plan, more)
+    built = near.signature.facts
+    more = unread_changes(planner.graph, plan.edits, differing_facts(wanted.facts, built), wanted.facts, built)
+    return None if more is None else planner.with_unread_parameters(plan, more)
 
 
-def _twin(plan: PruningPlan, model: nn.Module) -> Anatomy | str:
+def _cut_signature(plan: PruningPlan, model: nn.Module) -> ModelSignature | str:
     """The cut model without its weights, or why there is none."""
     origin = transformers_origin(unwrapped(model), ())
     assert origin is not None
-    twin = built_empty(origin.build)
+    twin = build_with_empty_weights(origin.build)
     try:
         plan.cut(twin)
     except CutError as error:
         return f"a model that is built anew is not cut alike: {error}"
-    return Anatomy.of(twin)
+    return ModelSignature.of(twin)
 
 
-class _Probe:
+class _ConfigProbe:
     """Tries which axes a configuration can say, one group after the other, those with the most parameters first."""
 
     def __init__(self, planner: Planner, origin: TransformersOrigin) -> None:
@@ -156,61 +158,61 @@ class _Probe:
         self.config: Mapping[str, Any] = origin.config
         asked = planner.request
         self._request = Request(
-            ratio=PROBED, importance="random", only=asked.only, keep=asked.keep, granularity=asked.granularity,
+            ratio=PROBE_RATIO, importance="random", only=asked.only, keep=asked.keep, granularity=asked.granularity,
             layers=asked.layers,
         )  # fmt: skip
 
-    def said(self, terms: Sequence[Term]) -> Said | None:
+    def constraints(self, terms: Sequence[Term]) -> ConfigConstraints | None:
         """Which of some axes stay whole, which go apart and which together; None where none of them can be said."""
-        good, deferred = self._sorted(self._groups(terms, ANY), ANY)
-        said = ANY
+        good, deferred = self._partition(self._axis_groups(terms, NO_CONSTRAINTS), NO_CONSTRAINTS)
+        said = NO_CONSTRAINTS
         if len(deferred) > 1:
             joint = set[Term]().union(*(group for group, _ in deferred))
-            joined = Said(together=tuple(joint))
-            if not self._tried(good | joint, joined):
+            joined = ConfigConstraints(together=tuple(joint))
+            if not self._try(good | joint, joined):
                 good, deferred, said = good | joint, [], joined
         apart = frozenset[Term]().union(*(group for group, _ in deferred))
-        parts = [part for group, _ in deferred for part in self._groups(group, Said(apart=apart))]
+        parts = [part for group, _ in deferred for part in self._axis_groups(group, ConfigConstraints(separate=apart))]
         whole = dict[Term, str]()
         if len(parts) > len(deferred):
-            said = Said(apart=apart)
-            more, deferred = self._sorted(parts, said, good)
+            said = ConfigConstraints(separate=apart)
+            more, deferred = self._partition(parts, said, good)
             good |= more
         for group, reason in deferred:
             whole.update(dict.fromkeys(group, self._note(group, reason)))
         return replace(said, whole=whole) if good else None
 
-    def _sorted(
-        self, groups: Iterable[set[Term]], said: Said, good: Iterable[Term] = ()
+    def _partition(
+        self, groups: Iterable[set[Term]], constraints: ConfigConstraints, good: Iterable[Term] = ()
     ) -> tuple[set[Term], list[tuple[set[Term], str]]]:
         """The axes of the groups that can be said one after the other, beside those that are, and the other groups."""
         going, deferred = {*good}, list[tuple[set[Term], str]]()
         for group in groups:
-            reason = self._tried(going | group, said)
+            reason = self._try(going | group, constraints)
             if reason:
                 deferred.append((group, reason))
             else:
                 going |= group
         return going, deferred
 
-    def _groups(self, terms: Iterable[Term], said: Said) -> list[set[Term]]:
+    def _axis_groups(self, terms: Iterable[Term], constraints: ConfigConstraints) -> list[set[Term]]:
         """The axes that go together, the groups with the most parameters first."""
-        proportions = self.planner.again(self._request, said).layers.proportions
-        found = {id(group): group for group in ({*proportions.all_with([term])} for term in terms)}
+        proportions = self.planner.with_request(self._request, constraints).layers.proportions
+        found = {id(group): group for group in ({*proportions.with_group_members([term])} for term in terms)}
         distinct = {frozenset(group): group for group in found.values()}
-        return sorted(distinct.values(), key=self._mass, reverse=True)
+        return sorted(distinct.values(), key=self._parameter_count, reverse=True)
 
-    def _mass(self, group: Iterable[Term]) -> int:
+    def _parameter_count(self, group: Iterable[Term]) -> int:
         axes = self.planner.axes
-        return sum(node.numel() for node in {node for term in group for node, _ in axes.of(term).places})
+        return sum(node.numel() for node in {node for term in group for node, _ in axes.of(term).tensor_dims})
 
-    def _tried(self, going: set[Term], said: Said) -> str:
+    def _try(self, going: set[Term], constraints: ConfigConstraints) -> str:
         """What the configuration does not say where these axes go and no others, "" where it says all."""
         axes = self.planner.axes
         whole = {axis.term: "" for axis in axes if axis.term not in going}
-        trial = self.planner.again(self._request, replace(said, whole=whole))
+        trial = self.planner.with_request(self._request, replace(constraints, whole=whole))
         try:
-            checked = _checked(trial, trial.plan(), self.origin.with_config(self.config))
+            checked = _check_plan(trial, trial.plan(), self.origin.with_config(self.config))
         except ModuleKGError as error:
             return str(error)
         if not checked.reason:
@@ -219,4 +221,4 @@ class _Probe:
 
     def _note(self, group: Iterable[Term], reason: str) -> str:
         name = min((self.planner.axes.of(term) for term in group), key=lambda axis: axis.number).name
-        return f"layers='uniform': {shown(name)} and its like stay whole, for {shown(reason, 300)}"
+        return f"layers='uniform': {printable(name)} and its like stay whole, for {printable(reason, 300)}"

@@ -8,19 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit
 from modulekg_widgets.engine.pruning.plan.corrections.candidate import ATTRIBUTE, Change
-from modulekg_widgets.engine.pruning.saving.model_signature import Facts, dotted
+from modulekg_widgets.engine.pruning.saving.model_signature import Facts, attribute_path
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 
 Ints = NDArray[np.int64]
-Key = tuple[Any, ...]
-MOST_NAMES = 6
+FactKey = tuple[Any, ...]
+MAX_NAMES = 6
 SOURCE = "layers='uniform', as the configuration has one number for it and for what is cut"
 
 
-class Followers(NamedTuple):
+class UnreadChanges(NamedTuple):
     """Tensors and attributes that nothing of a pass depends on, as they become."""
 
     tensors: tuple[TensorEdit, ...]
@@ -28,17 +28,17 @@ class Followers(NamedTuple):
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        tensors = [f"{shown(edit.names[0])}, which this pass does not read, follows" for edit in self.tensors]
+        tensors = [f"{printable(edit.names[0])}, which this pass does not read, follows" for edit in self.tensors]
         homes = {name.rpartition(".")[0] for edit in self.tensors for name in edit.names}
         attributes = [
-            f"{shown(path)} becomes {now}, was {old}"
+            f"{printable(path)} becomes {now}, was {old}"
             for path, (old, now) in self.attributes.items()
             if path.rpartition(".")[0] not in homes
         ]
         return tuple(Change(ATTRIBUTE, what, SOURCE) for what in (*tensors, *attributes))
 
 
-def left_behind(graph: Dataflow, edits: Edits, cut: Collection[int]) -> list[str]:
+def unread_notes(graph: Dataflow, edits: Edits, cut: Collection[int]) -> list[str]:
     """The note of parameters that a pass does not read, and that keep a size which goes elsewhere, one of `cut`.
 
     So are adapters that are not active, and branches that are not taken: with them the cut model may not run.
@@ -49,20 +49,20 @@ def left_behind(graph: Dataflow, edits: Edits, cut: Collection[int]) -> list[str
         for node in graph.unread
         if node.is_parameter
         and changed.isdisjoint(node.names)
-        and not edits.removal.takes_all(node.names)
+        and not edits.removal.removes_all(node.names)
         and not set(cut).isdisjoint(node.shape)
     ]
     if not names:
         return []
-    listed = ", ".join(map(shown, names[:MOST_NAMES]))
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    listed = ", ".join(map(printable, names[:MAX_NAMES]))
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     what = (
         f"the traced pass does not read {listed}{more}, so their sizes stay: a pass that reads them may not run after "
     )
     return [f"{what}the cut. Trace such a pass, or remove them before"]
 
 
-def facts_not_read(graph: Dataflow, facts: Iterable[Key]) -> frozenset[Key]:
+def unread_facts(graph: Dataflow, facts: Iterable[FactKey]) -> frozenset[FactKey]:
     """The facts of a model about tensors that a pass does not read, and about modules that have no others."""
     unread = {name for node in graph.unread for name in node.names}
     homes = {name.rpartition(".")[0] for name in unread}
@@ -73,7 +73,9 @@ def facts_not_read(graph: Dataflow, facts: Iterable[Key]) -> frozenset[Key]:
     )  # fmt: skip
 
 
-def followers(graph: Dataflow, edits: Edits, others: Iterable[Key], wanted: Facts, built: Facts) -> Followers | None:
+def unread_changes(
+    graph: Dataflow, edits: Edits, differences: Iterable[FactKey], wanted: Facts, built: Facts
+) -> UnreadChanges | None:
     """What brings a cut model to what a configuration builds, if the differences are of nothing that the pass reads.
 
     Attributes are integers that a pass may read: it has to run as before with them.
@@ -81,35 +83,35 @@ def followers(graph: Dataflow, edits: Edits, others: Iterable[Key], wanted: Fact
     unread = {name: node for node in graph.unread for name in node.names}
     stays: dict[DataNode, dict[int, Ints]] = {}
     attributes: dict[str, tuple[int, int]] = {}
-    for key in others:
+    for key in differences:
         old, now = wanted.get(key), built.get(key)
         if type(old) is not int or type(now) is not int or not 0 < now < old:
             return None
         if key[0] == "attribute":
-            attributes[dotted(key)] = old, now
+            attributes[attribute_path(key)] = old, now
         elif key[0] == "size" and key[1] in unread:
-            kept = _like(graph, edits, key[1], key[2], old, now)
+            kept = _similar_positions(graph, edits, key[1], key[2], old, now)
             if kept is None:
                 return None
             stays.setdefault(unread[key[1]], {})[key[2]] = kept
         else:
             return None
-    return Followers(tuple(TensorEdit(node.names, node.shape, dims) for node, dims in stays.items()), attributes)
+    return UnreadChanges(tuple(TensorEdit(node.names, node.shape, dims) for node, dims in stays.items()), attributes)
 
 
-def _like(graph: Dataflow, edits: Edits, name: str, dim: int, old: int, now: int) -> Ints | None:
+def _similar_positions(graph: Dataflow, edits: Edits, name: str, dim: int, old: int, now: int) -> Ints | None:
     """The indices that stay of a dimension, as of those nearest to it that lose as many; None where these differ."""
-    for places in (_of_holder(edits, name), _beside(graph, edits, name, dim), _below_holder(edits, name)):
+    for places in (_cuts_of_holder(edits, name), _cuts_of_siblings(graph, edits, name, dim), _cuts_below(edits, name)):
         found = [kept for edit, at, kept in places if edit.shape[at] == old and len(kept) == now]
         if found:
             return found[0] if all(np.array_equal(found[0], each) for each in found[1:]) else None
     return None
 
 
-Places = Iterator[tuple[TensorEdit, int, Ints]]
+CutDims = Iterator[tuple[TensorEdit, int, Ints]]
 
 
-def _of_holder(edits: Edits, name: str) -> Places:
+def _cuts_of_holder(edits: Edits, name: str) -> CutDims:
     """All that is cut of the tensors that one module holds."""
     holder = name.rpartition(".")[0]
     for edit in edits.tensors:
@@ -117,7 +119,7 @@ def _of_holder(edits: Edits, name: str) -> Places:
             yield from ((edit, at, kept) for at, kept in edit.kept.items())
 
 
-def _beside(graph: Dataflow, edits: Edits, name: str, dim: int) -> Places:
+def _cuts_of_siblings(graph: Dataflow, edits: Edits, name: str, dim: int) -> CutDims:
     """The same dimension of the tensor of this name in modules of the class beside."""
     holder, _, attribute = name.rpartition(".")
     home = holder.rpartition(".")[0]
@@ -128,7 +130,7 @@ def _beside(graph: Dataflow, edits: Edits, name: str, dim: int) -> Places:
             yield edit, dim, edit.kept[dim]
 
 
-def _below_holder(edits: Edits, name: str) -> Places:
+def _cuts_below(edits: Edits, name: str) -> CutDims:
     """All that is cut of what lies in the module."""
     holder = name.rpartition(".")[0]
     for edit in edits.tensors:

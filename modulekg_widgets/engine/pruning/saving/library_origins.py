@@ -13,19 +13,32 @@ from typing import Any
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import MissingPackageError, ModelFolderError, shown
+from modulekg_widgets.engine.errors import MissingPackageError, ModelFolderError, printable
 from modulekg_widgets.engine.identity.walk import nominal_class, walk
 from modulekg_widgets.engine.pruning.cut.notes import KEY
 from modulekg_widgets.engine.pruning.saving.class_origin import checked_arguments, class_origins, read_class_origin
-from modulekg_widgets.engine.pruning.saving.folder import CONFIG_FILE, GENERATION_FILE, Manifest, exists, read_json
-from modulekg_widgets.engine.pruning.saving.origin import Origin, SavedCut, Trusted, before_cuts, fresh, path_of
+from modulekg_widgets.engine.pruning.saving.model_folder import (
+    CONFIG_FILE,
+    GENERATION_FILE,
+    Manifest,
+    exists,
+    read_json,
+)
+from modulekg_widgets.engine.pruning.saving.origin import (
+    Origin,
+    SavedCut,
+    TrustedClasses,
+    attributes_before_cuts,
+    deep_copied,
+    import_path,
+)
 from modulekg_widgets.engine.torch_runtime.state import module_state
 
 # -------------------- Models of timm, built by the name of their architecture
 
 
 TIMM = "timm"
-RECORDED = ("num_classes", "in_chans", "global_pool", "img_size")  # arguments that many models keep
+RECORDED_ARGUMENTS = ("num_classes", "in_chans", "global_pool", "img_size")  # arguments that many models keep
 REFUSED_ARGUMENTS = ("pretrained", "checkpoint", "cache", "model_name", "scriptable", "kwargs")  # lead to other files
 
 
@@ -40,7 +53,7 @@ class TimmOrigin:
         return {"library": TIMM, "architecture": self.architecture, "arguments": dict(self.arguments)}
 
     def build(self) -> nn.Module:
-        return import_module(TIMM).create_model(self.architecture, pretrained=False, **fresh(self.arguments))
+        return import_module(TIMM).create_model(self.architecture, pretrained=False, **deep_copied(self.arguments))
 
 
 def timm_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any) -> Iterator[TimmOrigin]:
@@ -56,8 +69,8 @@ def timm_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any) -> 
         yield TimmOrigin(name, checked_timm_arguments(checked_arguments(arguments)))
         return
     yield TimmOrigin(name, {})
-    before = before_cuts(cuts)
-    kept = {key: before.get(key, state.get(key)) for key in RECORDED}
+    before = attributes_before_cuts(cuts)
+    kept = {key: before.get(key, state.get(key)) for key in RECORDED_ARGUMENTS}
     found = {key: value for key, value in kept.items() if isinstance(value, int | str)}
     yield TimmOrigin(name, {key: value for key, value in found.items() if key == "num_classes"})
     yield TimmOrigin(name, found)
@@ -71,7 +84,7 @@ def read_timm_origin(manifest: Mapping[str, Any]) -> TimmOrigin:
         raise MissingPackageError("the folder holds a model of timm: pip install timm") from error
     name, arguments = manifest.get("architecture"), manifest.get("arguments")
     if not isinstance(name, str) or not name.isidentifier() or not library.is_model(name):
-        raise ModelFolderError(f"{shown(repr(name))} is no architecture of timm {library.__version__}")
+        raise ModelFolderError(f"{printable(repr(name))} is no architecture of timm {library.__version__}")
     return TimmOrigin(name, checked_timm_arguments(checked_arguments(arguments)))
 
 
@@ -79,7 +92,7 @@ def checked_timm_arguments(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """Arguments of `timm.create_model`; raises `ModelFolderError` for those by which it opens or fetches something."""
     wrong = next((name for name in arguments if name.startswith(REFUSED_ARGUMENTS)), None)
     if wrong is not None:
-        raise ModelFolderError(f"the argument {shown(wrong)!r} leads timm to other files: leave it out")
+        raise ModelFolderError(f"the argument {printable(wrong)!r} leads timm to other files: leave it out")
     return arguments
 
 
@@ -87,20 +100,28 @@ def checked_timm_arguments(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 TRANSFORMERS = "transformers"
-INFINITE = {"Infinity": float("inf"), "-Infinity": -float("inf"), "NaN": float("nan")}
+NON_FINITE_NUMBERS = {"Infinity": float("inf"), "-Infinity": -float("inf"), "NaN": float("nan")}
 # keys that would make the library run code, open other files or ask the network; also of configurations in it
 REFUSED_KEYS = {"auto_map", "custom_pipelines", "transformers_weights", "configuration_files", "quantization_config",
            "_name_or_path_to_code", "trust_remote_code"}  # fmt: skip
-KERNELS = {"attn_implementation", "_attn_implementation", "experts_implementation", "_experts_implementation",
+KERNEL_KEYS = {"attn_implementation", "_attn_implementation", "experts_implementation", "_experts_implementation",
            "_attn_implementation_internal", "_experts_implementation_internal"}  # fmt: skip
-OWN_KERNELS = {"eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention", "grouped_mm", "batched_mm"}
-PRETRAINED = {"use_pretrained_backbone"}
+LIBRARY_KERNELS = {
+    "eager",
+    "sdpa",
+    "flash_attention_2",
+    "flash_attention_3",
+    "flex_attention",
+    "grouped_mm",
+    "batched_mm",
+}
+PRETRAINED_KEYS = {"use_pretrained_backbone"}
 # names by which the library lets timm, or itself, build a part, and what it hands on to timm
-PARTS = {"architecture", "backbone"}
-HANDED_ON = {"model_args", "backbone_kwargs", "backbone_args", "timm_kwargs"}
-BARE = re.compile(r"[\w.\-]+\Z")  # a name, and no path or address
+BACKBONE_KEYS = {"architecture", "backbone"}
+TIMM_ARGUMENT_KEYS = {"model_args", "backbone_kwargs", "backbone_args", "timm_kwargs"}
+PLAIN_NAME = re.compile(r"[\w.\-]+\Z")  # a name, and no path or address
 ADDRESS = re.compile(r"\s*(hf[-_]hub|local-dir|file|https?|s3|ftp):", re.IGNORECASE)  # wherever it stands
-MOST_LAYERS, MOST_LABELS, MOST_NESTED = 10_000, 100_000, 3
+MAX_LAYERS, MAX_LABELS, MAX_DEPTH = 10_000, 100_000, 3
 _LAYERS = re.compile(r"layer|depth|block")
 _LABELS = re.compile(r"(num|n)_(labels|classes)$")  # of which the library makes lists of names
 
@@ -125,13 +146,13 @@ class TransformersOrigin:
         """The lists that the configuration's class makes so by itself when they are not given, as names of stages."""
         lists = {key: value for key, value in self.config.items() if isinstance(value, list)}
         try:
-            made = document_of(self._configuration({k: v for k, v in self.config.items() if k not in lists}))
+            made = config_document(self._configuration({k: v for k, v in self.config.items() if k not in lists}))
         except Exception:  # noqa: BLE001 - of the library, whatever it needs
             return frozenset()
         return frozenset(key for key, value in lists.items() if made.get(key) == value)
 
     def _configuration(self, document: Mapping[str, Any]) -> Any:
-        return self.cls.config_class.from_dict(_decoded(fresh(document)))  # type: ignore[attr-defined]
+        return self.cls.config_class.from_dict(_decoded(deep_copied(document)))  # type: ignore[attr-defined]
 
     def build(self) -> nn.Module:
         config = self._configuration(self.config)
@@ -139,7 +160,7 @@ class TransformersOrigin:
             setattr(config, name, value)
         model = self.cls(config)
         if self.generation is not None and getattr(model, "generation_config", None) is not None:
-            model.generation_config = type(model.generation_config).from_dict(fresh(self.generation))
+            model.generation_config = type(model.generation_config).from_dict(deep_copied(self.generation))
         return model
 
 
@@ -149,13 +170,13 @@ def transformers_origin(model: Any, cuts: Sequence[SavedCut]) -> TransformersOri
     cls = nominal_class(model)
     if library is None or not isinstance(model, library.PreTrainedModel):
         return None
-    document = document_of(model.config)
+    document = config_document(model.config)
     for keys, before in _config_before(model, cuts).items():
         part = document
         for key in keys[:-1]:
             part = part[key]
         part[keys[-1]] = before
-    for key in ("_name_or_path", "transformers_version", KEY, *KERNELS):
+    for key in ("_name_or_path", "transformers_version", KEY, *KERNEL_KEYS):
         document.pop(key, None)
     document["architectures"] = [cls.__name__]
     parameter = next((each for each in model.parameters() if each.is_floating_point()), None)
@@ -164,12 +185,12 @@ def transformers_origin(model: Any, cuts: Sequence[SavedCut]) -> TransformersOri
     kernels = {name: getattr(model.config, name, None) for name in ("_attn_implementation", "_experts_implementation")}
     generation = getattr(model, "generation_config", None) if model.can_generate() else None
     return TransformersOrigin(
-        cls, _checked(document), {name: value for name, value in kernels.items() if value in OWN_KERNELS},
+        cls, _checked(document), {name: value for name, value in kernels.items() if value in LIBRARY_KERNELS},
         None if generation is None else json.loads(generation.to_json_string(use_diff=True)),
     )  # fmt: skip
 
 
-def document_of(config: Any) -> dict[str, Any]:
+def config_document(config: Any) -> dict[str, Any]:
     """A configuration of the library as JSON, with what is as by default."""
     return json.loads(config.to_json_string(use_diff=False))
 
@@ -177,10 +198,10 @@ def document_of(config: Any) -> dict[str, Any]:
 def _config_before(model: Any, cuts: Sequence[SavedCut]) -> dict[tuple[str, ...], Any]:
     """What cuts have changed in the configuration of the whole model, or in one within it, as it was, by its keys."""
     walked = walk(model)
-    states = {path: walked.states[index] for path, index in walked.places()}
+    states = {path: walked.states[index] for path, index in walked.all_paths()}
     inside = dict(_configurations_in(model.config))
     found = {}
-    for path, before in before_cuts(cuts).items():
+    for path, before in attributes_before_cuts(cuts).items():
         holder, _, key = path.rpartition(".")
         module, _, attribute = holder.rpartition(".")
         keys = inside.get(id(states.get(module, {}).get(attribute)))
@@ -193,12 +214,12 @@ def _configurations_in(config: Any, keys: tuple[str, ...] = ()) -> Iterator[tupl
     """The identities of a configuration and of those in it, with the keys that lead there."""
     yield id(config), keys
     for key, value in vars(config).items():
-        if callable(getattr(type(value), "to_json_string", None)) and len(keys) < MOST_NESTED:
+        if callable(getattr(type(value), "to_json_string", None)) and len(keys) < MAX_DEPTH:
             yield from _configurations_in(value, (*keys, key))
 
 
 def read_transformers_origin(
-    manifest: Mapping[str, Any], config: Mapping[str, Any], generation: Any, trusted: Trusted
+    manifest: Mapping[str, Any], config: Mapping[str, Any], generation: Any, trusted: TrustedClasses
 ) -> TransformersOrigin:
     """The origin that a folder tells of; raises `ModelFolderError` for what the library would not build by itself."""
     name = manifest.get("class")
@@ -208,14 +229,14 @@ def read_transformers_origin(
     cls = trusted.find(name) or _class_of_library(name, trusted)
     _checked(config)
     names = {"_attn_implementation", "_experts_implementation"}
-    if not kernels.keys() <= names or not all(value in OWN_KERNELS for value in kernels.values()):
+    if not kernels.keys() <= names or not all(value in LIBRARY_KERNELS for value in kernels.values()):
         raise ModelFolderError("the manifest names kernels that are not the library's own: save the model again")
     if generation is not None and not isinstance(generation, dict):
         raise ModelFolderError("generation_config.json is no object: save the model again")
     return TransformersOrigin(cls, config, kernels, generation)
 
 
-def _class_of_library(name: str, trusted: Trusted) -> type:
+def _class_of_library(name: str, trusted: TrustedClasses) -> type:
     try:
         library = import_module(TRANSFORMERS)
     except ImportError as error:
@@ -224,14 +245,15 @@ def _class_of_library(name: str, trusted: Trusted) -> type:
     if not (isinstance(cls, type) and issubclass(cls, library.PreTrainedModel)):
         hint = f", of which {', '.join(trusted.names)} were passed" if trusted.names else ""
         raise ModelFolderError(
-            f"{shown(name)} is no model class of transformers: for one of your own pass classes=[{shown(name)}]{hint}"
+            f"{printable(name)} is no model class of transformers: for one of your own pass "
+            f"classes=[{printable(name)}]{hint}"
         )
     return cls
 
 
 def _name_of(cls: type) -> str:
     library = sys.modules.get(TRANSFORMERS)
-    return cls.__name__ if getattr(library, cls.__name__, None) is cls else path_of(cls)
+    return cls.__name__ if getattr(library, cls.__name__, None) is cls else import_path(cls)
 
 
 def _checked(document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -240,39 +262,45 @@ def _checked(document: Mapping[str, Any]) -> Mapping[str, Any]:
     while waiting:
         part = waiting.pop()
         for key, value in part.items() if isinstance(part, Mapping) else ():
-            if (key in REFUSED_KEYS or key in PRETRAINED) and value:
+            if (key in REFUSED_KEYS or key in PRETRAINED_KEYS) and value:
                 raise ModelFolderError(
-                    f"the configuration has {shown(key)!r}, which leads to code, quantisation or files that are not in "
+                    f"the configuration has {printable(key)!r}, which leads to code, quantisation or files that are "
+                    "not in "
                     "the folder: take it out, if you know what the model is without it"
                 )
-            if key in KERNELS and value is not None and not _are_own(value):
-                raise ModelFolderError(f"the configuration has {shown(key)} = {shown(repr(value))}, a kernel of others")
-            if key in PARTS and isinstance(value, str) and not BARE.match(value):
+            if key in KERNEL_KEYS and value is not None and not _are_library_kernels(value):
                 raise ModelFolderError(
-                    f"the configuration has {shown(key)} = {shown(repr(value))}, which leads to other files: name an "
+                    f"the configuration has {printable(key)} = {printable(repr(value))}, a kernel of others"
+                )
+            if key in BACKBONE_KEYS and isinstance(value, str) and not PLAIN_NAME.match(value):
+                raise ModelFolderError(
+                    f"the configuration has {printable(key)} = {printable(repr(value))}, which leads to other files: "
+                    "name an "
                     "architecture that the library builds by itself"
                 )
-            if key in HANDED_ON and isinstance(value, Mapping):
+            if key in TIMM_ARGUMENT_KEYS and isinstance(value, Mapping):
                 checked_timm_arguments(value)
-            for most, what in ((MOST_LAYERS, _LAYERS), (MOST_LABELS, _LABELS)):
+            for most, what in ((MAX_LAYERS, _LAYERS), (MAX_LABELS, _LABELS)):
                 if type(value) is int and value > most and what.search(str(key)):
-                    raise ModelFolderError(f"the configuration has {shown(key)} = {value:,}: no model has so many")
+                    raise ModelFolderError(f"the configuration has {printable(key)} = {value:,}: no model has so many")
         if isinstance(part, str) and ADDRESS.match(part):
-            raise ModelFolderError(f"the configuration has the address {shown(repr(part), 100)}: nothing is fetched")
+            raise ModelFolderError(
+                f"the configuration has the address {printable(repr(part), 100)}: nothing is fetched"
+            )
         waiting += part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ()
     return document
 
 
-def _are_own(value: Any) -> bool:
+def _are_library_kernels(value: Any) -> bool:
     values = value.values() if isinstance(value, dict) else [value]
-    return all(isinstance(each, str) and each in OWN_KERNELS for each in values)
+    return all(isinstance(each, str) and each in LIBRARY_KERNELS for each in values)
 
 
 def _decoded(value: Any) -> Any:
     """What the library writes for numbers that JSON has not."""
     if isinstance(value, dict):
-        if value.keys() == {"__float__"} and value["__float__"] in INFINITE:
-            return INFINITE[value["__float__"]]
+        if value.keys() == {"__float__"} and value["__float__"] in NON_FINITE_NUMBERS:
+            return NON_FINITE_NUMBERS[value["__float__"]]
         return {key: _decoded(part) for key, part in value.items()}
     return [_decoded(part) for part in value] if isinstance(value, list) else value
 
@@ -281,8 +309,13 @@ def _decoded(value: Any) -> Any:
 
 
 DIFFUSERS = "diffusers"
-REGISTERED = "_internal_dict"  # what the library keeps of the call of a constructor
-ADDRESSES = ("pretrained", "_name_or_path", "auto_map", "quantization_config")  # lead to other files, or to code
+REGISTERED_ARGUMENTS = "_internal_dict"  # what the library keeps of the call of a constructor
+ADDRESS_ARGUMENTS = (
+    "pretrained",
+    "_name_or_path",
+    "auto_map",
+    "quantization_config",
+)  # lead to other files, or to code
 
 
 @dataclass(frozen=True)
@@ -296,14 +329,14 @@ class DiffusersOrigin:
         return {"library": DIFFUSERS, "class": self.cls.__name__, "arguments": dict(self.arguments)}
 
     def build(self) -> nn.Module:
-        return self.cls(**fresh(self.arguments))
+        return self.cls(**deep_copied(self.arguments))
 
 
 def diffusers_origin(model: nn.Module) -> DiffusersOrigin | None:
     """The origin of a model of the library, None for any other; a cut changes nothing of what is registered."""
     library = sys.modules.get(DIFFUSERS)
     cls = nominal_class(model)
-    registered = vars(model).get(REGISTERED)
+    registered = vars(model).get(REGISTERED_ARGUMENTS)
     if library is None or not isinstance(registered, Mapping) or not issubclass(cls, library.ModelMixin):
         return None
     if getattr(library, cls.__name__, None) is not cls:
@@ -322,14 +355,14 @@ def read_diffusers_origin(manifest: Mapping[str, Any]) -> DiffusersOrigin:
     named = isinstance(name, str) and name.isidentifier() and not name.startswith("_")
     cls = getattr(library, name, None) if named else None  # type: ignore[arg-type]
     if not (isinstance(cls, type) and issubclass(cls, library.ModelMixin)):
-        raise ModelFolderError(f"{shown(repr(name), 60)} is no model class of diffusers {library.__version__}")
+        raise ModelFolderError(f"{printable(repr(name), 60)} is no model class of diffusers {library.__version__}")
     return DiffusersOrigin(cls, _checked_diffusers_arguments(checked_arguments(manifest.get("arguments"))))
 
 
 def _checked_diffusers_arguments(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    wrong = next((name for name, value in arguments.items() if name.startswith(ADDRESSES) and value), None)
+    wrong = next((name for name, value in arguments.items() if name.startswith(ADDRESS_ARGUMENTS) and value), None)
     if wrong is not None:
-        raise ModelFolderError(f"the argument {shown(wrong)!r} leads diffusers to other files: leave it out")
+        raise ModelFolderError(f"the argument {printable(wrong)!r} leads diffusers to other files: leave it out")
     return arguments
 
 
@@ -343,7 +376,7 @@ def _as_lists(value: Any) -> Any:
 # -------------------- Which library a model is of
 
 
-def origins_of(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any, builder: Any) -> Iterator[Origin]:
+def possible_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any, builder: Any) -> Iterator[Origin]:
     """How a model may have been built, the likeliest first; raises `ModelFolderError` where nobody can tell."""
     known = False
     if arguments is None and builder is None and (origin := transformers_origin(model, cuts)) is not None:
@@ -359,7 +392,7 @@ def origins_of(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any, build
         yield from class_origins(model, cuts, arguments, builder)
 
 
-def read_origin(manifest: Manifest, folder: str, trusted: Trusted) -> Origin:
+def read_origin(manifest: Manifest, folder: str, trusted: TrustedClasses) -> Origin:
     """The origin that a folder tells of; raises `ModelFolderError` where it names what is not trusted."""
     document = manifest.origin
     library = document.get("library")
@@ -372,4 +405,6 @@ def read_origin(manifest: Manifest, folder: str, trusted: Trusted) -> Origin:
         return read_diffusers_origin(document)
     if library == "torch":
         return read_class_origin(document, trusted)
-    raise ModelFolderError(f"the manifest names the library {shown(repr(library), 60)}, which is none that is known")
+    raise ModelFolderError(
+        f"the manifest names the library {printable(repr(library), 60)}, which is none that is known"
+    )

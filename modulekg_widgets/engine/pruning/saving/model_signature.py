@@ -10,54 +10,54 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import ModelFolderError, shown
-from modulekg_widgets.engine.identity.walk import Walk, is_structure, nominal_class, walk
-from modulekg_widgets.engine.torch_runtime.isolation.attribute_writes import methods_of, names_read, reached
-from modulekg_widgets.engine.torch_runtime.isolation.instances import PLAIN
+from modulekg_widgets.engine.errors import ModelFolderError, printable
+from modulekg_widgets.engine.identity.walk import Walk, is_structural, nominal_class, walk
+from modulekg_widgets.engine.torch_runtime.isolation.attribute_writes import methods_of, names_read, reachable_functions
+from modulekg_widgets.engine.torch_runtime.isolation.instances import SCALARS
 from modulekg_widgets.engine.torch_runtime.private import MODULES, VOLATILE_BUFFERS
 from modulekg_widgets.engine.tracing.unregistered_tensors import (
     ATTRIBUTE,
     BUFFER,
-    HeldTensor,
-    held_tensors,
-    plain_tensors,
+    ModelTensor,
+    named_registered_tensors,
+    named_unregistered_tensors,
 )
 
 Facts = dict[tuple[Any, ...], Any]  # what is compared: by kind, path and name
 CONFIG = "config"  # where models of transformers keep what they were built from
 SELF = "self"
-SIZES = ("size", "attribute", "length")  # the kinds of facts that a size can be
-_NOTHING = object()
+SIZE_FACTS = ("size", "attribute", "length")  # the kinds of facts that a size can be
+_MISSING = object()
 
 
 @dataclass(frozen=True)
-class Anatomy:
+class ModelSignature:
     """What a model is made of."""
 
     model: nn.Module
     walked: Walk
-    held: tuple[HeldTensor, ...]  # parameters, buffers and plain tensors, under each of their names
+    tensors: tuple[ModelTensor, ...]  # parameters, buffers and plain tensors, under each of their names
 
     @classmethod
-    def of(cls, model: nn.Module) -> Anatomy:
+    def of(cls, model: nn.Module) -> ModelSignature:
         walked = walk(model)
-        registered = list(held_tensors(walked, walked.places()))
-        return cls(model, walked, (*registered, *plain_tensors(walked)))
+        registered = list(named_registered_tensors(walked, walked.all_paths()))
+        return cls(model, walked, (*registered, *named_unregistered_tensors(walked)))
 
     @cached_property
     def first_names(self) -> dict[str, str]:
         """By each name of a tensor the first of its names: tied tensors have several."""
         firsts: dict[int, str] = {}
-        return {held.name: firsts.setdefault(id(held.tensor), held.name) for held in self.held}
+        return {held.name: firsts.setdefault(id(held.tensor), held.name) for held in self.tensors}
 
     @cached_property
-    def by_name(self) -> dict[str, HeldTensor]:
-        return {held.name: held for held in self.held}
+    def by_name(self) -> dict[str, ModelTensor]:
+        return {held.name: held for held in self.tensors}
 
     @cached_property
     def unsaved(self) -> frozenset[str]:
         """The names of the tensors that a state_dict has not."""
-        return frozenset(held.name for held in self.held if is_unsaved(held))
+        return frozenset(held.name for held in self.tensors if is_unsaved(held))
 
     @property
     def _classes(self) -> frozenset[type]:
@@ -67,21 +67,21 @@ class Anatomy:
     def facts(self) -> Facts:
         """All that has to be equal for two models to compute the same with equal tensors."""
         found: Facts = {}
-        for held in self.held:
+        for held in self.tensors:
             if self.first_names[held.name] != held.name:
                 found["tied", held.name] = self.first_names[held.name]
                 continue
             found["dimensions", held.name] = held.tensor.dim()
             found.update({("size", held.name, at): size for at, size in enumerate(held.tensor.shape)})
         read = _attributes_read(self._classes)
-        for path, index in self.walked.places():
+        for path, index in self.walked.all_paths():
             cls = nominal_class(self.walked.modules[index])
             found["class", path] = f"{cls.__module__}.{cls.__qualname__}"
             if issubclass(cls, nn.ModuleList):
                 found["length", path] = len(self.walked.states[index][MODULES])
             names = read[type(self.walked.modules[index])]
             for name, value in self.walked.states[index].items():
-                if is_structure(name) and name in names and _is_plain(value):
+                if is_structural(name) and name in names and _is_plain(value):
                     found["attribute", path, name] = _comparable(value)
         return found
 
@@ -96,7 +96,7 @@ class Anatomy:
 @lru_cache(maxsize=64)
 def _attributes_read(classes: frozenset[type]) -> dict[type, frozenset[str]]:
     """By class of modules the attributes that some code reads while the model runs."""
-    functions = list(reached(classes))
+    functions = list(reachable_functions(classes))
     entered = {function.__code__ for function in functions}
     anywhere = names_read(functions, but=SELF)
     return {
@@ -110,7 +110,7 @@ def _attributes_read(classes: frozenset[type]) -> dict[type, frozenset[str]]:
 @lru_cache(maxsize=64)
 def _keys_read(classes: frozenset[type]) -> frozenset[str]:
     """The keys of configurations that some code reads while the model runs."""
-    return names_read(reached(classes), of=CONFIG)
+    return names_read(reachable_functions(classes), of=CONFIG)
 
 
 def is_of_torch(cls: type) -> bool:
@@ -118,7 +118,7 @@ def is_of_torch(cls: type) -> bool:
     return cls.__module__.partition(".")[0] == "torch"
 
 
-def is_unsaved(held: HeldTensor) -> bool:
+def is_unsaved(held: ModelTensor) -> bool:
     """Whether a tensor is none that a state_dict has."""
     return held.kind == ATTRIBUTE or (held.kind == BUFFER and held.attribute in held.state[VOLATILE_BUFFERS])
 
@@ -128,7 +128,7 @@ def _is_plain(value: Any) -> bool:
         return all(_is_plain(part) for part in value)
     if type(value) is dict:
         return all(type(key) is str and _is_plain(part) for key, part in value.items())
-    return type(value) in PLAIN
+    return type(value) in SCALARS
 
 
 def _comparable(value: Any) -> Any:
@@ -138,11 +138,11 @@ def _comparable(value: Any) -> Any:
     return {key: _comparable(part) for key, part in value.items()} if type(value) is dict else value
 
 
-def different(one: Facts, other: Facts) -> list[tuple[Any, ...]]:
+def differing_facts(one: Facts, other: Facts) -> list[tuple[Any, ...]]:
     """The facts that differ, or that only one of the two has."""
     return [
         key for key in dict.fromkeys((*one, *other))
-        if not _equal(one.get(key, _NOTHING), other.get(key, _NOTHING))
+        if not _equal(one.get(key, _MISSING), other.get(key, _MISSING))
     ]  # fmt: skip
 
 
@@ -152,35 +152,35 @@ def _equal(one: Any, other: Any) -> bool:
 
 def can_be_set(key: tuple[Any, ...], one: Facts, other: Facts) -> bool:
     """Whether two models differ in an attribute alone that is a number, text or flag of both: it may be set."""
-    return key[0] == "attribute" and all(type(facts.get(key, ())) in PLAIN for facts in (one, other))
+    return key[0] == "attribute" and all(type(facts.get(key, ())) in SCALARS for facts in (one, other))
 
 
-def is_left_by_forward(key: tuple[Any, ...], anew: Facts) -> bool:
+def is_set_by_forward(key: tuple[Any, ...], rebuilt: Facts) -> bool:
     """Whether an attribute is there since the model ran: one that was just built does without it."""
-    return key[0] == "attribute" and key not in anew
+    return key[0] == "attribute" and key not in rebuilt
 
 
-def dotted(key: tuple[Any, ...]) -> str:
+def attribute_path(key: tuple[Any, ...]) -> str:
     """The path of an attribute."""
     return ".".join(part for part in key[1:] if part)
 
 
-def set_attributes(found: Anatomy, attributes: Mapping[str, Any]) -> None:
+def set_attributes(signature: ModelSignature, attributes: Mapping[str, Any]) -> None:
     """Set attributes that a model has; raises `ModelFolderError` for others."""
-    keys = {dotted(key): key for key in found.facts if key[0] == "attribute"}
-    states = {path: found.walked.states[index] for path, index in found.walked.places()}
+    keys = {attribute_path(key): key for key in signature.facts if key[0] == "attribute"}
+    states = {path: signature.walked.states[index] for path, index in signature.walked.all_paths()}
     for name, value in attributes.items():
         key = keys.get(name)
-        if key is None or not can_be_set(key, found.facts, {key: value}):
-            raise ModelFolderError(f"the folder sets {shown(name)}, which is no number, text or flag of the model")
+        if key is None or not can_be_set(key, signature.facts, {key: value}):
+            raise ModelFolderError(f"the folder sets {printable(name)}, which is no number, text or flag of the model")
         states[key[1]][key[2]] = value
 
 
-def described(key: tuple[Any, ...], one: Facts, other: Facts) -> str:
+def describe_fact(key: tuple[Any, ...], one: Facts, other: Facts) -> str:
     """A fact that differs, for a message."""
     kind, *where = key
-    name = shown(".".join(str(part) for part in where if part != ""), 120) or "the model"
-    here, there = (shown(repr(facts[key]), 60) if key in facts else "none" for facts in (one, other))
+    name = printable(".".join(str(part) for part in where if part != ""), 120) or "the model"
+    here, there = (printable(repr(facts[key]), 60) if key in facts else "none" for facts in (one, other))
     what = {"size": "size", "dimensions": "number of dimensions", "tied": "tie", "class": "class"}.get(kind, "value")
     return f"the {what} of {name} is {here}, and built anew {there}"
 

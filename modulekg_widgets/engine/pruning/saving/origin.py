@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import ModelFolderError, shown
-from modulekg_widgets.engine.pruning.cut.edits import Edits, Whole
+from modulekg_widgets.engine.errors import ModelFolderError, printable
+from modulekg_widgets.engine.pruning.cut.edits import Edits, SizeValue
 
 
 class SavedCut(NamedTuple):
@@ -32,40 +32,40 @@ class Origin(Protocol):
         ...
 
 
-class Trusted:
+class TrustedClasses:
     """The classes and functions of the caller's that a folder may name."""
 
-    def __init__(self, given: Sequence[Any] = ()) -> None:
-        wrong = next((each for each in given if not callable(each)), None)
+    def __init__(self, classes: Sequence[Any] = ()) -> None:
+        wrong = next((each for each in classes if not callable(each)), None)
         if wrong is not None:
             raise ModelFolderError(
-                f"classes= has a {shown(type(wrong).__name__)}: pass classes, or functions that build a model"
+                f"classes= has a {printable(type(wrong).__name__)}: pass classes, or functions that build a model"
             )
-        self._given = {path_of(each): each for each in given}
+        self._by_path = {import_path(each): each for each in classes}
 
     def find(self, path: str) -> Any:
         """What a path names, or None; nothing is imported."""
-        return self._given.get(path)
+        return self._by_path.get(path)
 
     @property
     def names(self) -> list[str]:
-        return sorted(self._given)
+        return sorted(self._by_path)
 
 
-def path_of(value: Any) -> str:
+def import_path(value: Any) -> str:
     """The path by which a class or function is imported."""
     return f"{value.__module__}:{value.__qualname__}"
 
 
-def before_cuts(cuts: Sequence[SavedCut]) -> dict[str, Whole]:
+def attributes_before_cuts(cuts: Sequence[SavedCut]) -> dict[str, SizeValue]:
     """The attributes that cuts change, with what they were before the first of them."""
-    found: dict[str, Whole] = {}
+    found: dict[str, SizeValue] = {}
     for cut in cuts:
-        for path, (before, _) in cut.edits.settings.items():
+        for path, (before, _) in cut.edits.all_attributes.items():
             found.setdefault(path, before)
     return found
 
 
-def fresh(document: Mapping[str, Any]) -> dict[str, Any]:
+def deep_copied(document: Mapping[str, Any]) -> dict[str, Any]:
     """A deep copy of a document: a library may change what it is given."""
     return copy.deepcopy(dict(document))

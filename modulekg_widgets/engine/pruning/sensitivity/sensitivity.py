@@ -11,28 +11,28 @@ import torch
 from tqdm.auto import tqdm
 
 from modulekg_widgets.engine.axes.axis import Axes, Axis
-from modulekg_widgets.engine.axes.cut_analysis import Keeps
+from modulekg_widgets.engine.axes.cut_analysis import KeepMasks
 from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
 from modulekg_widgets.engine.axes.terms.algebra import Term
-from modulekg_widgets.engine.errors import CutError, TraceError, shown
+from modulekg_widgets.engine.errors import CutError, TraceError, printable
 from modulekg_widgets.engine.pruning.importance.calibration import (
     NO_TARGET,
     Call,
+    batch_count,
     check_batches,
     check_samples,
     finite_loss,
     inputs_and_target,
-    length_of,
     parameters_with_data,
 )
-from modulekg_widgets.engine.pruning.plan.selection.choice import Choice
-from modulekg_widgets.engine.pruning.sensitivity.removal import Pass, Removal
-from modulekg_widgets.engine.torch_runtime.rng import drawn_apart
-from modulekg_widgets.engine.torch_runtime.structure import input_tensors, with_tensors
+from modulekg_widgets.engine.pruning.plan.selection.axis_choice import AxisChoice
+from modulekg_widgets.engine.pruning.sensitivity.index_removal import IndexRemoval, RecordedRun
+from modulekg_widgets.engine.torch_runtime.pytree import input_tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.rng import with_isolated_rng
 
 Loss = Callable[..., Any]
 Steps = Generator[tuple[int, int | None], None, pd.DataFrame]  # after each how many are done, and of how many
-MOST_NAMED = 12  # lines that a legend tells apart
+MAX_LEGEND_ENTRIES = 12  # lines that a legend tells apart
 
 
 def sensitivity(
@@ -97,13 +97,13 @@ def sensitivity_steps(
     A step removes one index in one batch: after each comes how many are done, and of how many, None where the batches
     have no length.
     """
-    chosen = _chosen(graph, axes)
+    chosen = _selected_axes(graph, axes)
     rises = {axis: np.zeros(axis.size) for axis in chosen}
     size = sum(axis.size for axis in chosen)
-    length = length_of(batches)
+    length = batch_count(batches)
     total = None if length is None else size * length
     count = done = 0
-    for own, call, target in passes_of_batches(graph, batches, loss):
+    for own, call, target in trace_batches(graph, batches, loss):
         count += 1
         for axis, index, increase in _increases(own, chosen, call, target, loss, f"batch {count - 1}"):
             rises[axis][index] += increase
@@ -118,29 +118,29 @@ def sensitivity_steps(
     })  # fmt: skip
 
 
-def _chosen(graph: Any, wanted: Iterable[Axis | str] | None) -> list[Axis]:
+def _selected_axes(graph: Any, wanted: Iterable[Axis | str] | None) -> list[Axis]:
     if not isinstance(graph, DataflowGraph):
-        raise CutError(f"sensitivity is of a traced graph, got {shown(type(graph).__name__)}: pass mk.trace(…)")
+        raise CutError(f"sensitivity is of a traced graph, got {printable(type(graph).__name__)}: pass mk.trace(…)")
     parameters_with_data(graph, "sensitivity")
     if wanted is None:
         return list(graph.axes.free)
-    named = Choice(graph.axes, "index", None, None).named(wanted)
+    named = AxisChoice(graph.axes, "index", None, None).resolve(wanted)
     frozen = next((axis for axis in named if axis.frozen is not None), None)
     if frozen is not None:
-        raise CutError(f"{shown(frozen.name)} cannot be cut: {shown(str(frozen.frozen), 300)}")
+        raise CutError(f"{printable(frozen.name)} cannot be cut: {printable(str(frozen.frozen), 300)}")
     return named
 
 
-def passes_of_batches(
+def trace_batches(
     graph: DataflowGraph, batches: Iterable[Any], loss: Loss
 ) -> Iterator[tuple[DataflowGraph, Call, Any]]:
     """Each batch with a graph of a pass in its shapes."""
     check_batches(batches)
     if not isinstance(batches, Iterable):
-        raise CutError(f"batches= is a {shown(type(batches).__name__)}: pass a list of batches or a DataLoader")
+        raise CutError(f"batches= is a {printable(type(batches).__name__)}: pass a list of batches or a DataLoader")
     # one that left the mode to the model may be of a pass in train mode
     known: dict[object, DataflowGraph] = {_shapes(graph, graph.call): graph} if graph.training is False else {}
-    for number, batch in enumerate(drawn_apart(batches)):
+    for number, batch in enumerate(with_isolated_rng(batches)):
         call, target = inputs_and_target(batch, graph, loss)
         check_samples(call, f"batch {number}")
         shapes = _shapes(graph, call)
@@ -148,8 +148,8 @@ def passes_of_batches(
             try:
                 known[shapes] = trace(graph.model, *call, training=False)
             except TraceError as error:
-                name = shown(type(graph.model).__name__)
-                raise CutError(f"batch {number} does not go through {name}: {shown(str(error), 300)}") from error
+                name = printable(type(graph.model).__name__)
+                raise CutError(f"batch {number} does not go through {name}: {printable(str(error), 300)}") from error
         yield known[shapes], call, target
 
 
@@ -157,7 +157,7 @@ def _shapes(graph: DataflowGraph, call: Call) -> object:
     try:
         return tuple((name, tuple(tensor.shape), tensor.dtype) for name, tensor in input_tensors(graph.model, *call))
     except (TypeError, TraceError) as error:
-        raise CutError(f"a batch does not fit forward: {shown(str(error), 300)}") from error
+        raise CutError(f"a batch does not fit forward: {printable(str(error), 300)}") from error
 
 
 def _increases(
@@ -165,21 +165,21 @@ def _increases(
 ) -> Iterator[tuple[Axis, int, float]]:
     axes: Axes = own.axes
     try:
-        whole = Pass(axes, *call)
+        whole = RecordedRun(axes, *call)
     except TraceError as error:
-        raise CutError(f"{which} cannot be followed: {shown(str(error), 300)}") from error
-    before = loss_of(loss, whole.output, target, which)
-    removal = Removal(axes, whole)
-    same = Choice(axes, "index", None, None)
+        raise CutError(f"{which} cannot be followed: {printable(str(error), 300)}") from error
+    before = compute_loss(loss, whole.output, target, which)
+    removal = IndexRemoval(axes, whole)
+    same = AxisChoice(axes, "index", None, None)
     for axis in chosen:
-        terms: list[Term] = [each.term for each in same.named(axis) if each.size == axis.size]
+        terms: list[Term] = [each.term for each in same.resolve(axis) if each.size == axis.size]
         for index in range(axis.size):
             keeps = {term: np.arange(axis.size) != index for term in terms[:1]}
-            without = f"{which} without index {index} of {shown(axis.name)}"
-            yield axis, index, loss_of(loss, removal.output(keeps), target, without) - before if keeps else 0.0
+            without = f"{which} without index {index} of {printable(axis.name)}"
+            yield axis, index, compute_loss(loss, removal.output(keeps), target, without) - before if keeps else 0.0
 
 
-def loss_of(loss: Loss, output: Any, target: Any, which: str) -> float:
+def compute_loss(loss: Loss, output: Any, target: Any, which: str) -> float:
     """What the user's function gives; raises `CutError` where that is no finite number."""
     given = () if target is NO_TARGET else (target,)
     try:
@@ -187,7 +187,7 @@ def loss_of(loss: Loss, output: Any, target: Any, which: str) -> float:
             value = loss(*(with_tensors(each, lambda tensor: tensor.detach().clone()) for each in (output, *given)))
     except Exception as error:  # whatever a user's function raises
         raise CutError(
-            f"the loss stopped on the output of {which}: {type(error).__name__}: {shown(str(error), 300)}; it is "
+            f"the loss stopped on the output of {which}: {type(error).__name__}: {printable(str(error), 300)}; it is "
             f"called as loss(output{', target' if given else ''})"
         ) from error
     return finite_loss(value, which)
@@ -236,7 +236,7 @@ def plot_sensitivity(table: pd.DataFrame, ax: Any = None) -> Any:
         lines += ax.plot(np.arange(len(rises) + 1) / len(rises), costs, label=str(name))
     ax.set_xlabel("share of the indices that is gone")
     ax.set_ylabel("rise of the loss")
-    if 0 < len(lines) <= MOST_NAMED:
+    if 0 < len(lines) <= MAX_LEGEND_ENTRIES:
         beside = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0), "borderaxespad": 0.0}
         legend = ax.legend(lines, [" "] * len(lines), fontsize="small", **beside)
         for text, line in zip(legend.get_texts(), lines, strict=True):
@@ -248,12 +248,12 @@ def plot_sensitivity(table: pd.DataFrame, ax: Any = None) -> Any:
 # The loss of a model without many indices at once: measured, where a sum of what single ones cost is an estimate.
 
 
-Dropped = Mapping[str, Sequence[int]]  # by the names of the axes
+DroppedIndices = Mapping[str, Sequence[int]]  # by the names of the axes
 LossSteps = Generator[tuple[int, int | None], None, list[float]]
 
 
 def masked_losses(
-    graph: DataflowGraph, batches: Iterable[Any], loss: Callable[..., Any], drops: Sequence[Dropped]
+    graph: DataflowGraph, batches: Iterable[Any], loss: Callable[..., Any], drops: Sequence[DroppedIndices]
 ) -> LossSteps:
     """The mean loss over batches of the model as it is, and then without each of `drops`; nothing is changed.
 
@@ -264,20 +264,20 @@ def masked_losses(
     """
     parameters_with_data(graph, "the loss")
     sums, count, done = np.zeros(1 + len(drops)), 0, 0
-    length = length_of(batches)
+    length = batch_count(batches)
     total = None if length is None else length * len(sums)
-    for own, call, target in passes_of_batches(graph, batches, loss):
+    for own, call, target in trace_batches(graph, batches, loss):
         which = f"batch {count}"
         count += 1
         try:
-            whole = Pass(own.axes, *call)
+            whole = RecordedRun(own.axes, *call)
         except TraceError as error:
-            raise CutError(f"{which} cannot be followed: {shown(str(error), 300)}") from error
-        removal = Removal(own.axes, whole)
+            raise CutError(f"{which} cannot be followed: {printable(str(error), 300)}") from error
+        removal = IndexRemoval(own.axes, whole)
         for at, dropped in enumerate([{}, *drops]):
-            keeps = _keeps(own.axes, dropped)
+            keeps = _keep_masks(own.axes, dropped)
             output = removal.output(keeps) if keeps else whole.output
-            sums[at] += loss_of(loss, output, target, f"{which} without what goes" if keeps else which)
+            sums[at] += compute_loss(loss, output, target, f"{which} without what goes" if keeps else which)
             done += 1
             yield done, total
     if not count:
@@ -285,13 +285,13 @@ def masked_losses(
     return (sums / count).tolist()
 
 
-def _keeps(axes: Axes, dropped: Dropped) -> Keeps:
+def _keep_masks(axes: Axes, dropped: DroppedIndices) -> KeepMasks:
     """Which indices stay; an axis that the pass does not have, as one of train mode alone, has no say in it."""
-    found: Keeps = {}
+    found: KeepMasks = {}
     for name, indices in dropped.items():
-        axis = axes.named(name)
+        axis = axes.find_by_name(name)
         if axis is not None and len(indices):
             if max(indices) >= axis.size:
-                raise CutError(f"{shown(name)} has {axis.size} indices in a batch: index {max(indices)} is none")
+                raise CutError(f"{printable(name)} has {axis.size} indices in a batch: index {max(indices)} is none")
             found[axis.term] = ~np.isin(np.arange(axis.size), list(indices))
     return found

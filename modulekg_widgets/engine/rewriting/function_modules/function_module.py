@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import RewritingError, shown
+from modulekg_widgets.engine.errors import RewritingError, printable
 from modulekg_widgets.engine.identity.walk import nominal_class
 from modulekg_widgets.engine.torch_runtime.private import CUSTOM_NAME, PACKET_NAME
 from modulekg_widgets.engine.tracing.source import Source
@@ -38,15 +38,15 @@ def function_name(function: Any) -> str:
     name = str(operator or getattr(function, "__name__", ""))
     name = name.rpartition("::")[2].partition(".")[0]
     if name.startswith("__") and name.endswith("__"):
-        name = _without_side(name.strip("_"))
+        name = _without_operator_prefix(name.strip("_"))
     elif getattr(function, "__module__", None) == "_operator":
-        name = _without_side(name)
+        name = _without_operator_prefix(name)
     else:
         name = name.rstrip("_").removesuffix("_with_indices") or name
     return _ALIASES.get(name, name)
 
 
-def _without_side(name: str) -> str:
+def _without_operator_prefix(name: str) -> str:
     """`add` for `radd` and `iadd`: the method of an operator that stands right, or that writes in place."""
     plain = name[1:]
     return plain if name[:1] in ("r", "i") and plain in _BINARY else name
@@ -57,7 +57,7 @@ _BINARY = {
 }  # fmt: skip
 
 
-def checked_function(function: Any) -> str:
+def checked_function_name(function: Any) -> str:
     """The name of a function of torch or of an operator of one's own; raises `RewritingError` for any other object."""
     home = getattr(function, "__module__", None) or ""
     of_tensor = getattr(function, "__objclass__", None) or type(getattr(function, "__self__", None))
@@ -67,7 +67,7 @@ def checked_function(function: Any) -> str:
         return function_name(function)
     what = getattr(function, "__qualname__", None) or repr(function)
     raise RewritingError(
-        f"{shown(str(what))} is neither a module class nor a function of torch: look for classes as nn.Conv2d, for "
+        f"{printable(str(what))} is neither a module class nor a function of torch: look for classes as nn.Conv2d, for "
         "functions as F.relu or torch.add, or for an operator made by torch.library.custom_op"
     )
 
@@ -99,7 +99,7 @@ class CallSite:
     args: tuple[Any, ...]  # of the recorded call, with layouts for tensors
     kwargs: Mapping[str, Any]
     result: Any
-    by_writing: bool = False  # what it returns is not used, what it writes is
+    is_side_effect: bool = False  # what it returns is not used, what it writes is
 
     def __deepcopy__(self, memo: Any) -> CallSite:
         return self  # it says where code stands, which copies share
@@ -157,10 +157,10 @@ class FunctionModule(nn.Module):
 
 # ---------------------------------------- what is looked for: a class of modules, a function, or one of several
 
-Test = Callable[[nn.Module], bool]
+ModuleTest = Callable[[nn.Module], bool]
 
 
-def test_of(what: Any, include_super_class: bool) -> Test:
+def module_matcher(what: Any, include_super_class: bool) -> ModuleTest:
     """Whether a module is of a class, with its subclasses or exactly, or calls a function; of a tuple: one of them.
 
     Raises `RewritingError` for anything else.
@@ -170,27 +170,30 @@ def test_of(what: Any, include_super_class: bool) -> Test:
     if isinstance(what, tuple | list):
         if not what:
             raise RewritingError("got an empty list: name at least one module class or function to look for")
-        tests = [test_of(one, include_super_class) for one in what]
+        tests = [module_matcher(one, include_super_class) for one in what]
         return lambda module: any(test(module) for test in tests)
     if not isinstance(what, type):
-        return _calls(checked_function(what))
+        return _calls(checked_function_name(what))
     if _can_be_module(what):
         return _of_class(what) if include_super_class else lambda module: nominal_class(module) is what
-    raise RewritingError(f"no module is of the class {shown(what.__name__)}: look for a subclass of torch.nn.Module")
-
-
-def functions_in(pattern: Sequence[Any]) -> bool:
-    """Whether a pattern asks for functions."""
-    return any(
-        functions_in(one) if isinstance(one, tuple | list) else not isinstance(one, type | UnionType) for one in pattern
+    raise RewritingError(
+        f"no module is of the class {printable(what.__name__)}: look for a subclass of torch.nn.Module"
     )
 
 
-def _of_class(cls: type) -> Test:
+def has_functions(pattern: Sequence[Any]) -> bool:
+    """Whether a pattern asks for functions."""
+    return any(
+        has_functions(one) if isinstance(one, tuple | list) else not isinstance(one, type | UnionType)
+        for one in pattern
+    )
+
+
+def _of_class(cls: type) -> ModuleTest:
     return lambda module: issubclass(type(module), cls)
 
 
-def _calls(name: str) -> Test:
+def _calls(name: str) -> ModuleTest:
     return lambda module: type(module) is FunctionModule and function_name(module.function) == name
 
 

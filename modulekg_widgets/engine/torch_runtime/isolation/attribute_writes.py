@@ -13,20 +13,22 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 # not part of a forward pass: making, copying and showing an object
-_APART = {
+_LIFECYCLE_METHODS = {
     "__init__", "__new__", "__post_init__", "__init_subclass__", "__setstate__", "__getstate__", "__deepcopy__",
     "__copy__", "__reduce__", "__reduce_ex__", "__repr__", "__str__", "__del__", "__setattr__", "__delattr__",
 }  # fmt: skip
-_BEGINNINGS = {"forward", "train", "eval"}  # caches are also made or emptied where the mode changes
+_ENTRY_POINTS = {"forward", "train", "eval"}  # caches are also made or emptied where the mode changes
 _FILLING = {"append", "extend", "insert", "update", "setdefault", "pop", "popitem", "clear", "remove", "__setitem__"}
 _SETTING = {"setattr", "delattr", "__setattr__", "__delattr__"}
 _DICTS = {"__dict__", "vars"}
-_NOT_READ = {"torch", "builtins", *sys.stdlib_module_names} - {"__main__"}  # packages that write nothing of a user's
+_LIBRARY_PACKAGES = {"torch", "builtins", *sys.stdlib_module_names} - {
+    "__main__"
+}  # packages that write nothing of a user's
 _STORES = {"STORE_ATTR", "DELETE_ATTR"}
 _ITEM_STORES = {"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE"}
 
 
-class _Facts(NamedTuple):
+class _FunctionFacts(NamedTuple):
     """What a function and those inside of it do."""
 
     names: frozenset[str]  # global names and attributes
@@ -36,7 +38,7 @@ class _Facts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class AttributeWrites:
     """The names of attributes that may be set, and of those whose contents may be changed."""
 
     stored: frozenset[str]
@@ -48,7 +50,9 @@ class Written:
         return self.sets_any or any(name in self.stored or (inside and name in self.filled) for name in names)
 
 
-def written_by(classes: Iterable[type], functions: Iterable[Any] = (), bystanders: Iterable[type] = ()) -> Written:
+def find_attribute_writes(
+    classes: Iterable[type], functions: Iterable[Any] = (), bystanders: Iterable[type] = ()
+) -> AttributeWrites:
     """What the methods of these classes may write in a forward pass, and what is called from there, but for torch's.
 
     `functions` are others that it may begin with, as a `forward` that stands on an instance. `bystanders` are classes
@@ -65,15 +69,15 @@ def written_by(classes: Iterable[type], functions: Iterable[Any] = (), bystander
                 stored.add(name)
     filled: set[str] = set()
     sets_any = False
-    for function in reached(classes, functions, bystanders):
+    for function in reachable_functions(classes, functions, bystanders):
         facts = _facts(function.__code__)
         stored |= facts.stored
         filled |= facts.names if facts.fills else frozenset()
         sets_any = sets_any or (facts.sets and id(function) not in aside)
-    return Written(frozenset(stored), frozenset(filled), sets_any)
+    return AttributeWrites(frozenset(stored), frozenset(filled), sets_any)
 
 
-def reached(
+def reachable_functions(
     classes: Iterable[type], functions: Iterable[Any] = (), bystanders: Iterable[type] = ()
 ) -> Iterator[FunctionType]:
     """The methods of these classes that a forward pass may call, and what is called from there, but for torch's."""
@@ -81,20 +85,22 @@ def reached(
     for cls in {**_bases(classes), **_bases(bystanders)}:
         for name, member in vars(cls).items():
             methods[name] += _functions(member)
-    begin = [name for name in methods if name not in _APART and (name in _BEGINNINGS or name.startswith("__"))]
+    begin = [
+        name for name in methods if name not in _LIFECYCLE_METHODS and (name in _ENTRY_POINTS or name.startswith("__"))
+    ]
     waiting = [function for name in begin for function in methods[name]]
     waiting += [function for each in functions for function in _functions(each)]
     entered: set[int] = set()
     while waiting:
         function = waiting.pop()
-        if id(function) in entered or not _is_read(function.__module__):
+        if id(function) in entered or not _is_analysed(function.__module__):
             continue
         entered.add(id(function))
         yield function
-        for name in _facts(function.__code__).names - _APART:
+        for name in _facts(function.__code__).names - _LIFECYCLE_METHODS:
             waiting += methods.get(name, ())
             waiting += _functions(function.__globals__.get(name))
-        waiting += [inner for cell in function.__closure__ or () for inner in _in_cell(cell)]
+        waiting += [inner for cell in function.__closure__ or () for inner in _functions_in_cell(cell)]
 
 
 def names_read(functions: Iterable[FunctionType], of: str = "", but: str = "") -> frozenset[str]:
@@ -105,16 +111,16 @@ def names_read(functions: Iterable[FunctionType], of: str = "", but: str = "") -
     return frozenset(names)
 
 
-def methods_of(cls: type, past: type) -> Iterator[FunctionType]:
-    """The methods of a class and its bases up to `past`, but for those that make, copy and show an instance."""
+def methods_of(cls: type, stop: type) -> Iterator[FunctionType]:
+    """The methods of a class and its bases up to `stop`, but for those that make, copy and show an instance."""
     for base in cls.__mro__:
-        if not issubclass(past, base):
+        if not issubclass(stop, base):
             for name, member in vars(base).items():
-                for function in _functions(member) if name not in _APART else ():
-                    yield from _decorated(function)
+                for function in _functions(member) if name not in _LIFECYCLE_METHODS else ():
+                    yield from _with_wrapped(function)
 
 
-def _decorated(function: FunctionType) -> Iterator[FunctionType]:
+def _with_wrapped(function: FunctionType) -> Iterator[FunctionType]:
     """A function, and those that it was made around."""
     waiting, entered = [function], set()
     while waiting:
@@ -122,7 +128,7 @@ def _decorated(function: FunctionType) -> Iterator[FunctionType]:
         if id(each) not in entered:
             entered.add(id(each))
             yield each
-            waiting += [inner for cell in each.__closure__ or () for inner in _in_cell(cell)]
+            waiting += [inner for cell in each.__closure__ or () for inner in _functions_in_cell(cell)]
 
 
 @functools.lru_cache(maxsize=8192)
@@ -139,11 +145,11 @@ def _names_of(code: CodeType, of: str, but: str) -> frozenset[str]:
 
 
 def _bases(classes: Iterable[type]) -> dict[type, None]:
-    return dict.fromkeys(base for each in classes for base in each.__mro__ if _is_read(base.__module__))
+    return dict.fromkeys(base for each in classes for base in each.__mro__ if _is_analysed(base.__module__))
 
 
-def _is_read(module: Any) -> bool:
-    return not isinstance(module, str) or module.partition(".")[0] not in _NOT_READ
+def _is_analysed(module: Any) -> bool:
+    return not isinstance(module, str) or module.partition(".")[0] not in _LIBRARY_PACKAGES
 
 
 def _functions(value: Any) -> Iterator[FunctionType]:
@@ -160,7 +166,7 @@ def _functions(value: Any) -> Iterator[FunctionType]:
         yield from _functions(value.__wrapped__)
 
 
-def _in_cell(cell: Any) -> Iterator[FunctionType]:
+def _functions_in_cell(cell: Any) -> Iterator[FunctionType]:
     try:
         yield from _functions(cell.cell_contents)
     except ValueError:
@@ -168,7 +174,7 @@ def _in_cell(cell: Any) -> Iterator[FunctionType]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _facts(code: CodeType) -> _Facts:
+def _facts(code: CodeType) -> _FunctionFacts:
     instructions = list(dis.get_instructions(code))
     inner = [_facts(part) for part in code.co_consts if isinstance(part, CodeType)]
     names = frozenset(code.co_names).union(*(each.names for each in inner))
@@ -178,7 +184,7 @@ def _facts(code: CodeType) -> _Facts:
     sets = bool(own & _SETTING) or (fills and bool(own & _DICTS))
     if sets:  # by a name that it writes out, or by another one
         stored |= {each for each in code.co_consts if isinstance(each, str) and each.isidentifier()}
-    return _Facts(
+    return _FunctionFacts(
         names,
         stored.union(*(each.stored for each in inner)),
         fills or any(each.fills for each in inner),

@@ -13,7 +13,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.torch_runtime.isolation.captured_state import CONTAINERS, PastSelf, held_by, writes_globals
+from modulekg_widgets.engine.torch_runtime.isolation.captured_state import (
+    CONTAINERS,
+    CapturedState,
+    captured_values,
+    writes_globals,
+)
 from modulekg_widgets.engine.torch_runtime.isolation.instances import attributes, slots
 from modulekg_widgets.engine.torch_runtime.private import COMPILED_FROM, OpOverload, OpOverloadPacket
 
@@ -21,18 +26,18 @@ _WITHOUT_STATE = (
     bool, int, float, complex, str, bytes, type(None), type, ModuleType, torch.dtype, torch.device,
     OpOverload, OpOverloadPacket, range, slice,
 )  # fmt: skip
-MOST_SEEN = 10_000  # values behind one function; more are taken to lead to the model
+MAX_VISITED = 10_000  # values behind one function; more are taken to lead to the model
 
 
-def leads_to_state(value: Any) -> bool:
+def reaches_state(value: Any) -> bool:
     """Whether a value leads to a module or tensor, a function by what it closes over and defaults.
 
     Runs no code of the user's.
     """
-    return next(state_behind(value), None) is not None
+    return next(reachable_state(value), None) is not None
 
 
-def state_behind(value: Any) -> Iterator[Any]:
+def reachable_state(value: Any) -> Iterator[Any]:
     """The modules and tensors that a value leads to; the last thing that is looked at, where these are too many."""
     waiting: list[Any] = [value]
     entered: dict[int, Any] = {}
@@ -43,29 +48,29 @@ def state_behind(value: Any) -> Iterator[Any]:
         entered[id(value)] = value  # held, so that its address stays its own
         if isinstance(value, nn.Module | torch.Tensor):
             yield value
-        elif len(entered) > MOST_SEEN:
+        elif len(entered) > MAX_VISITED:
             yield value
             return
         else:
-            waiting += _inside(value)
+            waiting += _references(value)
 
 
-def tensors_behind(value: Any) -> Iterator[torch.Tensor]:
+def reachable_tensors(value: Any) -> Iterator[torch.Tensor]:
     """The tensors that a function closes over, or that lie in what it is bound to; modules are not entered."""
     waiting: list[Any] = [value]
     entered: dict[int, Any] = {}
-    while waiting and len(entered) < MOST_SEEN:
+    while waiting and len(entered) < MAX_VISITED:
         value = waiting.pop()
         if isinstance(value, torch.Tensor):
             yield value
         elif not isinstance(value, (*_WITHOUT_STATE, nn.Module)) and id(value) not in entered:
             entered[id(value)] = value
-            waiting += _inside(value)
+            waiting += _references(value)
 
 
-def _inside(value: Any) -> Iterator[Any]:
+def _references(value: Any) -> Iterator[Any]:
     if isinstance(value, FunctionType):
-        yield from held_by(value)
+        yield from captured_values(value)
     elif isinstance(value, MethodType | BuiltinFunctionType):
         yield from (getattr(value, "__func__", None), value.__self__)
     elif isinstance(value, functools.partial):
@@ -90,12 +95,12 @@ class CallableCopies:
 
     def __init__(self, of: Any, made: Any, known: Any) -> None:
         self.of, self.made, self.known = of, made, known
-        self.past_self = PastSelf()
+        self.captured = CapturedState()
         self.writers: set[int] = set()  # the addresses of functions whose writing, wherever to, is not a look's to do
         self._scopes: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}  # global names, each with its copy
         self._cells: dict[int, tuple[CellType, CellType]] = {}
 
-    def kinds(self) -> Iterator[tuple[type, Any]]:
+    def copiers(self) -> Iterator[tuple[type, Any]]:
         """The classes whose instances are copied here, each with what does it."""
         yield from ((FunctionType, self._function), (MethodType, self._method), (functools.partial, self._partial))
         yield from ((BuiltinFunctionType, self._builtin), (MethodWrapperType, self._builtin))
@@ -122,9 +127,9 @@ class CallableCopies:
         if compiled is not None:
             return self.made(function, self.of(compiled))
         is_writer = id(function) in self.writers
-        needed = self.past_self.names(function)
+        needed = self.captured.names(function)
         writes = writes_globals(function)
-        if not (is_writer or needed or writes or leads_to_state(function)):
+        if not (is_writer or needed or writes or reaches_state(function)):
             return function
         scope = self._scope(function) if needed or writes else function.__globals__
         cells = tuple(self._cell(cell, is_writer) for cell in function.__closure__ or ())
@@ -134,8 +139,8 @@ class CallableCopies:
         new.__qualname__, new.__module__, new.__doc__ = function.__qualname__, function.__module__, function.__doc__
         self.made(function, new, function.__dict__)
         if is_writer:
-            self.are_writers(held_by(function))
-        self.are_writers(function.__globals__[name] for name in needed)
+            self.mark_writers(captured_values(function))
+        self.mark_writers(function.__globals__[name] for name in needed)
         for name in needed:
             scope[name] = self.of(function.__globals__[name])
         new.__defaults__ = self.of(function.__defaults__)
@@ -149,13 +154,13 @@ class CallableCopies:
             self._scopes[id(names)] = names, {**names}
         return self._scopes[id(names)][1]
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Put into the copies of global names what stands there: copies of functions led to themselves."""
         for names, scope in self._scopes.values():
             scope.clear()
             scope.update(names)  # whoever has kept a copy of a function runs it as the function itself
 
-    def are_writers(self, values: Iterable[Any]) -> None:
+    def mark_writers(self, values: Iterable[Any]) -> None:
         """Functions that may write to what they close over: hooks, methods, and what these call."""
         for value in values:
             while isinstance(value, functools.partial):
@@ -171,9 +176,9 @@ class CallableCopies:
             with suppress(ValueError):  # empty, as of a function that is not defined yet
                 value = cell.cell_contents
                 if of_a_writer:
-                    self.are_writers((value,))
+                    self.mark_writers((value,))
                 # a list that has nothing to do with the model is its user's, who may want to read it
-                known[1].cell_contents = self.of(value) if of_a_writer or leads_to_state(value) else value
+                known[1].cell_contents = self.of(value) if of_a_writer or reaches_state(value) else value
         return known[1]
 
     def _method(self, method: MethodType) -> Any:

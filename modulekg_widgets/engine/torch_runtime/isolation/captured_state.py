@@ -18,50 +18,50 @@ from torch import nn
 
 CONTAINERS = (dict, list, set, deque)
 _STATE = (nn.Module, torch.Tensor, *CONTAINERS)
-_NOT_THE_USERS = {"torch", "modulekg_widgets", "builtins", *sys.stdlib_module_names}
+_LIBRARY_PACKAGES = {"torch", "modulekg_widgets", "builtins", *sys.stdlib_module_names}
 _PROPERTIES = {property, cached_property}
-_NOT_IN_A_PASS = {"__init__", "__new__", "__init_subclass__", "__del__", "__repr__", "__getstate__", "__setstate__"}
+_NOT_IN_FORWARD = {"__init__", "__new__", "__init_subclass__", "__del__", "__repr__", "__getstate__", "__setstate__"}
 _WRITES = {"STORE_GLOBAL", "DELETE_GLOBAL"}
 _GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", *_WRITES}
 _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "STORE_ATTR"}
-MOST_KNOWN = 32  # sets of classes
+MAX_CACHED = 32  # sets of classes
 
 
-class PastSelf:
+class CapturedState:
     """What functions reach, each asked once."""
 
     def __init__(self) -> None:
         self._reaches: dict[int, tuple[FunctionType, bool]] = {}
-        self._found: dict[int, tuple[FunctionType, list[tuple[str, int]]]] = {}  # by names, when they were asked
+        self._references: dict[int, tuple[FunctionType, list[tuple[str, int]]]] = {}  # by names, when they were asked
 
     def names(self, function: FunctionType) -> list[str]:
         """The global names that a function uses for containers, modules, tensors, and functions that reach such."""
         scope = function.__globals__
-        return [name for name in _read(function.__code__).names if self.is_reached(scope.get(name))]
+        return [name for name in _summarized(function.__code__).names if self.needs_copy(scope.get(name))]
 
-    def is_reached(self, value: Any) -> bool:
+    def needs_copy(self, value: Any) -> bool:
         """Whether a look needs a copy of what stands under a global name or in a class."""
         if isinstance(value, FunctionType):
-            return is_users(value.__module__) and self._leads_on(value)
+            return is_user_module(value.__module__) and self._reaches_state(value)
         return isinstance(value, _STATE)
 
     def is_current(self) -> bool:
         """Whether the functions that were asked find what they found then."""
         return all(
             id(function.__globals__.get(name)) == found
-            for function, pairs in self._found.values()
+            for function, pairs in self._references.values()
             for name, found in pairs
         )
 
-    def _leads_on(self, function: FunctionType) -> bool:
+    def _reaches_state(self, function: FunctionType) -> bool:
         """Whether a function of the user's, or one that it calls, reaches a container, a module or a tensor."""
         if id(function) in self._reaches:
             return self._reaches[id(function)][1]
         waiting, entered = [function], {id(function): function}
         while waiting:
             current = waiting.pop()
-            values, functions = self.used_by(current)
-            if self._is_direct(current, values, functions):
+            values, functions = self.references_of(current)
+            if self._has_own_state(current, values, functions):
                 self._reaches[id(function)] = function, True
                 return True
             new = {id(value): value for value in functions if id(value) not in entered}
@@ -70,20 +70,22 @@ class PastSelf:
         self._reaches.update({key: (value, False) for key, value in entered.items()})
         return False
 
-    def used_by(self, function: FunctionType) -> tuple[list[Any], list[FunctionType]]:
+    def references_of(self, function: FunctionType) -> tuple[list[Any], list[FunctionType]]:
         """What a function uses that lies outside of it; the functions of the user's among them."""
-        names, scope = _read(function.__code__).names, function.__globals__
+        names, scope = _summarized(function.__code__).names, function.__globals__
         values = [scope.get(name) for name in names]
-        self._found[id(function)] = function, list(zip(names, map(id, values), strict=True))
-        values += held_by(function)
-        return values, [value for value in values if isinstance(value, FunctionType) and is_users(value.__module__)]
+        self._references[id(function)] = function, list(zip(names, map(id, values), strict=True))
+        values += captured_values(function)
+        return values, [
+            value for value in values if isinstance(value, FunctionType) and is_user_module(value.__module__)
+        ]
 
-    def _is_direct(self, function: FunctionType, values: list[Any], functions: list[FunctionType]) -> bool:
+    def _has_own_state(self, function: FunctionType, values: list[Any], functions: list[FunctionType]) -> bool:
         """Whether a function itself has or writes what a look must not share, or calls one that is known to reach it.
 
         A function may keep something in its own attributes, and writes those of another one by its name.
         """
-        code = _read(function.__code__)
+        code = _summarized(function.__code__)
         return (
             code.writes_globals
             or (code.writes_attributes and bool(functions))
@@ -92,27 +94,27 @@ class PastSelf:
             or any(self._reaches.get(id(value), (None, False))[1] for value in functions)
         )
 
-    def state_behind(self, functions: Iterable[FunctionType]) -> Iterator[Any]:
+    def reachable_state(self, functions: Iterable[FunctionType]) -> Iterator[Any]:
         """The containers and tensors that functions reach."""
         waiting = list(functions)
         entered = set(map(id, waiting))
         while waiting:
-            values, following = self.used_by(waiting.pop())
+            values, following = self.references_of(waiting.pop())
             yield from (value for value in values if isinstance(value, (torch.Tensor, *CONTAINERS)))
             waiting += (each for each in following if id(each) not in entered)
             entered.update(map(id, following))
 
 
-class ClassCode(PastSelf):
+class CapturedClassState(CapturedState):
     """What the code of some classes reaches in a forward pass, found by the names of attributes in that code."""
 
     def __init__(self, classes: Collection[type]) -> None:
         super().__init__()
-        self._users = {cls: [base for base in cls.__mro__ if is_users(base.__module__)] for cls in classes}
-        self._names = self._named_in_a_pass()
-        self._of_class: dict[type, list[str]] = {cls: list(self._kept_by(cls)) for cls in classes}
+        self._users = {cls: [base for base in cls.__mro__ if is_user_module(base.__module__)] for cls in classes}
+        self._names = self._names_in_forward()
+        self._of_class: dict[type, list[str]] = {cls: list(self._attributes_to_copy(cls)) for cls in classes}
 
-    def of_class(self, cls: type) -> Iterator[tuple[str, Any]]:
+    def class_attributes(self, cls: type) -> Iterator[tuple[str, Any]]:
         """What instances find in their class that a look must not share: containers, tensors, methods that reach such.
 
         Methods that Python itself calls, as `__len__`, it finds in the class alone.
@@ -120,7 +122,7 @@ class ClassCode(PastSelf):
         for name in self._of_class.get(cls, ()):
             yield name, next(vars(base)[name] for base in self._users[cls] if name in vars(base))
 
-    def behind_classes(self) -> list[Any]:
+    def shared_state(self) -> list[Any]:
         """The containers and tensors that code reaches which no instance can have a copy of.
 
         That is what runs as a property, by Python itself or through `super`.
@@ -130,66 +132,66 @@ class ClassCode(PastSelf):
             seen: set[str] = set()
             for base in bases:
                 for name, value in vars(base).items():
-                    is_method = isinstance(plain(value), FunctionType) and not name.startswith("__")
+                    is_method = isinstance(unwrap_method(value), FunctionType) and not name.startswith("__")
                     if self._may_run(name) and (name in seen or not is_method):
-                        functions.update((id(each), each) for each in functions_of(value))
+                        functions.update((id(each), each) for each in underlying_functions(value))
                 seen.update(vars(base))
-        return list({id(value): value for value in self.state_behind(functions.values())}.values())
+        return list({id(value): value for value in self.reachable_state(functions.values())}.values())
 
-    def _kept_by(self, cls: type) -> Iterator[str]:
+    def _attributes_to_copy(self, cls: type) -> Iterator[str]:
         found = {name: value for base in reversed(self._users[cls]) for name, value in vars(base).items()}
         for name, value in found.items():
-            if not name.startswith("__") and self._may_run(name) and self.is_reached(plain(value)):
+            if not name.startswith("__") and self._may_run(name) and self.needs_copy(unwrap_method(value)):
                 yield name
 
     def _may_run(self, name: str) -> bool:
-        return name in self._names or (name.startswith("__") and name not in _NOT_IN_A_PASS)
+        return name in self._names or (name.startswith("__") and name not in _NOT_IN_FORWARD)
 
-    def _named_in_a_pass(self) -> set[str]:
+    def _names_in_forward(self) -> set[str]:
         """The names of attributes in `forward`, in what Python calls, and in all that these call."""
         methods: dict[str, list[FunctionType]] = {}
         for base in {base for bases in self._users.values() for base in bases}:
             for name, value in vars(base).items():
-                methods.setdefault(name, []).extend(functions_of(value))
+                methods.setdefault(name, []).extend(underlying_functions(value))
         self._names = names = {"forward"}
         waiting = [each for name in methods if self._may_run(name) for each in methods[name]]
         entered = set(map(id, waiting))
         while waiting:
             function = waiting.pop()
-            new = _read(function.__code__).attributes - names
+            new = _summarized(function.__code__).attributes - names
             names |= new
-            following = [*self.used_by(function)[1], *(each for name in new for each in methods.get(name, ()))]
+            following = [*self.references_of(function)[1], *(each for name in new for each in methods.get(name, ()))]
             waiting += (each for each in following if id(each) not in entered)
             entered.update(map(id, following))
         return names
 
 
-_known: dict[frozenset[type], ClassCode] = {}
+_cache: dict[frozenset[type], CapturedClassState] = {}
 
 
-def class_code(classes: Iterable[type]) -> ClassCode:
+def captured_class_state(classes: Iterable[type]) -> CapturedClassState:
     """What the code of these classes reaches, as it is now."""
-    key = frozenset(cls for cls in classes if any(is_users(base.__module__) for base in cls.__mro__))
-    found = _known.get(key)
+    key = frozenset(cls for cls in classes if any(is_user_module(base.__module__) for base in cls.__mro__))
+    found = _cache.get(key)
     if found is None or not found.is_current():
-        if len(_known) >= MOST_KNOWN:
-            _known.clear()
-        found = _known[key] = ClassCode(key)
+        if len(_cache) >= MAX_CACHED:
+            _cache.clear()
+        found = _cache[key] = CapturedClassState(key)
     return found
 
 
-def functions_of(value: Any) -> list[FunctionType]:
+def underlying_functions(value: Any) -> list[FunctionType]:
     """The functions behind a method or property."""
     behind = [getattr(value, name, None) for name in ("fget", "fset", "func")] if type(value) in _PROPERTIES else []
-    return [each for each in (plain(value), *behind) if isinstance(each, FunctionType)]
+    return [each for each in (unwrap_method(value), *behind) if isinstance(each, FunctionType)]
 
 
-def plain(value: Any) -> Any:
+def unwrap_method(value: Any) -> Any:
     """The function behind a static or class method, and all else as it is."""
     return value.__func__ if isinstance(value, staticmethod | classmethod) else value
 
 
-def held_by(function: FunctionType) -> Iterator[Any]:
+def captured_values(function: FunctionType) -> Iterator[Any]:
     """What a function closes over, its defaults and its attributes."""
     for cell in function.__closure__ or ():
         try:
@@ -202,12 +204,12 @@ def held_by(function: FunctionType) -> Iterator[Any]:
 
 
 @lru_cache(maxsize=1 << 14)
-def is_users(module: Any) -> bool:
+def is_user_module(module: Any) -> bool:
     """Whether a module, by its name, is none of torch's, of the standard library's, or of this package's."""
-    return isinstance(module, str) and module.partition(".")[0] not in _NOT_THE_USERS
+    return isinstance(module, str) and module.partition(".")[0] not in _LIBRARY_PACKAGES
 
 
-class _Code(NamedTuple):
+class _CodeSummary(NamedTuple):
     """What is known of code, and of code inside of it."""
 
     names: tuple[str, ...]  # the global ones
@@ -217,14 +219,14 @@ class _Code(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 14)
-def _read(code: CodeType) -> _Code:
-    inner = [_read(part) for part in code.co_consts if isinstance(part, CodeType)]
+def _summarized(code: CodeType) -> _CodeSummary:
+    inner = [_summarized(part) for part in code.co_consts if isinstance(part, CodeType)]
     found = [(each.opname, each.argval) for each in dis.get_instructions(code)]
     kinds = {opname for opname, _ in found}
     names = [name for opname, name in found if opname in _GLOBALS]
     attributes = {name for opname, name in found if opname in _ATTRIBUTES}
     attributes.update(part for part in code.co_consts if isinstance(part, str) and part.isidentifier())
-    return _Code(
+    return _CodeSummary(
         tuple(dict.fromkeys((*names, *(name for part in inner for name in part.names)))),
         frozenset(attributes.union(*(part.attributes for part in inner))),
         not kinds.isdisjoint(_WRITES) or any(part.writes_globals for part in inner),
@@ -234,11 +236,11 @@ def _read(code: CodeType) -> _Code:
 
 def writes_globals(function: FunctionType) -> bool:
     """Whether a function, or one inside of it, assigns global names."""
-    return _read(function.__code__).writes_globals
+    return _summarized(function.__code__).writes_globals
 
 
-def fill_from_class(
-    code: ClassCode,
+def copy_class_attributes(
+    code: CapturedClassState,
     value: Any,
     new: Any,
     own: dict[str, Any],
@@ -246,10 +248,10 @@ def fill_from_class(
     are_writers: Callable[[Iterable[Any]], None],
 ) -> None:
     """Give `new`, the copy of `value`, copies of what its class holds: they belong to the instance alone."""
-    for name, part in code.of_class(type(value)):
+    for name, part in code.class_attributes(type(value)):
         if name in own:
             continue
-        function = plain(part)
+        function = unwrap_method(part)
         are_writers((function,))
         copied = of(function)
         if isinstance(part, FunctionType):

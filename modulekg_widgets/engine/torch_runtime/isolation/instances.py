@@ -24,62 +24,62 @@ from modulekg_widgets.engine.torch_runtime.private import (
 )
 
 HEAP_TYPE = 1 << 9  # the flag of a class that Python code made
-PLAIN = frozenset((bool, int, float, str, type(None)))
-EMPTIED = frozenset((dict, OrderedDict, set, list))
+SCALARS = frozenset((bool, int, float, str, type(None)))
+STANDARD_CONTAINERS = frozenset((dict, OrderedDict, set, list))
 # what has nothing inside that could change
-ATOMS = (
+IMMUTABLE_TYPES = (
     bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), range, slice, type, ModuleType,
     MappingProxyType, GenericAlias, UnionType,
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, OpOverload,
     OpOverloadPacket, Enum, PurePath, FakeTensor, FakeTensorMode,
 )  # fmt: skip
 # their instances stand for something outside of the model
-_OUTSIDE = {
+_EXTERNAL_MODULES = {
     "_thread", "asyncio", "concurrent", "contextvars", "io", "_io", "logging", "multiprocessing", "queue", "selectors",
     "socket", "subprocess", "tempfile", "threading", "torch.cuda", "torch.distributed", C_EXTENSION,
 }  # fmt: skip
 
-_KEEPING = {"queue", "concurrent", "multiprocessing"}
+_STORING_MODULES = {"queue", "concurrent", "multiprocessing"}
 
 
-def allocated(cls: type) -> Any:
+def allocate(cls: type) -> Any:
     """An instance without contents; no code of a class of the user's runs."""
     base: Any = next(base for base in cls.__mro__ if not base.__flags__ & HEAP_TYPE)
     return base.__new__(cls)
 
 
-def is_outside(cls: type) -> bool:
+def is_external(cls: type) -> bool:
     """Whether instances stand for something outside of the model."""
     names = cls.__module__ if isinstance(cls.__module__, str) else ""
     first, _, rest = names.partition(".")
-    return first in _OUTSIDE or f"{first}.{rest.partition('.')[0]}" in _OUTSIDE
+    return first in _EXTERNAL_MODULES or f"{first}.{rest.partition('.')[0]}" in _EXTERNAL_MODULES
 
 
-def keeps_what_it_gets(cls: type) -> bool:
+def stores_arguments(cls: type) -> bool:
     """Whether instances are outside of the model and keep what forward gives them: queues, pools of threads."""
-    return is_outside(cls) and cls.__module__.partition(".")[0] in _KEEPING
+    return is_external(cls) and cls.__module__.partition(".")[0] in _STORING_MODULES
 
 
-def is_cloned(cls: type) -> bool:
+def has_native_state(cls: type) -> bool:
     """Whether instances have a state of numbers outside of Python: generators, and NumPy's arrays and numbers."""
-    return issubclass(cls, (torch.Generator, random.Random, *_numpys()))
+    return issubclass(cls, (torch.Generator, random.Random, *_numpy_classes()))
 
 
-def cloned(value: Any) -> Any:
+def clone(value: Any) -> Any:
     """Another one in the same state."""
     if isinstance(value, torch.Generator):
         return value.clone_state()
     return copy.deepcopy(value) if type(value).__module__.startswith("numpy.random") else copy.copy(value)
 
 
-def _numpys() -> tuple[type, ...]:
+def _numpy_classes() -> tuple[type, ...]:
     numpy = sys.modules.get("numpy")
     if numpy is None:
         return ()
     return (numpy.ndarray, numpy.generic, numpy.dtype, numpy.random.Generator, numpy.random.RandomState)
 
 
-def is_plain(cls: type) -> bool:
+def is_plain_object(cls: type) -> bool:
     """Whether all that an instance has stands in attributes and slots."""
     return next(base for base in cls.__mro__ if not base.__flags__ & HEAP_TYPE) is object
 
@@ -105,7 +105,7 @@ def slots(cls: type) -> tuple[Any, ...]:
     return tuple(member for member in members if isinstance(member, MemberDescriptorType))
 
 
-def completed(new: Any, state: Any, items: Any, pairs: Any) -> None:
+def apply_reduction(new: Any, state: Any, items: Any, pairs: Any) -> None:
     """The rest of what pickle does."""
     if state is not None:
         if hasattr(new, "__setstate__"):

@@ -11,23 +11,23 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import ModelInUseError, shown
+from modulekg_widgets.engine.errors import ModelInUseError, printable
 from modulekg_widgets.engine.torch_runtime.hooks import HookRegistered, NoHooks
-from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, LOOSE, SHARED, Shadow, can_take
-from modulekg_widgets.engine.torch_runtime.isolation.state_guard import bytes_kept, classes_kept, untouched
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, SHARED, UNREGISTERED, Shadow, can_swap_data
+from modulekg_widgets.engine.torch_runtime.isolation.state_guard import preserved, preserved_classes, preserved_memory
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS, version_of
-from modulekg_widgets.engine.torch_runtime.process import process_kept
+from modulekg_widgets.engine.torch_runtime.process_settings import preserved_process_settings
 from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws, Seed
 from modulekg_widgets.engine.torch_runtime.state import module_state, registry
-from modulekg_widgets.engine.torch_runtime.threads import user_of
+from modulekg_widgets.engine.torch_runtime.threads import current_use
 
 T = TypeVar("T")
-DEEPEST = 4  # looks inside of each other
-_looks = threading.local()
+MAX_NESTING = 4  # looks inside of each other
+_nesting = threading.local()
 
 
 @dataclass
-class Stage:
+class Sandbox:
     """What a look runs: the modules in the order in which they were given, and what the model is called with."""
 
     modules: list[nn.Module]
@@ -62,7 +62,7 @@ class Stage:
 
         The value, where there is no shadow or the tensor is of a class that cannot take it.
         """
-        if self.shadow is None or not can_take(tensor, value):
+        if self.shadow is None or not can_swap_data(tensor, value):
             return value
         self.shadow.forget(tensor)
         tensor.data = value.detach()
@@ -71,75 +71,82 @@ class Stage:
     def check(self, value: Any) -> None:
         """To be told of every module and tensor that a forward meets; ends the look where it left the shadow."""
         if self.shadow is not None and self.shadow.is_original(value):
-            raise _LeftTheShadow(value)
+            raise _ShadowEscape(value)
 
 
-class _LeftTheShadow(BaseException):
+class _ShadowEscape(BaseException):
     """Forward reached the model itself; no `Exception`, so that the model's code does not catch it."""
 
 
-def look(modules: Sequence[nn.Module], held: Any, run: Callable[[Stage], T], own: int = SHARED, seed: Seed = None) -> T:
-    """What `run` makes of a shadow of a model, given by all of its modules, the root first, and of `held`, its inputs.
+def run_isolated(
+    modules: Sequence[nn.Module], inputs: Any, run: Callable[[Sandbox], T], own_memory: int = SHARED, seed: Seed = None
+) -> T:
+    """What `run` makes of a shadow of a model, given by all of its modules, the root first, and of `inputs`, its
+    inputs.
 
-    `own` says which tensors get memory of their own; with `SHARED` the run is on tensors without data. Random numbers
+    `own_memory` says which tensors get memory of their own; with `SHARED` the run is on tensors without data. Random
+    numbers
     are drawn from `seed`, or from a copy of the process's generators. Where forward leads past the shadow, `run` is
     called again on the model itself, after which all is put back. Raises `ModelInUseError` when another thread uses the
     model then.
     """
-    with _not_too_deep(modules):
-        return _look(modules, held, run, own, seed)
+    with _limited_nesting(modules):
+        return _run_on_shadow(modules, inputs, run, own_memory, seed)
 
 
 @contextmanager
-def _not_too_deep(modules: Sequence[nn.Module]) -> Iterator[None]:
+def _limited_nesting(modules: Sequence[nn.Module]) -> Iterator[None]:
     """Raise `ModelInUseError` where a model's own code or hooks look at it, and so would without end."""
-    depth = getattr(_looks, "depth", 0)
-    if depth == DEEPEST:
+    depth = getattr(_nesting, "depth", 0)
+    if depth == MAX_NESTING:
         raise ModelInUseError(
-            f"{shown(type(modules[0]).__name__)} is looked at inside of {depth} other looks of this thread: a hook or "
+            f"{printable(type(modules[0]).__name__)} is looked at inside of {depth} other looks of this thread: a "
+            "hook or "
             "the forward of a model looks at it each time that it runs. Let it not do so while it runs for a look"
         )
-    _looks.depth = depth + 1
+    _nesting.depth = depth + 1
     try:
         yield
     finally:
-        _looks.depth = depth
+        _nesting.depth = depth
 
 
-def _look(
-    modules: Sequence[nn.Module], held: Any, run: Callable[[Stage], T], own: int, seed: Seed, hooks_come: bool = False
+def _run_on_shadow(
+    modules: Sequence[nn.Module], held: Any, run: Callable[[Sandbox], T], own: int, seed: Seed, hooks_come: bool = False
 ) -> T:
     no_hooks = NoHooks()
     try:
         shadow = Shadow(modules[0], held, own, None if hooks_come else no_hooks)
     except Exception as error:  # noqa: BLE001 - of the classes of what is in the model, or nested too deeply
-        why = f"no copy of it can be made ({type(error).__name__}: {shown(str(error), 100)})"
-        return _on_the_model(modules, held, run, own, seed, why)
-    stage = Stage([shadow.of(module) for module in modules], shadow.held, shadow)
-    stage.notes += _not_copied(shadow)
-    left = next((f"{shown(type(each).__name__)} cannot be copied" for each in shadow.shared if is_module(each)), None)
+        why = f"no copy of it can be made ({type(error).__name__}: {printable(str(error), 100)})"
+        return _run_on_model(modules, held, run, own, seed, why)
+    stage = Sandbox([shadow.of(module) for module in modules], shadow.held, shadow)
+    stage.notes += _sharing_notes(shadow)
+    left = next(
+        (f"{printable(type(each).__name__)} cannot be copied" for each in shadow.shared if is_module(each)), None
+    )
     if left is None:
         try:
-            with process_kept(), classes_kept(modules), _draws(own, seed, stage.check):
+            with preserved_process_settings(), preserved_classes(modules), _random_context(own, seed, stage.check):
                 result = run(stage)
             if not no_hooks.hooked:
                 return result
-        except _LeftTheShadow as found:
-            left = f"its code reaches {_described(found.args[0], modules)} past self"
+        except _ShadowEscape as found:
+            left = f"its code reaches {_description(found.args[0], modules)} past self"
         except (Exception, HookRegistered):  # the end of a forward that registers a hook, whatever its code made of it
             if not no_hooks.hooked:
                 raise
         finally:
-            shadow.let_go()
+            shadow.release()
         if no_hooks.hooked:
-            return _look(modules, held, run, own, seed, hooks_come=True)
+            return _run_on_shadow(modules, held, run, own, seed, hooks_come=True)
     else:
-        shadow.let_go()
+        shadow.release()
     assert left is not None
-    return _on_the_model(modules, held, run, own, seed, left)
+    return _run_on_model(modules, held, run, own, seed, left)
 
 
-def _draws(own: int, seed: Seed, check: Callable[[Any], None] | None = None) -> AbstractContextManager[Any]:
+def _random_context(own: int, seed: Seed, check: Callable[[Any], None] | None = None) -> AbstractContextManager[Any]:
     """Where nothing has memory of its own, operators run without data: none of them draws."""
     return nullcontext() if own == SHARED else ReproducibleDraws(seed, check)
 
@@ -148,60 +155,60 @@ def is_module(value: Any) -> bool:
     return issubclass(type(value), nn.Module)
 
 
-def _not_copied(shadow: Shadow) -> Iterator[str]:
+def _sharing_notes(shadow: Shadow) -> Iterator[str]:
     for each in shadow.shared:
         if not is_module(each):
-            name = shown(type(each).__name__)
+            name = printable(type(each).__name__)
             yield f"forward ran with the model's own {name}, an object that cannot be copied: what it left there stays"
 
 
-def _described(value: Any, modules: Sequence[nn.Module]) -> str:
+def _description(value: Any, modules: Sequence[nn.Module]) -> str:
     if is_module(value):
-        return f"the module {shown(type(value).__name__)}"
+        return f"the module {printable(type(value).__name__)}"
     for module in modules:
         for kind in (PARAMETERS, BUFFERS):
             for name, tensor in registry(module_state(module), kind).items():
                 if tensor is value:
-                    return f"the tensor {shown(name)!r} of {shown(type(module).__name__)}"
+                    return f"the tensor {printable(name)!r} of {printable(type(module).__name__)}"
     return "a tensor of the model"
 
 
 # ------------------------------------------------------- without a shadow
 
 
-def _on_the_model(
-    modules: Sequence[nn.Module], held: Any, run: Callable[[Stage], T], own: int, seed: Seed, why: str
+def _run_on_model(
+    modules: Sequence[nn.Module], held: Any, run: Callable[[Sandbox], T], own: int, seed: Seed, why: str
 ) -> T:
     """The same on the model itself, put back afterwards; refused while somebody else uses it."""
-    stage = Stage(list(modules), held, None, notes=[f"the model itself ran, and was put back: {why}"])
+    stage = Sandbox(list(modules), held, None, notes=[f"the model itself ran, and was put back: {why}"])
     with (
-        untouched(modules, held) as kept,
-        _nobody_else(modules, stage, why),
-        process_kept(),
-        classes_kept(modules),
-        _draws(own, seed),
+        preserved(modules, held) as kept,
+        _exclusive_use(modules, stage, why),
+        preserved_process_settings(),
+        preserved_classes(modules),
+        _random_context(own, seed),
     ):
-        tensors = {SHARED: [], LOOSE: kept.plain_tensors, ALL: kept.every_tensor}[own]
-        with bytes_kept(tensors):
+        tensors = {SHARED: [], UNREGISTERED: kept.unregistered_tensors, ALL: kept.every_tensor}[own]
+        with preserved_memory(tensors):
             return run(stage)
 
 
 @contextmanager
-def _nobody_else(modules: Sequence[nn.Module], stage: Stage, why: str) -> Iterator[None]:
+def _exclusive_use(modules: Sequence[nn.Module], stage: Sandbox, why: str) -> Iterator[None]:
     """Raise where another thread uses the model before or after, or has replaced or trained its tensors meanwhile."""
     before, parameters = _tensors(modules), _parameters(modules)
     versions = [version_of(tensor) for tensor in parameters]
-    if (user := user_of(modules)) is not None:
-        raise _in_use(user, modules, why)
+    if (user := current_use(modules)) is not None:
+        raise _in_use_error(user, modules, why)
     yield
-    user = user_of(modules)
+    user = current_use(modules)
     moved = not stage.replaces and list(map(id, before)) != list(map(id, _tensors(modules)))
     if user is None and moved:
         user = "its tensors were replaced meanwhile"
     if user is None and versions != [version_of(tensor) for tensor in parameters]:
         user = "its parameters were written meanwhile"
     if user is not None:
-        raise _in_use(user, modules, why)
+        raise _in_use_error(user, modules, why)
 
 
 def _tensors(modules: Sequence[nn.Module]) -> list[Any]:
@@ -215,8 +222,9 @@ def _parameters(modules: Sequence[nn.Module]) -> list[torch.Tensor]:
     return [tensor for tensor in every if tensor is not None and not tensor.is_inference()]
 
 
-def _in_use(user: str, modules: Sequence[nn.Module], why: str) -> ModelInUseError:
+def _in_use_error(user: str, modules: Sequence[nn.Module], why: str) -> ModelInUseError:
     return ModelInUseError(
-        f"{shown(type(modules[0]).__name__)} cannot be looked at now: {user}, and no copy can stand for it, for {why}. "
+        f"{printable(type(modules[0]).__name__)} cannot be looked at now: {user}, and no copy can stand for it, for "
+        f"{why}. "
         "Look when that is done, or use self in the forward, so that a copy can run"
     )

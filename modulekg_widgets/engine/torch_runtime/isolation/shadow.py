@@ -17,24 +17,24 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.torch_runtime.hooks import REGISTRIES_WITH_HOOKS, NoHooks
+from modulekg_widgets.engine.torch_runtime.hooks import HOOK_REGISTRIES, NoHooks
 from modulekg_widgets.engine.torch_runtime.isolation.callables import CallableCopies
-from modulekg_widgets.engine.torch_runtime.isolation.captured_state import class_code, fill_from_class
+from modulekg_widgets.engine.torch_runtime.isolation.captured_state import captured_class_state, copy_class_attributes
 from modulekg_widgets.engine.torch_runtime.isolation.instances import (
-    ATOMS,
-    EMPTIED,
     HEAP_TYPE,
-    PLAIN,
-    allocated,
+    IMMUTABLE_TYPES,
+    SCALARS,
+    STANDARD_CONTAINERS,
+    allocate,
+    apply_reduction,
     attributes,
-    cloned,
-    completed,
+    clone,
     has_attributes,
-    is_cloned,
-    is_outside,
-    is_plain,
-    keeps_what_it_gets,
+    has_native_state,
+    is_external,
+    is_plain_object,
     slots,
+    stores_arguments,
 )
 from modulekg_widgets.engine.torch_runtime.private import (
     CALL_HOOKS,
@@ -53,11 +53,11 @@ from modulekg_widgets.engine.torch_runtime.state import REGISTRIES, STANDARD, is
 
 
 Tensor = torch.Tensor
-MOST_BESIDE = 16  # times its own size: what lies beside a tensor in its memory, and is copied with it
-ALWAYS_BESIDE = 1 << 20  # bytes
+MAX_STORAGE_RATIO = 16  # times its own size: what lies beside a tensor in its memory, and is copied with it
+SMALL_STORAGE = 1 << 20  # bytes
 
 
-def in_plain_memory(tensor: Tensor) -> bool:
+def has_strided_memory(tensor: Tensor) -> bool:
     """Whether the elements lie where strides say: not so for sparse, quantised and wrapped tensors."""
     return tensor.layout is torch.strided and not tensor.is_quantized and not is_traceable_wrapper_subclass(tensor)
 
@@ -70,10 +70,10 @@ def alias(tensor: Tensor) -> Tensor:
     if cls is Tensor and not tensor.requires_grad:
         return tensor.data
     with torch.inference_mode(tensor.is_inference()):
-        return _again(tensor, tensor.detach() if is_traceable_wrapper_subclass(tensor) else tensor.data)
+        return _as_original_class(tensor, tensor.detach() if is_traceable_wrapper_subclass(tensor) else tensor.data)
 
 
-def can_take(tensor: Tensor, value: Tensor) -> bool:
+def can_swap_data(tensor: Tensor, value: Tensor) -> bool:
     """Whether a tensor may be given the memory, shape and type of another one and stay the same object."""
     plain = type(tensor) in (Tensor, nn.Parameter) and type(value) in (Tensor, nn.Parameter)
     if not plain or tensor.is_inference():
@@ -81,7 +81,7 @@ def can_take(tensor: Tensor, value: Tensor) -> bool:
     return can_take_data(tensor, value)  # type: ignore[attr-defined]
 
 
-class OwnMemory:
+class TensorCopier:
     """Makes tensors with memory of their own; those that shared memory do so again."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class OwnMemory:
         if tensor.is_meta:
             return alias(tensor)
         with torch.inference_mode(tensor.is_inference()):
-            return _again(tensor, self._value(tensor))
+            return _as_original_class(tensor, self._value(tensor))
 
     def _value(self, tensor: Tensor) -> Tensor:
         if not _is_plain(tensor):
@@ -100,7 +100,7 @@ class OwnMemory:
         storage = tensor.untyped_storage()
         key = address_of(storage)
         if key not in self._storages:
-            if storage.nbytes() > max(MOST_BESIDE * tensor.numel() * tensor.itemsize, ALWAYS_BESIDE):
+            if storage.nbytes() > max(MAX_STORAGE_RATIO * tensor.numel() * tensor.itemsize, SMALL_STORAGE):
                 return tensor.detach().clone()  # as one sample of a whole data set
             self._storages[key] = (storage, storage.clone())
         value = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
@@ -114,7 +114,7 @@ def _is_plain(tensor: Tensor) -> bool:
     return not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg() or tensor.is_inference())
 
 
-def _again(tensor: Tensor, value: Tensor) -> Tensor:
+def _as_original_class(tensor: Tensor, value: Tensor) -> Tensor:
     """A value as the tensor is: of its class, with its flag."""
     cls = type(tensor)
     if cls is Tensor or is_traceable_wrapper_subclass(tensor):
@@ -127,8 +127,8 @@ def _again(tensor: Tensor, value: Tensor) -> Tensor:
 # ----------------------------------------
 
 
-SHARED, LOOSE, ALL = range(3)  # who gets memory of its own: nobody, what is no parameter or buffer, every tensor
-LOWEST_ADDRESS = 1 << 16  # of an object
+SHARED, UNREGISTERED, ALL = range(3)  # who gets memory of its own: nobody, what is no parameter or buffer, every tensor
+MIN_ADDRESS = 1 << 16  # of an object
 Maker = Callable[[Any], Any]
 
 
@@ -138,21 +138,25 @@ class Shadow:
     `no_hooks` stands for every registry of hooks that is empty; without it each module has its own.
     """
 
-    def __init__(self, model: nn.Module, held: Any = (), own: int = SHARED, no_hooks: NoHooks | None = None) -> None:
-        self.own = own
+    def __init__(
+        self, model: nn.Module, held: Any = (), own_memory: int = SHARED, no_hooks: NoHooks | None = None
+    ) -> None:
+        self.own = own_memory
         self._no_hooks = no_hooks
         self.shared: list[Any] = []  # what has a state and could not be copied
         self._copies: dict[int, Any] = {}  # by the address of the original
-        self._held: list[Any] = []  # the originals, so that their addresses stay their own
+        self._references: list[Any] = []  # the originals, so that their addresses stay their own
         self._originals: dict[int, torch.Tensor] = {}  # by the address of a copy
         self._makers: dict[type, Maker | None] = {}
         self._unfilled: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
-        self._callables = CallableCopies(self.of, self._made_with, lambda value: self._copies.get(id(value)))
+        self._callables = CallableCopies(
+            self.of, self._remember_with_attributes, lambda value: self._copies.get(id(value))
+        )
         self._with_finalizer: list[nn.Module] = []
         self._modules: list[tuple[nn.Module, nn.Module]] = []  # each with its copy, made by no code of theirs
         self._instances: list[tuple[Any, Any, dict[str, Any]]] = []  # that may find something in their class
-        self._late: list[Callable[[], None]] = []  # what needs its parts filled
-        self._memory = OwnMemory()
+        self._deferred: list[Callable[[], None]] = []  # what needs its parts filled
+        self._memory = TensorCopier()
         with (
             disable_current_modes(),
             torch.inference_mode(False),
@@ -166,12 +170,12 @@ class Shadow:
             notable = len(self.shared)
             while self._instances:
                 instances, self._instances = self._instances, []
-                code = class_code({type(value) for value, _, _ in instances})
+                code = captured_class_state({type(value) for value, _, _ in instances})
                 for value, new, state in instances:
-                    fill_from_class(code, value, new, state, self.of, self._callables.are_writers)
+                    copy_class_attributes(code, value, new, state, self.of, self._callables.mark_writers)
                 self._fill()
             del self.shared[notable:]  # what lies past the model is none of it
-        self._past_it = set(islice(self._copies, of_the_model, None))
+        self._beyond_model = set(islice(self._copies, of_the_model, None))
         self._forget_parts()
 
     def of(self, value: Any) -> Any:
@@ -196,49 +200,56 @@ class Shadow:
 
     def is_original(self, value: Any) -> bool:
         """Whether a module or tensor is the model's own, which no forward of the shadow should meet."""
-        return id(value) not in self._past_it and self._copies.get(id(value), value) is not value
+        return id(value) not in self._beyond_model and self._copies.get(id(value), value) is not value
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """The shadow is not needed any more: what a module does when it goes is left to the original."""
         for module in self._with_finalizer:
             module.__class__ = nn.Module
         for module, new in self._modules:
             module_state(new).clear()  # modules lead to each other, and to themselves by their methods
             module_state(new).update(module_state(module))  # and who has kept one has, in effect, the original
-        for held in (self._makers, self._copies, self._held, self._originals, self._with_finalizer, self._modules):
+        for held in (
+            self._makers,
+            self._copies,
+            self._references,
+            self._originals,
+            self._with_finalizer,
+            self._modules,
+        ):
             held.clear()
         self.shared.clear()
-        self._callables.let_go()
+        self._callables.release()
         del self._callables  # no circle is left, so that all goes at once
 
     def _fill(self) -> None:
-        while self._unfilled or self._late:
+        while self._unfilled or self._deferred:
             while self._unfilled:
                 fill, value, new = self._unfilled.pop()
                 fill(value, new)
-            if self._late:
-                self._late.pop()()
+            if self._deferred:
+                self._deferred.pop()()
 
     def _forget_parts(self) -> None:
         """Keep in mind modules and tensors alone: the rest was for what leads to one thing in several ways."""
-        classes = {*map(type, self._held), *map(type, self._copies.values())}
+        classes = {*map(type, self._references), *map(type, self._copies.values())}
         classes = {cls for cls in classes if issubclass(cls, torch.Tensor | nn.Module)}
-        self._held = [value for value in self._held if type(value) in classes]
+        self._references = [value for value in self._references if type(value) in classes]
         self._copies = {address: new for address, new in self._copies.items() if type(new) in classes}
 
-    def _made(self, value: Any, new: Any, fill: Callable[[Any, Any], None] | None = None) -> Any:
+    def _remember(self, value: Any, new: Any, fill: Callable[[Any, Any], None] | None = None) -> Any:
         self._copies[id(value)] = new
-        self._held.append(value)
+        self._references.append(value)
         if fill is not None:
             self._unfilled.append((fill, value, new))
         return new
 
-    def _made_with(self, value: Any, new: Any, state: Any = None) -> Any:
-        return self._made(value, new, self._fill_attributes if state else None)
+    def _remember_with_attributes(self, value: Any, new: Any, state: Any = None) -> Any:
+        return self._remember(value, new, self._fill_attributes if state else None)
 
     def _maker(self, cls: type) -> Maker | None:
         """How an instance of a class is copied; None where it is shared as it is."""
-        if issubclass(cls, ATOMS):
+        if issubclass(cls, IMMUTABLE_TYPES):
             return None
         if issubclass(cls, torch.Tensor):
             return self._tensor
@@ -249,63 +260,65 @@ class Shadow:
         for kind, make in self._kinds():
             if issubclass(cls, kind):
                 return make
-        if is_cloned(cls):
+        if has_native_state(cls):
             return self._clone
-        if is_outside(cls):
-            return self._as_it_is if keeps_what_it_gets(cls) else None
-        return self._object if is_plain(cls) else self._by_reduction
+        if is_external(cls):
+            return self._as_it_is if stores_arguments(cls) else None
+        return self._object if is_plain_object(cls) else self._by_reduction
 
     def _kinds(self) -> Iterable[tuple[type, Maker]]:
         yield (NoHooks, NoHooks.refuse)  # of a shadow that is looked at, held elsewhere than in its modules
         yield from ((dict, self._dict), (list, self._container), (tuple, self._tuple))
         yield from ((set, self._container), (frozenset, self._frozenset), (deque, self._deque))
-        yield from self._callables.kinds()
+        yield from self._callables.copiers()
         yield from ((weakref.WeakKeyDictionary, self._weak_dict), (weakref.WeakValueDictionary, self._weak_dict))
 
     # ------------------------------------------------------------- tensors
 
     def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
-        return self._seen(tensor, self.own >= LOOSE)
+        return self._copied_tensor(tensor, self.own >= UNREGISTERED)
 
     def _registered(self, tensor: Any) -> None:
         """A parameter or buffer."""
         if isinstance(tensor, torch.Tensor) and id(tensor) not in self._copies:
-            self._seen(tensor, self.own == ALL)
+            self._copied_tensor(tensor, self.own == ALL)
 
-    def _seen(self, tensor: torch.Tensor, own_memory: bool) -> torch.Tensor:
+    def _copied_tensor(self, tensor: torch.Tensor, own_memory: bool) -> torch.Tensor:
         if nn.parameter.is_lazy(tensor):
             return tensor
         new = self._memory.copy(tensor) if own_memory else alias(tensor)
         self._originals[id(new)] = tensor
-        return self._made(tensor, new, self._fill_attributes if has_attributes(tensor) else None)
+        return self._remember(tensor, new, self._fill_attributes if has_attributes(tensor) else None)
 
     # ------------------------------------------------------------- modules
 
     def _module(self, module: nn.Module) -> nn.Module:
         if (inner := unwrapped(module)) is not module:
-            return self._made(module, self.of(inner))  # compiled code runs as it is written
+            return self._remember(module, self.of(inner))  # compiled code runs as it is written
         if is_script(module):
             return self._script(module)
-        new = allocated(type(module))
+        new = allocate(type(module))
         self._modules.append((module, new))
         if hasattr(type(module), "__del__"):
             self._with_finalizer.append(new)
-        return self._made(module, new, self._fill_module)
+        return self._remember(module, new, self._fill_module)
 
     def _fill_module(self, module: nn.Module, new: nn.Module) -> None:
         state, mine = module_state(module), module_state(new)
         for name, value in state.copy().items():
             cls = type(value)
-            if cls in PLAIN:
+            if cls in SCALARS:
                 mine[name] = value
-            elif name in STANDARD and (cls in EMPTIED or cls is NoHooks) and not value:  # nobody else holds it
+            elif (
+                name in STANDARD and (cls in STANDARD_CONTAINERS or cls is NoHooks) and not value
+            ):  # nobody else holds it
                 mine[name] = self._empty(name, cls)
             else:
                 if name in REGISTRIES:
                     for tensor in value.copy().values():
                         self._registered(tensor)
                 elif name in CALL_HOOKS:
-                    self._callables.are_writers(value.copy().values())
+                    self._callables.mark_writers(value.copy().values())
                 mine[name] = self.of(value)
         mine[COMPILED_CALL] = None
         self._instances.append((module, new, mine))
@@ -314,7 +327,7 @@ class Shadow:
             self._fill_contents(module, new)
 
     def _empty(self, name: str, cls: type) -> Any:
-        if self._no_hooks is not None and name in REGISTRIES_WITH_HOOKS:
+        if self._no_hooks is not None and name in HOOK_REGISTRIES:
             return self._no_hooks
         return OrderedDict() if cls is NoHooks else cls()
 
@@ -324,14 +337,14 @@ class Shadow:
             new = copy.deepcopy(module)
         except Exception:  # noqa: BLE001 - code in C++, which may hold anything
             self.shared.append(module)
-            return self._made(module, module)
+            return self._remember(module, module)
         for tensors in ("parameters", "buffers"):
             for mine, its in zip(getattr(module, tensors)(), getattr(new, tensors)(), strict=True):
                 self._originals[id(its)] = mine
                 self._copies.setdefault(id(mine), its)
         self._copies[id(new)] = new
-        self._held.append(new)  # with the objects of its tensors
-        return self._made(module, new)
+        self._references.append(new)  # with the objects of its tensors
+        return self._remember(module, new)
 
     # ---------------------------------------------------------- containers
 
@@ -341,16 +354,16 @@ class Shadow:
             new: Any = defaultdict.__new__(cls)
             defaultdict.__init__(new, self.of(value.default_factory))
         else:
-            new = allocated(cls)
-        return self._made(value, new, self._fill_contents)
+            new = allocate(cls)
+        return self._remember(value, new, self._fill_contents)
 
     def _container(self, value: Any) -> Any:
-        return self._made(value, allocated(type(value)), self._fill_contents)
+        return self._remember(value, allocate(type(value)), self._fill_contents)
 
     def _deque(self, value: deque[Any]) -> Any:
         new = deque.__new__(type(value))
         deque.__init__(new, (), value.maxlen)
-        return self._made(value, new, self._fill_contents)
+        return self._remember(value, new, self._fill_contents)
 
     def _fill_contents(self, value: Any, new: Any) -> None:
         """What a container holds, and the attributes of one that has a class of the user's."""
@@ -369,7 +382,7 @@ class Shadow:
 
     def _fill_dict(self, value: dict[Any, Any], new: dict[Any, Any]) -> None:
         base: Any = OrderedDict if isinstance(value, OrderedDict) else dict
-        if all(type(key) is str for key in list(base.keys(value))) and type(new) in EMPTIED:
+        if all(type(key) is str for key in list(base.keys(value))) and type(new) in STANDARD_CONTAINERS:
             new.update([(key, self.of(part)) for key, part in list(base.items(value))])
             return
         pairs = [(self.of(key), self.of(part)) for key, part in list(base.items(value))]
@@ -378,8 +391,8 @@ class Shadow:
             for key, part in pairs:
                 base.__setitem__(new, self._address(key) if type(key) is int else key, part)
 
-        if any(type(key) is int and key >= LOWEST_ADDRESS for key, _ in pairs):
-            self._late.insert(0, put)
+        if any(type(key) is int and key >= MIN_ADDRESS for key, _ in pairs):
+            self._deferred.insert(0, put)
         else:
             self._after([key for key, _ in pairs], put)
 
@@ -393,10 +406,10 @@ class Shadow:
         if all(self._makers.get(type(key), self) is None for key in keys):
             put()
         else:
-            self._late.append(put)
+            self._deferred.append(put)
 
     def _tuple(self, value: tuple[Any, ...]) -> Any:
-        if all(type(part) in PLAIN for part in tuple.__iter__(value)):
+        if all(type(part) in SCALARS for part in tuple.__iter__(value)):
             return value
         parts: Any = [self.of(part) for part in tuple.__iter__(value)]
         if all(map(lambda one, other: one is other, parts, tuple.__iter__(value))):
@@ -405,12 +418,12 @@ class Shadow:
             new = tuple.__new__(type(value), parts)
         except TypeError:  # a sequence of torch's
             new = type(value)(parts)
-        return self._made(value, new)
+        return self._remember(value, new)
 
     def _frozenset(self, value: frozenset[Any]) -> Any:
         parts = [self.of(part) for part in value]
         same = all(self._makers[type(part)] is None for part in parts)
-        return value if same else self._made(value, type(value)(parts))
+        return value if same else self._remember(value, type(value)(parts))
 
     # ------------------------------------------------------------- objects
 
@@ -419,7 +432,7 @@ class Shadow:
             new = object.__new__(type(value))
         except TypeError:  # of a class in C++
             return self._by_reduction(value)
-        return self._made(value, new, self._fill_object)
+        return self._remember(value, new, self._fill_object)
 
     def _fill_object(self, value: Any, new: Any) -> None:
         self._fill_attributes(value, new)
@@ -448,23 +461,23 @@ class Shadow:
         try:
             reduced: Any = value.__reduce_ex__(4)
             if isinstance(reduced, str):
-                return self._made(value, value)
+                return self._remember(value, value)
             make, args, state, items, pairs = (*reduced, None, None, None)[:5]
             new = self.of(make)(*self.of(tuple(args or ())))
         except Exception:  # noqa: BLE001 - code of the object's class
             return self._as_it_is(value)
         if state is None and items is None and pairs is None:
-            return self._made(value, new)
+            return self._remember(value, new)
         parts = self.of((state, None if items is None else list(items), None if pairs is None else list(pairs)))
-        self._late.append(lambda: completed(new, *parts))
-        return self._made(value, new)
+        self._deferred.append(lambda: apply_reduction(new, *parts))
+        return self._remember(value, new)
 
     def _as_it_is(self, value: Any) -> Any:
         self.shared.append(value)
-        return self._made(value, value)
+        return self._remember(value, value)
 
     def _clone(self, value: Any) -> Any:
-        return self._made(value, cloned(value))
+        return self._remember(value, clone(value))
 
     def _weak_dict(self, value: Any) -> Any:
         def put() -> None:
@@ -472,5 +485,5 @@ class Shadow:
                 new[self.of(key)] = self.of(part)
 
         new = type(value)()
-        self._late.append(put)
-        return self._made(value, new)
+        self._deferred.append(put)
+        return self._remember(value, new)

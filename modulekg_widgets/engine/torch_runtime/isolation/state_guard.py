@@ -15,7 +15,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.torch_runtime.isolation.captured_state import CONTAINERS, class_code, is_users
+from modulekg_widgets.engine.torch_runtime.isolation.captured_state import (
+    CONTAINERS,
+    captured_class_state,
+    is_user_module,
+)
 from modulekg_widgets.engine.torch_runtime.isolation.instances import slots
 from modulekg_widgets.engine.torch_runtime.private import (
     BUFFERS,
@@ -27,39 +31,39 @@ from modulekg_widgets.engine.torch_runtime.private import (
     version_of,
 )
 from modulekg_widgets.engine.torch_runtime.state import module_state, registry
-from modulekg_widgets.engine.torch_runtime.threads import OthersWork
+from modulekg_widgets.engine.torch_runtime.threads import ThreadActivity
 
 # two that put back at once would put back what the other one changed
-_one_at_a_time = threading.RLock()
+_lock = threading.RLock()
 
 
 @contextmanager
-def untouched(modules: Sequence[nn.Module], held: Any = ()) -> Iterator[Kept]:
-    """Put back, however the body ends: attributes of the modules and of `held`, and what these hold.
+def preserved(modules: Sequence[nn.Module], inputs: Any = ()) -> Iterator[StateSnapshot]:
+    """Put back, however the body ends: attributes of the modules and of `inputs`, and what these hold.
 
-    What is known of the tensors is their identity, flags and gradients; `bytes_kept` looks after what is in them.
+    What is known of the tensors is their identity, flags and gradients; `preserved_memory` looks after what is in them.
     """
-    with _one_at_a_time:
+    with _lock:
         with DisableTorchFunctionSubclass():  # a tensor class of the user's is not asked for its flags
-            kept = Kept(modules, held)
+            kept = StateSnapshot(modules, inputs)
         try:
             yield kept
         finally:
             with DisableTorchFunctionSubclass():
-                kept.put_back()
+                kept.restore()
 
 
 @contextmanager
-def bytes_kept(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
+def preserved_memory(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
     """Put back what the body writes into the memory of these tensors; their version counters stay as they are."""
-    kept = KeptBytes(tensors)
+    kept = MemorySnapshot(tensors)
     try:
         yield
     finally:
-        kept.put_back()
+        kept.restore()
 
 
-class KeptBytes:
+class MemorySnapshot:
     """What is in the memory of some tensors now."""
 
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
@@ -68,7 +72,7 @@ class KeptBytes:
     def have_changed(self) -> bool:
         return any(t.data_ptr() != m.data_ptr() or not _same_bytes(m, copy) for t, m, copy in self._before)
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
         """Write what has changed."""
         with torch.inference_mode(False), torch.no_grad():
             for tensor, memory, copy in self._before:
@@ -91,10 +95,10 @@ def _same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
     return torch.equal(a, b)
 
 
-class Kept:
+class StateSnapshot:
     """The attributes of modules, and of the containers and plain objects in them, as they are now."""
 
-    def __init__(self, modules: Sequence[nn.Module], held: Any) -> None:
+    def __init__(self, modules: Sequence[nn.Module], inputs: Any) -> None:
         self.every_tensor: list[torch.Tensor] = []  # with the gradients
         self._registered: set[int] = set()
         self._dicts: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
@@ -105,85 +109,85 @@ class Kept:
         self._classes: list[tuple[nn.Module, type]] = []
         self._flags: list[tuple[torch.Tensor, bool, torch.Tensor | None]] = []
         self._versions: list[tuple[torch.Tensor, int]] = []
-        self._waiting: list[Any] = [held]
+        self._waiting: list[Any] = [inputs]
         entered = {id(module) for module in modules}
         for module in modules:
-            self._keep_module(module)
+            self._save_module(module)
         while self._waiting:
             value = self._waiting.pop()
             if id(value) not in entered:
                 entered.add(id(value))
                 self._enter(value)
 
-    def _keep_module(self, module: nn.Module) -> None:
+    def _save_module(self, module: nn.Module) -> None:
         state = module_state(module)
         self._classes.append((module, type(module)))
-        self._keep(state)
-        self._keep_slots(module)
+        self._save_dict(state)
+        self._save_slots(module)
         self._registered.update(map(id, registry(state, BUFFERS).values()))
         for tensor in registry(state, PARAMETERS).values():
             if isinstance(tensor, torch.Tensor):
                 gradient = tensor.grad if tensor.is_leaf else None
                 self._registered |= {id(tensor), id(gradient)}
                 self._flags.append((tensor, tensor.requires_grad, gradient))
-                self._keep_tensor(tensor)
+                self._save_tensor(tensor)
                 if gradient is not None:
-                    self._keep_tensor(gradient)
+                    self._save_tensor(gradient)
 
     @property
-    def plain_tensors(self) -> list[torch.Tensor]:
+    def unregistered_tensors(self) -> list[torch.Tensor]:
         """The tensors that are neither parameters nor buffers nor gradients of these."""
         return [tensor for tensor in self.every_tensor if id(tensor) not in self._registered]
 
-    def _keep_tensor(self, tensor: torch.Tensor) -> None:
+    def _save_tensor(self, tensor: torch.Tensor) -> None:
         self.every_tensor.append(tensor)
         if not tensor.is_inference():
             self._versions.append((tensor, version_of(tensor)))
 
     def _enter(self, value: Any) -> None:
         if isinstance(value, torch.Tensor):
-            self._keep_tensor(value)
+            self._save_tensor(value)
         elif isinstance(value, nn.Module):
-            self._keep_module(value)
+            self._save_module(value)
         elif isinstance(value, dict):
-            self._keep(value)
+            self._save_dict(value)
         elif isinstance(value, tuple | frozenset):
-            self._wait_for(value)
+            self._enqueue(value)
         elif isinstance(value, list | set | deque):
             self._sequences.append((value, list(value)))
-            self._wait_for(value)
+            self._enqueue(value)
         elif (restorer := _restorer(value)) is not None:
             self._others.append(restorer)
         elif type(value).__module__ != "builtins":
             if type(state := getattr(value, "__dict__", None)) is dict:
-                self._keep(state)
-            self._keep_slots(value)
+                self._save_dict(state)
+            self._save_slots(value)
 
-    def _keep(self, state: dict[Any, Any]) -> None:
+    def _save_dict(self, state: dict[Any, Any]) -> None:
         if state:
             self._dicts.append((state, state.copy()))
-            self._wait_for(state.values())
+            self._enqueue(state.values())
         else:
             self._empty.append(state)
 
-    def _wait_for(self, values: Iterable[Any]) -> None:
+    def _enqueue(self, values: Iterable[Any]) -> None:
         for value in values:
             cls = type(value)
-            if cls in _NOTHING_INSIDE:
+            if cls in _ATOMIC_TYPES:
                 continue
-            if cls in _CLEARED and not value:
+            if cls in _CONTAINERS and not value:
                 self._empty.append(value)  # as most containers of a module are
             elif not isinstance(value, _LEAVES):
                 self._waiting.append(value)
 
-    def _keep_slots(self, owner: Any) -> None:
+    def _save_slots(self, owner: Any) -> None:
         for slot in slots(type(owner)):
             try:
                 value = slot.__get__(owner)
             except AttributeError:
                 value = _UNSET
             self._slots.append((slot, owner, value))
-            self._wait_for((value,))
+            self._enqueue((value,))
 
     def has_changed(self) -> bool:
         """Whether an attribute, or what it holds, is another object by now; what is in the tensors does not count."""
@@ -194,7 +198,7 @@ class Kept:
             or any(getattr(owner, slot.__name__, _UNSET) is not then for slot, owner, then in self._slots)
         )
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
         """Make everything what it was; what is so already is not written."""
         for module, cls in self._classes:
             if type(module) is not cls:
@@ -230,8 +234,8 @@ class Kept:
 
 
 _UNSET = object()
-_CLEARED = {dict, OrderedDict, set, list}
-_NOTHING_INSIDE = {int, float, bool, str, type(None), nn.Parameter, type, FunctionType, torch.dtype}
+_CONTAINERS = {dict, OrderedDict, set, list}
+_ATOMIC_TYPES = {int, float, bool, str, type(None), nn.Parameter, type, FunctionType, torch.dtype}
 _LEAVES = (
     torch.dtype, torch.device, str, bytes, int, float, complex, bool, type, FunctionType, BuiltinFunctionType,
     MethodType, ModuleType,
@@ -260,19 +264,19 @@ def _restorer(value: Any) -> tuple[Callable[[Any], object], Any] | None:
 
 
 @contextmanager
-def classes_kept(modules: Sequence[nn.Module]) -> Iterator[None]:
+def preserved_classes(modules: Sequence[nn.Module]) -> Iterator[None]:
     """Put back attributes of the users' classes, and what containers and tensors behind their code hold.
 
     Unless other threads compute: they may have written it, as training does that runs the same code.
     """
-    classes = {base for cls in set(map(type, modules)) for base in cls.__mro__ if is_users(base.__module__)}
+    classes = {base for cls in set(map(type, modules)) for base in cls.__mro__ if is_user_module(base.__module__)}
     kept = [(cls, _class_attributes(cls)) for cls in classes]
-    behind = class_code(map(type, modules)).behind_classes() if kept else []
+    behind = captured_class_state(map(type, modules)).shared_state() if kept else []
     behind += [value for _, own in kept for value in own.values()]
     held = [(value, _contents(value)) for value in behind if type(value) in CONTAINERS]
     with disable_current_modes():
-        tensors = KeptBytes(value for value in behind if isinstance(value, torch.Tensor))
-    others = OthersWork() if kept else None
+        tensors = MemorySnapshot(value for value in behind if isinstance(value, torch.Tensor))
+    others = ThreadActivity() if kept else None
     try:
         yield
     finally:
@@ -280,9 +284,9 @@ def classes_kept(modules: Sequence[nn.Module]) -> Iterator[None]:
         filled = [(value, before) for value, before in held if not _same_contents(_contents(value), before)]
         with disable_current_modes():
             if (changed or filled or tensors.have_changed()) and not others:
-                tensors.put_back()
+                tensors.restore()
                 for cls, own in changed:
-                    _put_back_class(cls, own)
+                    _restore_class(cls, own)
                 for value, before in filled:
                     value.clear()
                     (value.update if isinstance(value, dict | set) else value.extend)(before)
@@ -302,7 +306,7 @@ def _same_contents(now: Any, before: Any) -> bool:
     return not isinstance(before, dict) or all(map(is_, now.values(), before.values()))
 
 
-def _put_back_class(cls: type, own: dict[str, Any]) -> None:
+def _restore_class(cls: type, own: dict[str, Any]) -> None:
     now = _class_attributes(cls)
     for name in now.keys() - own.keys():
         type.__delattr__(cls, name)

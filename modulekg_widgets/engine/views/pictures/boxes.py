@@ -11,11 +11,11 @@ from xml.sax.saxutils import escape
 from modulekg_widgets.engine.palette import PAGE, PALETTE, family_color
 from modulekg_widgets.engine.views.payload import class_of
 
-WIDTH, ROW, GAP, INSET, HEADER, MARGIN = 460, 30, 12, 12, 26, 16
-PILL = ROW - 6
-DEEPEST = 12  # frames of deeper ones are no narrower
-_LONGEST = 62  # characters of one line
-_CHARACTER = 7  # pixels, as most fonts have it at this size
+WIDTH, ROW_HEIGHT, GAP, INSET, HEADER, MARGIN = 460, 30, 12, 12, 26, 16
+PILL_HEIGHT = ROW_HEIGHT - 6
+MAX_DEPTH = 12  # frames of deeper ones are no narrower
+_MAX_CHARACTERS = 62  # characters of one line
+_CHARACTER_WIDTH = 7  # pixels, as most fonts have it at this size
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Box:
     crossed: bool = False  # a line goes down through the middle of the header
 
 
-def pill(title: str, y: float, height: float = PILL) -> Box:
+def pill(title: str, y: float, height: float = PILL_HEIGHT) -> Box:
     """A pill in the middle of the column, as wide as its text."""
-    width = max(90, min(WIDTH - 2 * MARGIN, _CHARACTER * len(title) + 24))
+    width = max(90, min(WIDTH - 2 * MARGIN, _CHARACTER_WIDTH * len(title) + 24))
     return Box((WIDTH - width) / 2, y, width, height, title, "", PALETTE.other_family, "pill")
 
 
@@ -49,9 +49,9 @@ def module_box(
     title = f"{payload['nodes']['name'][node]}  {class_name}"
     suffix = "" if fold is None else f"  ×{fold[1]}" if fold[2] == "exact" else f"  ≈×{fold[1]}"
     detail = " · ".join(filter(None, (shape, _params(payload, node, fold))))
-    x = MARGIN + INSET * min(depth, DEEPEST)
+    x = MARGIN + INSET * min(depth, MAX_DEPTH)
     color = family_color(class_name, payload["nodes"]["parent"][node + 1 : node + 2] == [node])
-    height = HEADER if kind == "frame" else ROW
+    height = HEADER if kind == "frame" else ROW_HEIGHT
     return Box(x, y, WIDTH - 2 * x, height, title, detail, color, "card", fold is not None, suffix)
 
 
@@ -75,12 +75,12 @@ def _short(value: int | float | str) -> str:
     return f"{amount:.3g}P"
 
 
-def head(title: str, width: float, height: float) -> list[str]:
+def svg_header(title: str, width: float, height: float) -> list[str]:
     """The beginning of a picture: its size, its name and its ground."""
     return [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}"',
         f'  viewBox="0 0 {width:g} {height:g}" font-family="system-ui, sans-serif" font-size="12" role="img">',
-        f"<title>{clean(title)}</title>",
+        f"<title>{xml_text(title)}</title>",
         f'<rect width="{width:g}" height="{height:g}" fill="{PAGE.surface}"/>',
     ]
 
@@ -95,24 +95,24 @@ def svg_box(box: Box) -> Iterator[str]:
     middle = box.y + box.height / 2 + 4
     if box.kind == "pill":
         at = f'x="{box.x + box.width / 2:g}" y="{middle:g}" text-anchor="middle"'
-        yield f'<text {at} fill="{PAGE.muted}">{clean(box.title, int((box.width - 16) / _CHARACTER))}</text>'
+        yield f'<text {at} fill="{PAGE.muted}">{xml_text(box.title, int((box.width - 16) / _CHARACTER_WIDTH))}</text>'
         return
-    bar = min(box.height, ROW) if box.kind == "frame" else box.height
+    bar = min(box.height, ROW_HEIGHT) if box.kind == "frame" else box.height
     yield f'<rect x="{box.x:g}" y="{box.y:g}" width="4" height="{bar:g}" fill="{box.color}"/>'
     baseline = box.y + 18 if box.kind == "frame" else middle
-    half = int((box.width / 2 - 16) / _CHARACTER) if box.crossed else _LONGEST
-    detail = clean(box.detail, half)
-    room = min(int((box.width - 22) / _CHARACTER) - (len(box.detail) + 2 if box.detail else 0), half)
-    title = clean(box.title, max(room - len(box.suffix), 8)) + clean(box.suffix)
+    half = int((box.width / 2 - 16) / _CHARACTER_WIDTH) if box.crossed else _MAX_CHARACTERS
+    detail = xml_text(box.detail, half)
+    room = min(int((box.width - 22) / _CHARACTER_WIDTH) - (len(box.detail) + 2 if box.detail else 0), half)
+    title = xml_text(box.title, max(room - len(box.suffix), 8)) + xml_text(box.suffix)
     yield f'<text x="{box.x + 12:g}" y="{baseline:g}" fill="{PAGE.text}">{title}</text>'
     if box.detail:
         end = box.x + box.width - 10
         yield f'<text x="{end:g}" y="{baseline:g}" text-anchor="end" fill="{PAGE.muted}">{detail}</text>'
 
 
-def clean(text: str, longest: int = _LONGEST) -> str:
+def xml_text(text: str, longest: int = _MAX_CHARACTERS) -> str:
     """One line of text for XML: shortened, escaped, without characters that XML does not know."""
-    longest = min(longest, _LONGEST)
+    longest = min(longest, _MAX_CHARACTERS)
     short = text if len(text) <= longest else text[: longest - 1] + "…"
     return escape("".join(c if c.isprintable() else "\ufffd" for c in short), {'"': "&quot;"})
 
@@ -120,9 +120,9 @@ def clean(text: str, longest: int = _LONGEST) -> str:
 # -------------------- Several pictures as one: in rows, each with its title
 
 
-WIDEST = 1200  # pixels of a row of pictures; the next one stands below
-LARGEST = 90_000  # characters; what comes after is counted only
-PICTURE_GAP, TITLE, INK = 12, 24, PAGE.text
+MAX_WIDTH = 1200  # pixels of a row of pictures; the next one stands below
+MAX_CHARACTERS = 90_000  # characters; what comes after is counted only
+PICTURE_GAP, TITLE_HEIGHT, TITLE_COLOR = 12, 24, PAGE.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class SizedPicture:
     height: float
 
 
-def sized(svg: str | None) -> SizedPicture | None:
+def with_size(svg: str | None) -> SizedPicture | None:
     """A picture with the size that it says of itself."""
     if svg is None:
         return None
@@ -142,20 +142,20 @@ def sized(svg: str | None) -> SizedPicture | None:
     return SizedPicture(svg, float(size["width"]), float(size["height"]))
 
 
-def in_rows(name: str, parts: list[tuple[str, SizedPicture]], widest: float) -> SizedPicture:
-    """The pictures in rows of at most `widest` pixels, as many as are `LARGEST` together."""
+def arrange_in_rows(name: str, parts: list[tuple[str, SizedPicture]], max_width: float) -> SizedPicture:
+    """The pictures in rows of at most `max_width` pixels, as many as are `LARGEST` together."""
     lines: list[str] = []
     x = y = bottom = across = 0.0
     written = 0
     for number, (title, picture) in enumerate(parts):
         written += len(picture.svg)
-        if number and written > LARGEST:
+        if number and written > MAX_CHARACTERS:
             lines.append(_text(0, bottom + PICTURE_GAP + 16, f"and {len(parts) - number} more"))
-            bottom += PICTURE_GAP + TITLE
+            bottom += PICTURE_GAP + TITLE_HEIGHT
             break
-        if number and x + picture.width > widest:
+        if number and x + picture.width > max_width:
             x, y = 0.0, bottom + PICTURE_GAP
-        top = y + (TITLE if title else 0)
+        top = y + (TITLE_HEIGHT if title else 0)
         if title:
             lines.append(_text(x, y + 16, title))
         lines.append(picture.svg.replace("<svg", f'<svg x="{x:g}" y="{top:g}"', 1))
@@ -167,9 +167,9 @@ def in_rows(name: str, parts: list[tuple[str, SizedPicture]], widest: float) -> 
         f' viewBox="0 0 {across:g} {bottom:g}" font-family="system-ui, sans-serif" font-size="12" role="img">'
     )
     ground = f'<rect width="{across:g}" height="{bottom:g}" fill="{PAGE.surface}"/>'
-    title = f"<title>{clean(f'{name} of {len(parts)}')}</title>"
+    title = f"<title>{xml_text(f'{name} of {len(parts)}')}</title>"
     return SizedPicture("\n".join([head, title, ground, *lines, "</svg>"]), across, bottom)
 
 
 def _text(x: float, y: float, words: str) -> str:
-    return f'<text x="{x + 4:g}" y="{y:g}" font-weight="600" fill="{INK}">{clean(words)}</text>'
+    return f'<text x="{x + 4:g}" y="{y:g}" font-weight="600" fill="{TITLE_COLOR}">{xml_text(words)}</text>'

@@ -14,15 +14,15 @@ from modulekg_widgets.engine.views.pictures.boxes import (
     HEADER,
     INSET,
     MARGIN,
-    PILL,
-    ROW,
+    PILL_HEIGHT,
+    ROW_HEIGHT,
     WIDTH,
     Box,
-    clean,
-    head,
     module_box,
     pill,
     svg_box,
+    svg_header,
+    xml_text,
 )
 from modulekg_widgets.engine.views.pictures.flow_parts import FlowParts
 
@@ -30,8 +30,8 @@ from modulekg_widgets.engine.views.pictures.flow_parts import FlowParts
 # Lines beside a column of boxes: where each runs, so that no two lie on each other and none crosses a box.
 
 
-MOST_LANES = 40  # beside each other
-MOST_TRACKS = 400  # edges that are drawn there
+MAX_LANES = 40  # beside each other
+MAX_EDGES = 400  # edges that are drawn there
 
 
 @dataclass(slots=True)
@@ -47,17 +47,17 @@ class Track:
 class Tracks:
     """What is drawn beside the rows, and how many edges are not."""
 
-    drawn: list[Track] = field(default_factory=list)
-    left_out: int = 0
+    tracks: list[Track] = field(default_factory=list)
+    omitted: int = 0
     lanes: int = 0
 
     def ports(self) -> dict[int, list[Track]]:
         """Of each row the tracks that touch it, from the top: those that end there, the nearest first, then its own."""
         found: dict[int, list[Track]] = {}
-        for track in sorted(self.drawn, key=lambda track: track.lane):
+        for track in sorted(self.tracks, key=lambda track: track.lane):
             for row in track.targets:
                 found.setdefault(row, []).append(track)
-        for track in self.drawn:
+        for track in self.tracks:
             found.setdefault(track.source, []).append(track)
         return found
 
@@ -71,12 +71,12 @@ def tracks_of(edges: Sequence[tuple[int, int]]) -> Tracks:
     lanes: list[list[tuple[int, int]]] = []  # of each lane the rows that are taken, from the top
     result, count = Tracks(), 0
     for track in sorted(tracks, key=lambda track: (_span(track)[1] - _span(track)[0], track.source)):
-        track.lane = _lane(lanes, _span(track)) if count + len(track.targets) <= MOST_TRACKS else -1
+        track.lane = _lane(lanes, _span(track)) if count + len(track.targets) <= MAX_EDGES else -1
         if track.lane < 0:
-            result.left_out += len(track.targets)
+            result.omitted += len(track.targets)
             continue
         count += len(track.targets)
-        result.drawn.append(track)
+        result.tracks.append(track)
     result.lanes = len(lanes)
     return result
 
@@ -91,7 +91,7 @@ def _lane(lanes: list[list[tuple[int, int]]], span: tuple[int, int]) -> int:
         if (at == 0 or taken[at - 1][1] < span[0]) and (at == len(taken) or span[1] < taken[at][0]):
             taken.insert(at, span)
             return lane
-    if len(lanes) == MOST_LANES:
+    if len(lanes) == MAX_LANES:
         return -1
     lanes.append([span])
     return len(lanes) - 1
@@ -100,10 +100,10 @@ def _lane(lanes: list[list[tuple[int, int]]], span: tuple[int, int]) -> int:
 # ----------------------------------------
 
 
-PORT = 5  # pixels between two lines that end at one box
-LANE = 7  # between two tracks
-BESIDE = 10  # between the column and the first track
-RADIUS = 12  # of a pill's corners
+PORT_SPACING = 5  # pixels between two lines that end at one box
+LANE_SPACING = 7  # between two tracks
+LANE_OFFSET = 10  # between the column and the first track
+PILL_RADIUS = 12  # of a pill's corners
 
 
 @dataclass(slots=True)
@@ -116,19 +116,19 @@ class FlowColumn:
     tips: list[tuple[float, float]] = field(default_factory=list)  # of the lines
     width: float = WIDTH
     height: float = 0
-    left_out: int = 0
+    omitted: int = 0
 
 
 def flow_svg(payload: dict[str, Any], opened: Iterable[int], title: str) -> str:
     """The picture as SVG without scripts, styles or references; text is escaped."""
     column = flow_column(payload, opened)
-    lines = head(title, column.width, column.height)
+    lines = svg_header(title, column.width, column.height)
     for box in column.boxes:
         lines.extend(svg_box(box))
     lines.extend(_svg_lines(column))
-    if column.left_out:
-        words = f"{column.left_out:,} more data edges are not drawn"
-        lines.append(f'<text x="{MARGIN}" y="{column.height - 10:g}" fill="{PAGE.muted}">{clean(words)}</text>')
+    if column.omitted:
+        words = f"{column.omitted:,} more data edges are not drawn"
+        lines.append(f'<text x="{MARGIN}" y="{column.height - 10:g}" fill="{PAGE.muted}">{xml_text(words)}</text>')
     return "\n".join([*lines, "</svg>"])
 
 
@@ -158,8 +158,8 @@ def flow_column(payload: dict[str, Any], opened: Iterable[int]) -> FlowColumn:
     boxes = _boxes(flow, order, {row: len(found) for row, found in ports.items()}, crossed)
     bottom = max(box.y + box.height for box in boxes)
     arrows = [(boxes[a].y + boxes[a].height, boxes[b].y) for a, b in sorted(near)]
-    column = FlowColumn(boxes, arrows, left_out=tracks.left_out)
-    column.height = bottom + MARGIN + (ROW if tracks.left_out else 0)
+    column = FlowColumn(boxes, arrows, omitted=tracks.omitted)
+    column.height = bottom + MARGIN + (ROW_HEIGHT if tracks.omitted else 0)
     _add_tracks(column, tracks, ports)
     return column
 
@@ -199,13 +199,13 @@ def _boxes(flow: FlowParts, order: list[tuple[int, int]], ports: dict[int, int],
         close(depth)
         is_first = bool(open_frames) and open_frames[-1][0] == row - 1
         y += 0 if is_first else GAP
-        least = PORT * (ports.get(row, 0) + 1)
+        least = PORT_SPACING * (ports.get(row, 0) + 1)
         if part.kind in ("card", "frame"):
             box = module_box(flow.payload, part.node, folds.get(part.node), part.detail, y, depth, part.kind)
             suffix = f"{box.suffix} · {part.title}" if part.title else box.suffix
             box = replace(box, suffix=suffix, height=max(box.height, least if part.kind == "card" else 0))
         else:
-            box = pill(part.title, y, max(PILL, least))
+            box = pill(part.title, y, max(PILL_HEIGHT, least))
         boxes.append(box)
         y += box.height
         if part.kind == "frame":
@@ -216,12 +216,12 @@ def _boxes(flow: FlowParts, order: list[tuple[int, int]], ports: dict[int, int],
 
 def _add_tracks(column: FlowColumn, tracks: Tracks, ports: dict[int, list[Track]]) -> None:
     """The lines of the tracks: out of a box at its side, along a lane, and into others."""
-    if not tracks.drawn:
+    if not tracks.tracks:
         return
-    first = WIDTH - MARGIN + BESIDE
-    column.width = first + LANE * (tracks.lanes - 1) + MARGIN
-    for track in tracks.drawn:
-        lane = first + LANE * track.lane
+    first = WIDTH - MARGIN + LANE_OFFSET
+    column.width = first + LANE_SPACING * (tracks.lanes - 1) + MARGIN
+    for track in tracks.tracks:
+        lane = first + LANE_SPACING * track.lane
         out = _port(column.boxes[track.source], ports[track.source], track, is_source=True)
         ends = [_port(column.boxes[row], ports[row], track, is_source=False) for row in track.targets]
         levels = [out[1], *(y for _, y in ends)]
@@ -238,8 +238,8 @@ def _port(box: Box, tracks: list[Track], track: Track, is_source: bool) -> tuple
     y = box.y + height * (at + 1) / (len(tracks) + 1)
     x = box.x + box.width
     if box.kind == "pill":
-        from_corner = max(0.0, RADIUS - min(y - box.y, box.y + box.height - y))
-        x -= RADIUS - (RADIUS**2 - from_corner**2) ** 0.5
+        from_corner = max(0.0, PILL_RADIUS - min(y - box.y, box.y + box.height - y))
+        x -= PILL_RADIUS - (PILL_RADIUS**2 - from_corner**2) ** 0.5
     elif box.stacked and y > box.y + 4:
         x += 4
     return x, y

@@ -7,19 +7,19 @@ from dataclasses import replace
 from typing import Any
 
 from modulekg_widgets.engine.palette import PAGE
-from modulekg_widgets.engine.views.initial_expansion import as_drawn, output_shapes, rows_of
+from modulekg_widgets.engine.views.initial_expansion import fold_representatives, output_shapes, visible_children
 from modulekg_widgets.engine.views.pictures.boxes import (
     GAP,
     HEADER,
     INSET,
     MARGIN,
-    ROW,
+    ROW_HEIGHT,
     WIDTH,
     Box,
-    head,
     module_box,
     pill,
     svg_box,
+    svg_header,
 )
 from modulekg_widgets.engine.views.pictures.flow_column import flow_svg
 
@@ -30,7 +30,7 @@ def svg(payload: dict[str, Any], opened: Iterable[int]) -> str:
     if payload["traced"] and payload["flow"]:
         return flow_svg(payload, opened, title)
     boxes, arrows, height = layout(payload, opened)
-    lines = head(title, WIDTH, height)
+    lines = svg_header(title, WIDTH, height)
     for box in boxes:
         lines.extend(svg_box(box))
     for x, start, end in arrows:
@@ -49,9 +49,9 @@ def layout(
     """
     is_ordered = payload["file"] is None or payload["flow"] is not None
     boxes, arrows = [pill("input", MARGIN)] if is_ordered else [], []
-    rows, folds = rows_of(payload), {fold[0]: fold for fold in payload["folds"]}
-    opened, shapes = as_drawn(payload, opened_nodes), output_shapes(payload)
-    y = float(MARGIN + ROW if is_ordered else MARGIN - GAP)
+    rows, folds = visible_children(payload), {fold[0]: fold for fold in payload["folds"]}
+    opened, shapes = fold_representatives(payload, opened_nodes), output_shapes(payload)
+    y = float(MARGIN + ROW_HEIGHT if is_ordered else MARGIN - GAP)
     # (node, or None where a frame ends and its box is known), depth
     waiting: list[tuple[int | None, int, int]] = [(c, 0, -1) for c in reversed(rows.get(0, []))]
     frames: list[int] = []
@@ -76,10 +76,10 @@ def layout(
             y += HEADER - GAP
             follows = False
         else:
-            y += ROW
+            y += ROW_HEIGHT
             follows = True
     if not is_ordered:
         return boxes, arrows, y + MARGIN
     arrows.append((WIDTH / 2, y, y + GAP))
     boxes.append(pill("output", y + GAP))
-    return boxes, arrows, y + GAP + ROW + MARGIN
+    return boxes, arrows, y + GAP + ROW_HEIGHT + MARGIN

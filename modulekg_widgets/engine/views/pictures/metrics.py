@@ -14,14 +14,14 @@ from modulekg_widgets.engine.monitoring.run import Run
 from modulekg_widgets.engine.palette import PAGE, PALETTE
 from modulekg_widgets.engine.views.metric_payload import (
     HISTOGRAM,
-    LEAST_POINTS,
-    Catalog,
+    MIN_POINTS,
     Series,
-    Updates,
-    most_telling,
+    SeriesCatalog,
+    UpdateReader,
+    min_max_positions,
     phase_with_values,
 )
-from modulekg_widgets.engine.views.pictures.boxes import clean
+from modulekg_widgets.engine.views.pictures.boxes import xml_text
 
 # --------------------
 # What the picture of a MetricPanel shows where nothing was chosen: the rules of the page, for series as read.
@@ -29,12 +29,12 @@ from modulekg_widgets.engine.views.pictures.boxes import clean
 
 Points = tuple[np.ndarray, np.ndarray]  # steps and values
 
-PLACES = 64  # steps at which series are compared
-DECADES = 2.0  # from here on values are compared, and drawn, by their logarithms
-ZERO = 1e-6  # of the greatest magnitude: what a zero counts as
+SAMPLE_STEPS = 64  # steps at which series are compared
+LOG_SCALE_DECADES = 2.0  # from here on values are compared, and drawn, by their logarithms
+ZERO_SHARE = 1e-6  # of the greatest magnitude: what a zero counts as
 
 
-def layered_metric(catalog: Catalog, found: Mapping[int, Points], alerts: Sequence[str]) -> str:
+def heatmap_metric(catalog: SeriesCatalog, found: Mapping[int, Points], alerts: Sequence[str]) -> str:
     """The metric that a heat map opens on: of several layers; the first alert's, or that with layers furthest apart."""
     layers: dict[str, dict[str, list[int]]] = {}
     for number, series in enumerate(catalog.series):
@@ -52,16 +52,16 @@ def _spread(series: Sequence[Points]) -> float:
     finite = [np.abs(values[np.isfinite(values)]) for _, values in series]
     typical = [np.median(values) for values in finite if len(values)]
     low, high = np.quantile(typical, (0.1, 0.9)) if typical else (0.0, 0.0)
-    return float(np.log10(high / max(low, high * ZERO))) if high > 0 else 0.0
+    return float(np.log10(high / max(low, high * ZERO_SHARE))) if high > 0 else 0.0
 
 
-def standing_out(modules: Sequence[tuple[str, Points]], most: int) -> list[str]:
+def outlying_modules(modules: Sequence[tuple[str, Points]], most: int) -> list[str]:
     """At most so many modules: those whose series lie furthest from the median of all, and the nearest one."""
     names = list(dict.fromkeys(name for name, _ in modules))
     if len(names) <= most:
         return names
-    places = np.linspace(min(p[0][0] for _, p in modules), max(p[0][-1] for _, p in modules), PLACES)
-    table = np.array([_at(places, points) for _, points in modules])
+    places = np.linspace(min(p[0][0] for _, p in modules), max(p[0][-1] for _, p in modules), SAMPLE_STEPS)
+    table = np.array([_interpolated(places, points) for _, points in modules])
     if spans_decades(table):
         table = np.log10(np.maximum(table, table[table > 0].min() / 10))
     away = np.abs(table - np.nanmedian(table, axis=0))
@@ -72,7 +72,7 @@ def standing_out(modules: Sequence[tuple[str, Points]], most: int) -> list[str]:
     return [name for name in names if name in {*ranked[: most - 1], ranked[-1]}]
 
 
-def _at(places: np.ndarray, points: Points) -> np.ndarray:
+def _interpolated(places: np.ndarray, points: Points) -> np.ndarray:
     """The values that hold at some steps; those that are not finite count as not there."""
     steps, values = points
     finite = np.isfinite(values)
@@ -83,24 +83,28 @@ def spans_decades(values: np.ndarray) -> bool:
     """Whether no value is negative, and the greatest is a hundred times the least positive one."""
     finite = values[np.isfinite(values)]
     positive = finite[finite > 0]
-    return bool(len(positive)) and bool(finite.min() >= 0) and bool(positive.max() >= 10**DECADES * positive.min())
+    return (
+        bool(len(positive))
+        and bool(finite.min() >= 0)
+        and bool(positive.max() >= 10**LOG_SCALE_DECADES * positive.min())
+    )
 
 
 # ----------------------------------------
 
 
-HISTOGRAMS_ALONE = "histograms: run the cell for the interactive view"
-TO_KEEP = "to keep the curves, show the panel again after the training"
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, ROW = 560, 220, 64, 14, 34, 17
-MOST_MODULES, MOST_LINES, POINTS = 8, 12, 300
-SECONDS = 1.0  # of reading; a picture must not keep a cell waiting
-SLICE = 0.02
+HISTOGRAM_HINT = "histograms: run the cell for the interactive view"
+NO_VALUES_HINT = "to keep the curves, show the panel again after the training"
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, ROW_HEIGHT = 560, 220, 64, 14, 34, 17
+MAX_MODULES, MAX_LINES, MAX_POINTS = 8, 12, 300
+READ_SECONDS = 1.0  # of reading; a picture must not keep a cell waiting
+SLICE_SECONDS = 0.02
 
 COLORS = PALETTE.lines.light
 
 
 @dataclass(frozen=True)
-class Shown:
+class ChartOptions:
     """What a panel is set to show."""
 
     metric: str
@@ -121,24 +125,24 @@ class ChartLine:
     values: np.ndarray
 
 
-def svg(runs: Sequence[Run], shown: Shown) -> str:
+def svg(runs: Sequence[Run], shown: ChartOptions) -> str:
     """The chart of the shown series as SVG without scripts, styles or references; text is escaped."""
     metric, lines, note, is_log = chart(runs, shown)
-    height = (HEIGHT if lines else 2 * ROW) + ROW * len(lines) + ROW
+    height = (HEIGHT if lines else 2 * ROW_HEIGHT) + ROW_HEIGHT * len(lines) + ROW_HEIGHT
     names = ", ".join(run.name for run in runs[:4])
     title = f"{metric or 'metrics'} of {names}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}"',
         f'  viewBox="0 0 {WIDTH} {height}" font-family="system-ui, sans-serif" font-size="12" role="img">',
-        f"<title>{clean(title)}</title>",
+        f"<title>{xml_text(title)}</title>",
         f'<rect width="{WIDTH}" height="{height}" fill="{PAGE.surface}"/>',
         _text(LEFT, 20, metric or "no values yet", PAGE.text),
         _text(WIDTH - RIGHT, 20, names, PAGE.muted, "end"),
         *(_plot(lines, is_log) if lines else ()),
-        *(() if lines else (_text(LEFT, 20 + ROW, HISTOGRAMS_ALONE if metric else TO_KEEP, PAGE.muted),)),
+        *(() if lines else (_text(LEFT, 20 + ROW_HEIGHT, HISTOGRAM_HINT if metric else NO_VALUES_HINT, PAGE.muted),)),
     ]
     for at, line in enumerate(lines):
-        y = HEIGHT + ROW * at + 10
+        y = HEIGHT + ROW_HEIGHT * at + 10
         parts.append(f'<rect x="{LEFT}" y="{y - 9}" width="10" height="10" fill="{COLORS[at % len(COLORS)]}"/>')
         parts.append(_text(LEFT + 16, y, line.name, PAGE.text))
     if note:
@@ -146,16 +150,16 @@ def svg(runs: Sequence[Run], shown: Shown) -> str:
     return "\n".join([*parts, "</svg>"])
 
 
-def chart(runs: Sequence[Run], shown: Shown) -> tuple[str, list[ChartLine], str, bool]:
+def chart(runs: Sequence[Run], shown: ChartOptions) -> tuple[str, list[ChartLine], str, bool]:
     """The metric of the chart, its lines, what is to say about them, and whether their values are logarithms."""
     catalog, found, complete = _read(runs)
     metric = shown.metric or next((s.metric for s in catalog.series if s.form != HISTOGRAM), "")
     if shown.view == "heatmap" and not shown.metric:
-        metric = layered_metric(catalog, found, [alert.metric for run in runs for alert in run.alerts]) or metric
+        metric = heatmap_metric(catalog, found, [alert.metric for run in runs for alert in run.alerts]) or metric
     if shown.view == "histogram" and not shown.metric:
         metric = next((s.metric for s in catalog.series if s.form == HISTOGRAM), "")
         return metric, [], "", False
-    chosen = chosen_series(catalog, found, metric, shown)[:MOST_LINES]
+    chosen = chosen_series(catalog, found, metric, shown)[:MAX_LINES]
     is_log = bool(shown.log_scale)
     if shown.log_scale is None and len({catalog.series[number].module for number in chosen}) > 1:
         is_log = spans_decades(np.concatenate([found[number][1] for number in chosen]))
@@ -165,7 +169,7 @@ def chart(runs: Sequence[Run], shown: Shown) -> tuple[str, list[ChartLine], str,
     return metric, lines, "" if complete else "the beginning of a long training", is_log
 
 
-def chosen_series(catalog: Catalog, found: Mapping[int, Points], metric: str, shown: Shown) -> list[int]:
+def chosen_series(catalog: SeriesCatalog, found: Mapping[int, Points], metric: str, shown: ChartOptions) -> list[int]:
     """The numbers of the series that are drawn: as chosen, of the selected module, or of the eight that differ most."""
     phases = PHASES if shown.phase == "both" else (phase_with_values(shown.phase, catalog.series, metric),)
     fitting = [
@@ -173,26 +177,26 @@ def chosen_series(catalog: Catalog, found: Mapping[int, Points], metric: str, sh
         for number, series in enumerate(catalog.series)
         if series.metric == metric and series.form != HISTOGRAM and series.phase in phases and number in found
     ]
-    modules = list(shown.modules)[:MOST_MODULES]
+    modules = list(shown.modules)[:MAX_MODULES]
     if not modules and shown.selected in {module for _, module in fitting}:
         modules = [shown.selected]
     if not modules:
-        modules = standing_out([(module, found[number]) for number, module in fitting], MOST_MODULES)
+        modules = outlying_modules([(module, found[number]) for number, module in fitting], MAX_MODULES)
     return [number for number, module in fitting if module in modules]
 
 
-def _read(runs: Sequence[Run]) -> tuple[Catalog, dict[int, tuple[np.ndarray, np.ndarray]], bool]:
+def _read(runs: Sequence[Run]) -> tuple[SeriesCatalog, dict[int, tuple[np.ndarray, np.ndarray]], bool]:
     """All series of the runs, thinned; False: they were too long to read to the end."""
-    updates, end = Updates(runs), time.perf_counter() + SECONDS
+    updates, end = UpdateReader(runs), time.perf_counter() + READ_SECONDS
     pieces: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
-    while updates.behind > 0 and time.perf_counter() < end:
-        batch, share = updates.read(SLICE)
-        points = batch.points().thinned(max(LEAST_POINTS, math.ceil(POINTS * share)))
+    while updates.unread > 0 and time.perf_counter() < end:
+        batch, share = updates.read(SLICE_SECONDS)
+        points = batch.points().downsampled(max(MIN_POINTS, math.ceil(MAX_POINTS * share)))
         ends = points.counts.cumsum()
         for series, start, stop in zip(points.series.tolist(), ends - points.counts, ends, strict=True):
             pieces.setdefault(series, []).append((points.steps[start:stop], points.values[start:stop]))
     found = {s: (np.concatenate([p[0] for p in own]), np.concatenate([p[1] for p in own])) for s, own in pieces.items()}
-    return updates.catalog, found, updates.behind == 0
+    return updates.catalog, found, updates.unread == 0
 
 
 def _name(series: Series, runs: Sequence[Run], chosen: Sequence[int]) -> str:
@@ -207,7 +211,7 @@ def _line(name: str, steps: np.ndarray, values: np.ndarray, window: int | None, 
         steps, values = steps[recent], values[recent]
     with np.errstate(all="ignore"):
         drawn = np.log10(np.where(values > 0, values, math.nan)) if is_log else values
-    kept = most_telling(drawn, POINTS)
+    kept = min_max_positions(drawn, MAX_POINTS)
     return ChartLine(name, steps[kept], drawn[kept])
 
 
@@ -228,7 +232,7 @@ def _plot(lines: Sequence[ChartLine], is_log: bool) -> Iterator[str]:
         x = LEFT + (line.steps - first) / max(last - first, 1.0) * (end - LEFT)
         with np.errstate(all="ignore"):
             y = bottom - (line.values - low) / (high - low or 1.0) * (bottom - TOP)
-        path = " ".join(_strokes(x, y))
+        path = " ".join(_path_segments(x, y))
         if path:
             color = COLORS[at % len(COLORS)]
             yield f'<path d="{path}" fill="none" stroke="{color}" stroke-width="1.5" stroke-linecap="round"/>'
@@ -239,7 +243,7 @@ def _figure(value: float, is_log: bool) -> str:
         return f"{np.power(10.0, value) if is_log else value:.3g}"
 
 
-def _strokes(x: np.ndarray, y: np.ndarray) -> Iterator[str]:
+def _path_segments(x: np.ndarray, y: np.ndarray) -> Iterator[str]:
     """The path through the finite points; a point between two gaps is a dot."""
     is_drawn = False
     for across, down in zip(x.tolist(), y.tolist(), strict=True):
@@ -249,4 +253,4 @@ def _strokes(x: np.ndarray, y: np.ndarray) -> Iterator[str]:
 
 
 def _text(x: float, y: float, words: str, color: str, anchor: str = "start") -> str:
-    return f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="{color}">{clean(words)}</text>'
+    return f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="{color}">{xml_text(words)}</text>'

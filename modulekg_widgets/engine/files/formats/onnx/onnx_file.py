@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
-from modulekg_widgets.engine.errors import MissingReaderError, ModelFileError, shown
+from modulekg_widgets.engine.errors import MissingReaderError, ModelFileError, printable
 from modulekg_widgets.engine.files.formats.onnx.onnx_graph import GraphReader, Span
-from modulekg_widgets.engine.files.formats.onnx.onnx_wire import LENGTH, Wire, varint_bytes
-from modulekg_widgets.engine.files.graph_parts import LONGEST_TEXT, Allowance, short_text
+from modulekg_widgets.engine.files.formats.onnx.onnx_wire import LENGTH, WireReader, varint_bytes
+from modulekg_widgets.engine.files.graph_building import MAX_TEXT, ReadBudget, abbreviate_text
 from modulekg_widgets.engine.files.readers import file_reader
-from modulekg_widgets.engine.files.records import FileContents, Plain
+from modulekg_widgets.engine.files.records import FileContents, PlainValue
 from modulekg_widgets.engine.files.source import FileSource
 
-MOST_ENTRIES = 1_000  # of the metadata
-MOST_FUNCTIONS = 100_000
+MAX_METADATA_ENTRIES = 1_000  # of the metadata
+MAX_FUNCTIONS = 100_000
 # numbers of ModelProto's fields by https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
-_GRAPH, _TRAINING, _FUNCTION = 7, 20, 25
-_TEXTS, _ENTRY = (2, 3, 4, 6), 14
-_LONG = 4 * LONGEST_TEXT + 4  # bytes: a text that has as many is longer than is shown, and is cut there
-_LARGEST_HEAD = 1 << 20  # bytes of what a model has beside graphs and functions
+_GRAPH_FIELD, _TRAINING_FIELD, _FUNCTION_FIELD = 7, 20, 25
+_TEXT_FIELDS, _METADATA_FIELD = (2, 3, 4, 6), 14
+_MAX_TEXT_BYTES = 4 * MAX_TEXT + 4  # bytes: a text that has as many is longer than is shown, and is cut there
+_MAX_HEAD_BYTES = 1 << 20  # bytes of what a model has beside graphs and functions
 
 
 @file_reader(".onnx")
 def read_onnx(source: FileSource) -> FileContents:
     """What is in an ONNX file; needs the `onnx` package, whose messages are all of it that is used."""
-    allowance = Allowance(source.name)
-    wire = Wire(source, allowance)
+    allowance = ReadBudget(source.name)
+    wire = WireReader(source, allowance)
     reader = GraphReader(source, wire, allowance, _messages())
     head, graphs, functions = _parts(source, wire)
     model = reader.parsed("ModelProto", head)
     if not graphs or not model.opset_import:
-        raise ModelFileError(f"{shown(source.name)} has no {'opset' if graphs else 'graph'}: it is no ONNX model")
+        raise ModelFileError(f"{printable(source.name)} has no {'opset' if graphs else 'graph'}: it is no ONNX model")
     graph = reader.graph(graphs, functions)
     return FileContents(
         "onnx",
@@ -42,32 +42,32 @@ def read_onnx(source: FileSource) -> FileContents:
     )
 
 
-def _parts(source: FileSource, wire: Wire) -> tuple[bytes, list[Span], list[Span]]:
+def _parts(source: FileSource, wire: WireReader) -> tuple[bytes, list[Span], list[Span]]:
     """The model's message without graphs and functions, and where these are."""
     head, graphs, functions = bytearray(), [], []
     for number, tag, begin, after in wire.fields(0, source.size):
-        if number == _GRAPH:
+        if number == _GRAPH_FIELD:
             graphs.append((begin, after))
-        elif number == _FUNCTION:
+        elif number == _FUNCTION_FIELD:
             functions.append((begin, after))
-        elif number in _TEXTS and after - begin > _LONG:
-            head += _field(number, wire.content(begin, begin + _LONG))
-        elif number == _ENTRY and after - begin > _LONG:
+        elif number in _TEXT_FIELDS and after - begin > _MAX_TEXT_BYTES:
+            head += _field(number, wire.content(begin, begin + _MAX_TEXT_BYTES))
+        elif number == _METADATA_FIELD and after - begin > _MAX_TEXT_BYTES:
             head += _field(number, _short_entry(wire, begin, after))
-        elif number != _TRAINING:
+        elif number != _TRAINING_FIELD:
             head += wire.content(tag, after)
-        if len(head) > _LARGEST_HEAD or len(functions) > MOST_FUNCTIONS or len(graphs) > MOST_ENTRIES:
+        if len(head) > _MAX_HEAD_BYTES or len(functions) > MAX_FUNCTIONS or len(graphs) > MAX_METADATA_ENTRIES:
             raise ModelFileError(
-                f"{shown(source.name)} has more than {_LARGEST_HEAD:,} bytes, {MOST_FUNCTIONS:,} functions or "
-                f"{MOST_ENTRIES:,} graphs beside its graph: larger files are not opened"
+                f"{printable(source.name)} has more than {_MAX_HEAD_BYTES:,} bytes, {MAX_FUNCTIONS:,} functions or "
+                f"{MAX_METADATA_ENTRIES:,} graphs beside its graph: larger files are not opened"
             )
     return bytes(head), graphs, functions
 
 
-def _short_entry(wire: Wire, start: int, stop: int) -> bytes:
+def _short_entry(wire: WireReader, start: int, stop: int) -> bytes:
     """An entry of the metadata, as long texts as are shown of its key and its value."""
     kept = [
-        _field(number, wire.content(begin, min(after, begin + _LONG)))
+        _field(number, wire.content(begin, min(after, begin + _MAX_TEXT_BYTES)))
         for number, _, begin, after in wire.fields(start, stop)
         if number in (1, 2)
     ]
@@ -78,31 +78,33 @@ def _field(number: int, content: bytes) -> bytes:
     return varint_bytes(number << 3 | LENGTH) + varint_bytes(len(content)) + content
 
 
-def _metadata(model: Any) -> dict[str, Plain]:
+def _metadata(model: Any) -> dict[str, PlainValue]:
     producer = f"{model.producer_name} {model.producer_version}".strip()
-    opsets = ", ".join(f"{entry.domain or 'ai.onnx'} {entry.version}" for entry in model.opset_import[:MOST_ENTRIES])
-    told: dict[str, Plain] = {
-        "producer": short_text(producer),
-        "opset": short_text(opsets),
+    opsets = ", ".join(
+        f"{entry.domain or 'ai.onnx'} {entry.version}" for entry in model.opset_import[:MAX_METADATA_ENTRIES]
+    )
+    told: dict[str, PlainValue] = {
+        "producer": abbreviate_text(producer),
+        "opset": abbreviate_text(opsets),
         "ir_version": model.ir_version,
         "domain": _text(model.domain),
         "model_version": model.model_version,
         "description": _text(model.doc_string),
     }
     told = {key: value for key, value in told.items() if value}
-    for entry in model.metadata_props[:MOST_ENTRIES]:
+    for entry in model.metadata_props[:MAX_METADATA_ENTRIES]:
         told.setdefault(_text(entry.key), _text(entry.value))
     return told
 
 
 def _text(text: str | bytes) -> str:
     """A text in short; protobuf gives bytes for what is none."""
-    return short_text(text if isinstance(text, str) else text[:LONGEST_TEXT].decode("utf-8", "replace"))
+    return abbreviate_text(text if isinstance(text, str) else text[:MAX_TEXT].decode("utf-8", "replace"))
 
 
 def _warnings(reader: GraphReader) -> tuple[str, ...]:
     files = sorted({tensor.file for tensor in reader.tensors if tensor.file})
-    return tuple(f"weights lie in {shown(file)}, which has to be in the same folder" for file in files[:10])
+    return tuple(f"weights lie in {printable(file)}, which has to be in the same folder" for file in files[:10])
 
 
 def _messages() -> Any:

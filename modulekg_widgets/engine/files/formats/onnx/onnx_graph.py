@@ -2,7 +2,7 @@
 
 Bodies of `If`, `Loop` and `Scan` come before the operator that has them: it takes what they give as further inputs, and
 what they take is what it takes. A call of a local function is a module of its class, with the function's operators;
-it is one operator where functions call themselves, or would give more operators than `MOST_INLINED`.
+it is one operator where functions call themselves, or would give more operators than `MAX_INLINED`.
 """
 
 from __future__ import annotations
@@ -11,38 +11,49 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from modulekg_widgets.engine.errors import ModelFileError, shown
-from modulekg_widgets.engine.files.formats.onnx.onnx_modules import TRACE, OnnxModules, Standing, with_their_weights
+from modulekg_widgets.engine.errors import ModelFileError, printable
+from modulekg_widgets.engine.files.formats.onnx.onnx_modules import (
+    TRACE,
+    ModuleSource,
+    OnnxModules,
+    assign_modules_by_weights,
+)
 from modulekg_widgets.engine.files.formats.onnx.onnx_tensors import (
-    LARGEST_DIMENSION,
-    MOST_DIMENSIONS,
+    MAX_DIMENSION_SIZE,
+    MAX_DIMENSIONS,
     QUANTIZED,
     OnnxTensors,
     QuantizedOperands,
+    abbreviate_tensor,
     dtype_of,
-    in_short,
-    is_small,
+    is_inline_constant,
     is_weight_dtype,
 )
-from modulekg_widgets.engine.files.formats.onnx.onnx_wire import DEEPEST, SMALL, Wire, WireNode, WireTensor
-from modulekg_widgets.engine.files.graph_parts import (
-    ATTRIBUTE,
-    BODY,
-    OPERATOR,
-    VALUE,
-    Allowance,
-    Occurrences,
-    Scope,
-    short,
-    short_text,
-    source_of,
+from modulekg_widgets.engine.files.formats.onnx.onnx_wire import (
+    MAX_DEPTH,
+    SMALL_MESSAGE_BYTES,
+    WireNode,
+    WireReader,
+    WireTensor,
 )
-from modulekg_widgets.engine.files.records import OperatorGraph, OperatorRecord, Plain, TensorRecord, ValueRecord
+from modulekg_widgets.engine.files.graph_building import (
+    ATTRIBUTE_COST,
+    BODY_COST,
+    OPERATOR_COST,
+    VALUE_COST,
+    NameScope,
+    ReadBudget,
+    UniqueNames,
+    abbreviate_text,
+    abbreviate_value,
+    source_location,
+)
+from modulekg_widgets.engine.files.records import OperatorGraph, OperatorRecord, PlainValue, TensorRecord, ValueRecord
 from modulekg_widgets.engine.files.source import FileSource
 
-MOST_INLINED = 20_000  # operators of local functions
-USUAL_DIMENSIONS = 4  # that a value has at no further charge
-_DEEPEST_CALL = 16
+MAX_INLINED = 20_000  # operators of local functions
+FREE_DIMENSIONS = 4  # that a value has at no further charge
+_MAX_CALL_DEPTH = 16
 
 # numbers of fields by https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 _NODE, _INITIALIZER, _SPARSE, _INPUT, _OUTPUT, _VALUE = 1, 5, 15, 11, 12, 13
@@ -66,7 +77,7 @@ class LocalFunction:
 
 
 @dataclass(slots=True)
-class Body:
+class GraphBody:
     """A graph in the file, as it is read."""
 
     nodes: list[Span] = field(default_factory=list)
@@ -80,10 +91,10 @@ class Body:
 class NodeContext:
     """Where nodes are read: what names mean there, the module around them, and what a function was called with."""
 
-    scope: Scope = field(default_factory=Scope)
+    scope: NameScope = field(default_factory=NameScope)
     module: str = ""
-    given: dict[str, Plain] = field(default_factory=dict)
-    wanted: dict[str, str] = field(default_factory=dict)  # names that the values of a function get
+    attributes: dict[str, PlainValue] = field(default_factory=dict)
+    default_attributes: dict[str, str] = field(default_factory=dict)  # names that the values of a function get
     depth: int = 0
     calls: tuple[str, ...] = ()
 
@@ -91,18 +102,18 @@ class NodeContext:
 class GraphReader:
     """Reads the graph of one file; `tensors` and `modules` are what it found beside operators."""
 
-    def __init__(self, source: FileSource, wire: Wire, allowance: Allowance, messages: Any) -> None:
-        self._label = shown(source.name)
+    def __init__(self, source: FileSource, wire: WireReader, allowance: ReadBudget, messages: Any) -> None:
+        self._label = printable(source.name)
         self._wire, self._allowance, self._messages = wire, allowance, messages
         self._made = OnnxTensors(source, allowance)
         self.modules = OnnxModules(allowance)
         self.tensors: list[TensorRecord] = []
         self._tensor_names: set[str] = set()
         self._operators: list[OperatorRecord] = []
-        self._standings: list[Standing] = []  # of the operators
+        self._standings: list[ModuleSource] = []  # of the operators
         self._quantized = QuantizedOperands()
         self._values: dict[str, ValueRecord] = {}
-        self._value_names, self._operator_names, self._call_paths = Occurrences(), Occurrences(), Occurrences()
+        self._value_names, self._operator_names, self._call_paths = UniqueNames(), UniqueNames(), UniqueNames()
         self._functions: dict[tuple[str, str, str], LocalFunction] = {}
         self._inlined = 0
 
@@ -114,11 +125,11 @@ class GraphReader:
         body = self._body(spans, place)
         inputs = [name for name in body.inputs if name not in body.tensors]
         for name in inputs:
-            self._value_names.once(self._allowance.name(name))
+            self._value_names.unique(self._allowance.name(name))
         self._run(body, place)
         outputs = tuple(place.scope[name] for name in body.outputs)
         self.tensors = self._quantized.with_roles(self.tensors, self._operators)
-        operators = with_their_weights(self._operators, self._standings, self.tensors, outputs)
+        operators = assign_modules_by_weights(self._operators, self._standings, self.tensors, outputs)
         return OperatorGraph(operators, tuple(inputs), outputs, self._values)
 
     def parsed(self, kind: str, content: bytes) -> Any:
@@ -132,12 +143,12 @@ class GraphReader:
                 f"{self._label} has bytes that are no {kind}: it is cut off or forged, download or copy it again"
             ) from error
 
-    def _body(self, spans: Iterable[Span], place: NodeContext) -> Body:
-        body = Body()
+    def _body(self, spans: Iterable[Span], place: NodeContext) -> GraphBody:
+        body = GraphBody()
         for start, stop in spans:
             for number, _, begin, after in self._wire.fields(start, stop):
                 if number == _NODE:
-                    self._allowance.take(200)
+                    self._allowance.charge(200)
                     body.nodes.append((begin, after))
                 elif number == _INITIALIZER:
                     wire = self._wire.tensor(begin, after)
@@ -148,25 +159,25 @@ class GraphReader:
                 elif number in (_INPUT, _OUTPUT, _VALUE):
                     self._add_value(body, number, begin, after)
         if not place.depth:
-            self.modules.hold(tensor.name for tensor in self.tensors)
+            self.modules.add_owners(tensor.name for tensor in self.tensors)
         return body
 
-    def _run(self, body: Body, place: NodeContext) -> None:
+    def _run(self, body: GraphBody, place: NodeContext) -> None:
         for begin, after in body.nodes:
             self._node(begin, after, place)
         for name, value in body.values:
             if name not in body.tensors:
                 self._values.setdefault(self._allowance.name(place.scope[name]), value)
 
-    def _add_tensor(self, body: Body, place: NodeContext, record: TensorRecord) -> None:
+    def _add_tensor(self, body: GraphBody, place: NodeContext, record: TensorRecord) -> None:
         if not place.depth and record.name in self._tensor_names:
-            raise ModelFileError(f"{self._label} has two tensors named {shown(record.name)}: it is forged")
+            raise ModelFileError(f"{self._label} has two tensors named {printable(record.name)}: it is forged")
         body.tensors.add(record.name)
         self._keep_tensor(place, record)
 
     def _keep_tensor(self, place: NodeContext, record: TensorRecord) -> None:
         """Tensors of bodies get another name where theirs is taken."""
-        unique = self._value_names.once(record.name)
+        unique = self._value_names.unique(record.name)
         if place.depth or unique != record.name:
             place.scope[record.name] = unique
         self._tensor_names.add(unique)
@@ -177,8 +188,8 @@ class GraphReader:
         values = self.parsed("TensorProto", parts[0].content)
         return self._made.sparse(self.parsed("SparseTensorProto", content), values, parts)
 
-    def _add_value(self, body: Body, number: int, begin: int, after: int) -> None:
-        self._allowance.take(VALUE + 6 * max(after - begin - 100, 0))  # what protobuf takes to read it
+    def _add_value(self, body: GraphBody, number: int, begin: int, after: int) -> None:
+        self._allowance.charge(VALUE_COST + 6 * max(after - begin - 100, 0))  # what protobuf takes to read it
         message = self.parsed("ValueInfoProto", self._wire.content(begin, after))
         name = self._allowance.name(message.name)
         if number == _INPUT:
@@ -195,23 +206,23 @@ class GraphReader:
         if not tensor.HasField("shape"):
             return ValueRecord(None, dtype) if dtype else None
         dims = tensor.shape.dim
-        if len(dims) > MOST_DIMENSIONS:
+        if len(dims) > MAX_DIMENSIONS:
             raise ModelFileError(f"{self._label} has a value of {len(dims):,} dimensions: it is forged")
-        self._allowance.take(ATTRIBUTE * max(len(dims) - USUAL_DIMENSIONS, 0))
+        self._allowance.charge(ATTRIBUTE_COST * max(len(dims) - FREE_DIMENSIONS, 0))
         return ValueRecord(tuple(map(self._size, dims)), dtype)
 
     def _size(self, dim: Any) -> int | str:
         """A size; one that no value has, as the -1 that some exporters write, stands for one that is not fixed."""
-        if dim.HasField("dim_value") and 0 <= dim.dim_value <= LARGEST_DIMENSION:
+        if dim.HasField("dim_value") and 0 <= dim.dim_value <= MAX_DIMENSION_SIZE:
             return dim.dim_value
-        return self._allowance.name(short_text(dim.dim_param) or "?")
+        return self._allowance.name(abbreviate_text(dim.dim_param) or "?")
 
     def _node(self, begin: int, after: int, place: NodeContext) -> None:
         """Add a node's operator, with the operators that it holds."""
         # those of functions are looked at again for every call
-        self._allowance.take((after - begin) // (1 if place.calls else 32))
+        self._allowance.charge((after - begin) // (1 if place.calls else 32))
         wire: WireNode | None = None
-        if after - begin <= SMALL:
+        if after - begin <= SMALL_MESSAGE_BYTES:
             node = self.parsed("NodeProto", self._wire.content(begin, after))
             if any(attribute.type in _HOLDERS or not attribute.type for attribute in node.attribute):
                 wire = self._wire.node(begin, after)
@@ -220,95 +231,104 @@ class GraphReader:
             node = self.parsed("NodeProto", wire.content)
         if wire is not None and self._is_tensor(node, wire, place):
             return
-        self._allowance.take(ATTRIBUTE * len(node.metadata_props) + 20 * (len(node.input) + len(node.output)))
+        self._allowance.charge(ATTRIBUTE_COST * len(node.metadata_props) + 20 * (len(node.input) + len(node.output)))
         metadata = {entry.key: entry.value for entry in node.metadata_props}
-        told = self.modules.of_metadata(metadata) if metadata else None
+        told = self.modules.path_from_metadata(metadata) if metadata else None
         if told is None:
-            told = self.modules.of_name(node.name)
+            told = self.modules.path_from_name(node.name)
         module = place.module if told is None else told
         function = self._functions.get((node.domain, node.op_type, node.overload))
         if function is not None and self._can_be_inlined(function, place):
             self._call(node, function, module, place)
             return
-        self._allowance.take(OPERATOR)
+        self._allowance.charge(OPERATOR_COST)
         inputs = [place.scope[name] for name in node.input if name]
         given = self._bodies(node, wire, module, place) if wire is not None and wire.graphs else []
         name = node.name or node.op_type
-        op = self._allowance.name(f"{node.domain}.{node.op_type}" if _is_other(node.domain) else node.op_type)
+        op = self._allowance.name(f"{node.domain}.{node.op_type}" if _is_custom_domain(node.domain) else node.op_type)
         if op in QUANTIZED:
             self._quantized.add(op, [place.scope[name] if name else "" for name in node.input])
         self._standings.append(
-            Standing.TOLD if told is not None else Standing.FREE if not place.depth else Standing.FIXED
+            ModuleSource.EXPLICIT
+            if told is not None
+            else ModuleSource.UNKNOWN
+            if not place.depth
+            else ModuleSource.ENCLOSING
         )
         self._operators.append(
             OperatorRecord(
-                self._allowance.name(self._operator_names.once(name)),
+                self._allowance.name(self._operator_names.unique(name)),
                 op,
                 module,
                 tuple(map(self._allowance.name, (*inputs, *given))),
                 tuple(self._define(name, place) for name in node.output if name),
                 self._settings(node.attribute, wire, place),
-                self._allowance.name(source_of(metadata[TRACE])) if TRACE in metadata else "",
+                self._allowance.name(source_location(metadata[TRACE])) if TRACE in metadata else "",
             )
         )
 
     def _define(self, name: str, place: NodeContext) -> str:
-        self._allowance.take(ATTRIBUTE)
-        unique = place.wanted.pop(name, "") or self._allowance.name(self._value_names.once(name))
+        self._allowance.charge(ATTRIBUTE_COST)
+        unique = place.default_attributes.pop(name, "") or self._allowance.name(self._value_names.unique(name))
         if place.depth or unique != name:
             place.scope[name] = unique
         return unique
 
     def _is_tensor(self, node: Any, wire: WireNode, place: NodeContext) -> bool:
         """Whether a node is a tensor of more than few numbers, which then is one of the file's."""
-        if node.op_type != "Constant" or _is_other(node.domain) or len(node.output) != 1 or 0 not in wire.tensors:
+        if (
+            node.op_type != "Constant"
+            or _is_custom_domain(node.domain)
+            or len(node.output) != 1
+            or 0 not in wire.tensors
+        ):
             return False
         content: WireTensor = wire.tensors[0]
         message = self.parsed("TensorProto", content.content)
-        if is_small(message):
+        if is_inline_constant(message):
             return False
         role = None if is_weight_dtype(message.data_type) else "constant"  # where weights are kept says nothing of them
         self._keep_tensor(place, self._made.record(node.output[0], message, content, role))
         return True
 
-    def _settings(self, attributes: Any, wire: WireNode | None, place: NodeContext) -> dict[str, Plain]:
-        settings: dict[str, Plain] = {}
+    def _settings(self, attributes: Any, wire: WireNode | None, place: NodeContext) -> dict[str, PlainValue]:
+        settings: dict[str, PlainValue] = {}
         for at, attribute in enumerate(attributes):
-            self._allowance.take(ATTRIBUTE)
-            name = self._allowance.name(short_text(attribute.name))
-            if wire is not None and at in wire.long:
+            self._allowance.charge(ATTRIBUTE_COST)
+            name = self._allowance.name(abbreviate_text(attribute.name))
+            if wire is not None and at in wire.large_attributes:
                 settings[name] = "…"
             elif attribute.ref_attr_name:
-                settings[name] = place.given.get(attribute.ref_attr_name)
+                settings[name] = place.attributes.get(attribute.ref_attr_name)
             elif attribute.type in _FIELDS:
                 settings[name] = self._setting(getattr(attribute, _FIELDS[attribute.type]))
             elif attribute.type == _TENSOR or (not attribute.type and attribute.HasField("t")):
-                settings[name] = self._setting(in_short(attribute.t))
+                settings[name] = self._setting(abbreviate_tensor(attribute.t))
         return settings
 
-    def _setting(self, value: Any) -> Plain:
+    def _setting(self, value: Any) -> PlainValue:
         if isinstance(value, bytes):
             value = value[:1000].decode("utf-8", "replace")
         elif not isinstance(value, (int, float, str)):
             value = [part[:1000].decode("utf-8", "replace") if type(part) is bytes else part for part in value[:100]]
-        plain = short(value)
+        plain = abbreviate_value(value)
         return self._allowance.name(plain) if isinstance(plain, str) else plain
 
     def _bodies(self, node: Any, wire: WireNode, module: str, place: NodeContext) -> list[str]:
         """What the bodies of a node give, once their operators are there."""
-        if place.depth >= DEEPEST:
-            raise ModelFileError(f"{self._label} has more than {DEEPEST} graphs within graphs: it is forged")
+        if place.depth >= MAX_DEPTH:
+            raise ModelFileError(f"{self._label} has more than {MAX_DEPTH} graphs within graphs: it is forged")
         given: list[str] = []
         for at, spans in wire.graphs.items():
             path = self.modules.add(f"{module}.{node.attribute[at].name}".lstrip("."))
             for span in spans:
-                self._allowance.take(BODY)
-                inner = NodeContext(Scope(place.scope), path, place.given, {}, place.depth + 1, place.calls)
+                self._allowance.charge(BODY_COST)
+                inner = NodeContext(NameScope(place.scope), path, place.attributes, {}, place.depth + 1, place.calls)
                 body = self._body([span], inner)
                 own = [name for name in body.inputs if name not in body.tensors]
                 taken = [*node.input, *[""] * len(own)]
                 for name, outer in zip(own, taken, strict=False):
-                    inner.scope[name] = place.scope[outer] if outer else self._value_names.once(name)
+                    inner.scope[name] = place.scope[outer] if outer else self._value_names.unique(name)
                 self._run(body, inner)
                 given.extend(inner.scope[name] for name in body.outputs)
         return given
@@ -317,43 +337,43 @@ class GraphReader:
         kept, nodes = bytearray(), []
         for number, tag, begin, after in self._wire.fields(start, stop):
             if number == _FUNCTION_NODE:
-                self._allowance.take(200)
+                self._allowance.charge(200)
                 nodes.append((begin, after))
             elif number in _FUNCTION_HEAD:
-                self._allowance.take(_FUNCTION_HEAD[number] * (after - tag))
+                self._allowance.charge(_FUNCTION_HEAD[number] * (after - tag))
                 kept += self._wire.content(tag, after)
         message = self.parsed("FunctionProto", bytes(kept))
         self._functions.setdefault((message.domain, message.name, message.overload), LocalFunction(message, nodes))
 
     def _can_be_inlined(self, function: LocalFunction, place: NodeContext) -> bool:
         return (
-            self._inlined + len(function.nodes) <= MOST_INLINED
-            and len(place.calls) < _DEEPEST_CALL
+            self._inlined + len(function.nodes) <= MAX_INLINED
+            and len(place.calls) < _MAX_CALL_DEPTH
             and function.message.name not in place.calls
         )
 
     def _call(self, node: Any, function: LocalFunction, module: str, place: NodeContext) -> None:
         """The operators of a function, in a module named after the call."""
-        self._allowance.take(BODY)
+        self._allowance.charge(BODY_COST)
         self._inlined += len(function.nodes)
         message = function.message
         label = node.name.rpartition("/")[2].replace(".", "_") or message.name
-        path = self._call_paths.once(f"{module}.{label}".lstrip("."))
+        path = self._call_paths.unique(f"{module}.{label}".lstrip("."))
         self.modules.add(path, ".".join(part for part in (message.domain, message.name) if part))
         given = self._settings((*message.attribute_proto, *node.attribute), None, place)
-        inner = NodeContext(Scope(), path, given, {}, place.depth + 1, (*place.calls, message.name))
+        inner = NodeContext(NameScope(), path, given, {}, place.depth + 1, (*place.calls, message.name))
         for name, outer in zip(message.input, node.input, strict=False):
             if outer:
                 inner.scope[name] = self._allowance.name(place.scope[outer])
         for name, outer in zip(message.output, node.output, strict=False):
             if outer:
-                inner.wanted[name] = self._define(outer, place)
+                inner.default_attributes[name] = self._define(outer, place)
         for span in function.nodes:
             self._node(*span, inner)
         for name, outer in zip(message.output, node.output, strict=False):
-            if outer and name in inner.wanted:  # it gives what it was given
+            if outer and name in inner.default_attributes:  # it gives what it was given
                 place.scope[outer] = inner.scope[name]
 
 
-def _is_other(domain: str) -> bool:
+def _is_custom_domain(domain: str) -> bool:
     return domain not in ("", "ai.onnx")

@@ -12,27 +12,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 
-from modulekg_widgets.engine.files.graph_parts import NO_MODULE, Allowance, NamedModules
-from modulekg_widgets.engine.files.owners import ModulePaths, is_buffer, named
-from modulekg_widgets.engine.files.records import ModulePart, OperatorRecord, TensorRecord
+from modulekg_widgets.engine.files.graph_building import NO_MODULE, NamedModules, ReadBudget
+from modulekg_widgets.engine.files.records import FileModuleRecord, OperatorRecord, TensorRecord
+from modulekg_widgets.engine.files.tensor_owners import PathPrefixes, is_buffer, split_name
 
 SCOPES, CLASSES, TRACE = (f"pkg.torch.onnx.{key}" for key in ("name_scopes", "class_hierarchy", "stack_trace"))
 _STRINGS = re.compile(r"'([^'\\]*)'|\"([^\"\\]*)\"")
-_LONGEST_LIST = 20_000  # characters of a list in the metadata
-DEEPEST = 64  # calls within calls
-_REPEATED = re.compile(r"_\d{1,6}\Z")
+_MAX_LIST = 20_000  # characters of a list in the metadata
+MAX_CALL_DEPTH = 64  # calls within calls
+_REPEATED_CALL = re.compile(r"_\d{1,6}\Z")
 
 
-class Standing(Enum):
+class ModuleSource(Enum):
     """The source of an operator's module: the file tells it, nothing does, or it is the body or function around."""
 
-    TOLD, FREE, FIXED = range(3)
+    EXPLICIT, UNKNOWN, ENCLOSING = range(3)
 
 
 class OnnxModules:
     """The modules of one file, as its nodes come to tell of them."""
 
-    def __init__(self, allowance: Allowance) -> None:
+    def __init__(self, allowance: ReadBudget) -> None:
         self._allowance = allowance
         self._modules = NamedModules(allowance)
         self._with_tensors: set[str] = set()
@@ -40,21 +40,23 @@ class OnnxModules:
         self._paths: set[str] = set()  # of what was called
         self._stacks: dict[tuple[str, str], str | None] = {}
 
-    def parts(self, tensors: Iterable[TensorRecord], operators: Iterable[OperatorRecord]) -> tuple[ModulePart, ...]:
+    def parts(
+        self, tensors: Iterable[TensorRecord], operators: Iterable[OperatorRecord]
+    ) -> tuple[FileModuleRecord, ...]:
         """The modules that were told and have operators or tensors, themselves or inside.
 
         A body may be empty, and a module whose operators were folded into another's weights has none left.
         """
-        paths = {each.module for each in operators} | {named(each.name)[0] for each in tensors}
-        known = ModulePaths(paths)
+        paths = {each.module for each in operators} | {split_name(each.name)[0] for each in tensors}
+        known = PathPrefixes(paths)
         return tuple(part for part in self._modules.parts() if not part.path or part.path in known)
 
-    def hold(self, tensors: Iterable[str]) -> None:
+    def add_owners(self, tensors: Iterable[str]) -> None:
         """Note modules that surely are there, by the names of their tensors."""
         for tensor in tensors:
             path = tensor.rpartition(".")[0]
             while path and path not in self._with_tensors:
-                self._allowance.take(len(path) + 80)
+                self._allowance.charge(len(path) + 80)
                 self._with_tensors.add(path)
                 path = path.rpartition(".")[0]
 
@@ -62,19 +64,19 @@ class OnnxModules:
         """Note a module, if it is not known."""
         return self._modules.add(path, class_name)
 
-    def of_metadata(self, metadata: Mapping[str, str]) -> str | None:
+    def path_from_metadata(self, metadata: Mapping[str, str]) -> str | None:
         """The path of the module that a node runs in, by what the exporter wrote on it; None where it did not."""
         if SCOPES not in metadata or CLASSES not in metadata:
             return None
         stack = (metadata[SCOPES].rpartition(", ")[0], metadata[CLASSES].rpartition(", ")[0])  # those around it
         if stack not in self._stacks:
-            self._allowance.take(len(stack[0]) + len(stack[1]) + 200)
+            self._allowance.charge(len(stack[0]) + len(stack[1]) + 200)
             self._stacks[stack] = self._innermost(metadata)
         return self._stacks[stack]
 
     def _innermost(self, metadata: Mapping[str, str]) -> str | None:
         paths, classes = _listed(metadata[SCOPES]), _listed(metadata[CLASSES])
-        self._allowance.take(15 * (len(paths) + len(classes)))
+        self._allowance.charge(15 * (len(paths) + len(classes)))
         if len(paths) != len(classes) or len(paths) < 2:  # what comes last is the operator itself
             return None
         if paths[-2] == NO_MODULE:
@@ -83,20 +85,20 @@ class OnnxModules:
             self.add(path, class_name)
         return self._allowance.name(paths[-2])
 
-    def of_name(self, name: str) -> str | None:
+    def path_from_name(self, name: str) -> str | None:
         """The path of the module that a node runs in, by a name as "/layer1/layer1.0/conv1/Conv"."""
-        if not name.startswith("/") or len(name) > _LONGEST_LIST:
+        if not name.startswith("/") or len(name) > _MAX_LIST:
             return None
         calls = tuple(name[1:].split("/")[:-1])
-        path = self._path_of(calls) if len(calls) <= DEEPEST else ""
+        path = self._path_of(calls) if len(calls) <= MAX_CALL_DEPTH else ""
         return self.add(path) if path else None
 
     def _path_of(self, calls: tuple[str, ...]) -> str:
         if not calls or calls in self._called:
             return self._called.get(calls, "")
         outer = self._path_of(calls[:-1])
-        path = self._first_call(outer, _own_name(calls))
-        self._allowance.take(sum(map(len, calls)) + 60 * len(calls) + 300)
+        path = self._first_call(outer, _call_name(calls))
+        self._allowance.charge(sum(map(len, calls)) + 60 * len(calls) + 300)
         self._called[calls] = path
         self._paths.add(path)
         return path
@@ -104,15 +106,15 @@ class OnnxModules:
     def _first_call(self, outer: str, own: str) -> str:
         """The path of a module in another; later calls of a module have numbers behind its name, as "relu_1"."""
         path = f"{outer}.{own}" if outer else own
-        first = _REPEATED.sub("", path)
+        first = _REPEATED_CALL.sub("", path)
         is_call = path not in self._with_tensors and (first in self._paths or first in self._with_tensors)
         return first if first != path and is_call else path
 
 
-def _own_name(calls: tuple[str, ...]) -> str:
+def _call_name(calls: tuple[str, ...]) -> str:
     """The name that a module has in the one that calls it; a child of a container has the container's before it."""
     *outer, own = calls
-    for container in (outer[-1], _REPEATED.sub("", outer[-1])) if outer else ():
+    for container in (outer[-1], _REPEATED_CALL.sub("", outer[-1])) if outer else ():
         if own.startswith(f"{container}."):
             return own[len(container) + 1 :]
     return own
@@ -120,12 +122,12 @@ def _own_name(calls: tuple[str, ...]) -> str:
 
 def _listed(text: str) -> list[str]:
     """The texts of a list as Python writes it."""
-    return [single or double for single, double in _STRINGS.findall(text[:_LONGEST_LIST])]
+    return [single or double for single, double in _STRINGS.findall(text[:_MAX_LIST])]
 
 
-def with_their_weights(
+def assign_modules_by_weights(
     operators: Sequence[OperatorRecord],
-    standings: Sequence[Standing],
+    module_sources: Sequence[ModuleSource],
     tensors: Iterable[TensorRecord],
     outputs: Iterable[str],
 ) -> tuple[OperatorRecord, ...]:
@@ -136,20 +138,22 @@ def with_their_weights(
     one other module at most: weights that several share are of none of them. What no module is told of, and stands
     between operators that were drawn into one, goes with them.
     """
-    drawn = _drawn(operators, standings, tensors)
+    drawn = _modules_by_weights(operators, module_sources, tensors)
     if not drawn:
         return tuple(operators)
-    drawn |= _between(operators, standings, drawn, frozenset(outputs), frozenset(each.name for each in tensors))
+    drawn |= _modules_between(
+        operators, module_sources, drawn, frozenset(outputs), frozenset(each.name for each in tensors)
+    )
     return tuple(replace(each, module=drawn[at]) if at in drawn else each for at, each in enumerate(operators))
 
 
-def _drawn(
-    operators: Sequence[OperatorRecord], standings: Sequence[Standing], tensors: Iterable[TensorRecord]
+def _modules_by_weights(
+    operators: Sequence[OperatorRecord], standings: Sequence[ModuleSource], tensors: Iterable[TensorRecord]
 ) -> dict[int, str]:
     """The modules of operators that weights draw to them, by the operators' places."""
-    owned = {each.name: (named(each.name)[0], each.nbytes) for each in tensors if each.role != "constant"}
+    owned = {each.name: (split_name(each.name)[0], each.nbytes) for each in tensors if each.role != "constant"}
     numbers = {each.name for each in tensors if not is_buffer("", each)}
-    called = ModulePaths(
+    called = PathPrefixes(
         each.module for each in operators if not numbers.isdisjoint(each.inputs)
     )  # with weights of their own
     readers: dict[str, list[int]] = defaultdict(list)
@@ -161,7 +165,7 @@ def _drawn(
     for name, places in readers.items():
         path, nbytes = owned[name]
         others = {operators[at].module for at in places if not _is_in(path, operators[at].module)}
-        if path in called or len(others) > 1 or any(standings[at] is Standing.FIXED for at in places):
+        if path in called or len(others) > 1 or any(standings[at] is ModuleSource.ENCLOSING for at in places):
             continue
         for at in places:
             weights[at][path] = weights[at].get(path, 0) + nbytes
@@ -176,9 +180,9 @@ def _is_in(path: str, outer: str) -> bool:
     return not outer or path == outer or path.startswith(f"{outer}.")
 
 
-def _between(
+def _modules_between(
     operators: Sequence[OperatorRecord],
-    standings: Sequence[Standing],
+    standings: Sequence[ModuleSource],
     drawn: Mapping[int, str],
     outputs: frozenset[str],
     tensors: frozenset[str],
@@ -196,7 +200,7 @@ def _between(
     before, after = dict(drawn), dict(drawn)
     for found, beside, order in ((before, reads, range(len(reads))), (after, read_by, reversed(range(len(reads))))):
         for at in order:
-            if standings[at] is Standing.FREE and at not in drawn:
+            if standings[at] is ModuleSource.UNKNOWN and at not in drawn:
                 modules = {"" if other is None else found.get(other, "") for other in beside[at]}
                 if len(modules) == 1:
                     found[at] = modules.pop()

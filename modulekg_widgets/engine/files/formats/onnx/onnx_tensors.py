@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from modulekg_widgets.engine.errors import ModelFileError, shown
+from modulekg_widgets.engine.errors import ModelFileError, printable
 from modulekg_widgets.engine.files.formats.onnx.onnx_wire import WireTensor
-from modulekg_widgets.engine.files.graph_parts import TENSOR, Allowance, short
-from modulekg_widgets.engine.files.records import Encoded, EncodedPart, OperatorRecord, Plain, TensorRecord
+from modulekg_widgets.engine.files.graph_building import TENSOR_COST, ReadBudget, abbreviate_value
+from modulekg_widgets.engine.files.records import EncodedPart, EncodedValues, OperatorRecord, PlainValue, TensorRecord
 from modulekg_widgets.engine.files.source import FileSource
 
 # --------------------
@@ -75,20 +75,20 @@ DTYPES = {
     21: ("uint4", 4), 22: ("int4", 4), 23: ("float4_e2m1", 4), 24: ("float8_e8m0fnu", 8), 25: ("uint2", 2),
     26: ("int2", 2), 27: ("float6_e2m3", 6), 28: ("float6_e3m2", 6),
 }  # fmt: skip
-_LETTERS = {1: "f", 2: "B", 3: "b", 4: "H", 5: "h", 6: "i", 7: "q", 9: "B", 11: "d", 12: "I", 13: "Q"}
+_STRUCT_CODES = {1: "f", 2: "B", 3: "b", 4: "H", 5: "h", 6: "i", 7: "q", 9: "B", 11: "d", 12: "I", 13: "Q"}
 _BOOL = 9
-_PACKED = (1, 11, 14, 15)  # whose numbers stand in lists of floats as they do in bytes
+_FLOAT_LIST_TYPES = (1, 11, 14, 15)  # whose numbers stand in lists of floats as they do in bytes
 PROTOBUF = "protobuf"
-MOST_DIMENSIONS = 64
-FEW = 8  # elements: a constant of no more is a setting, one of more a tensor
-LARGEST_DIMENSION = (1 << 53) - 1  # of a value: up to it the page has all whole numbers
-_LARGEST_SIZE = 1 << 60
-_EXTERNAL = 1  # TensorProto.DataLocation
+MAX_DIMENSIONS = 64
+MAX_INLINE_ELEMENTS = 8  # elements: a constant of no more is a setting, one of more a tensor
+MAX_DIMENSION_SIZE = (1 << 53) - 1  # of a value: up to it the page has all whole numbers
+_MAX_ELEMENTS = 1 << 60
+_EXTERNAL_LOCATION = 1  # TensorProto.DataLocation
 
 
 # by operator, of ONNX and of ONNX Runtime: which inputs are quantised numbers, and which scales and zero points of them
 _OF_MICROSOFT = "com.microsoft."
-_UNARY = ((0,), (1, 2, 3, 4))
+_QLINEAR_INPUTS = ((0,), (1, 2, 3, 4))
 QUANTIZED: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "DequantizeLinear": ((0,), (1, 2)),
     "QuantizeLinear": ((), (1, 2)),
@@ -112,12 +112,12 @@ QUANTIZED: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
             f"{_OF_MICROSOFT}QLinear{name}"
             for name in ("Sigmoid", "LeakyRelu", "AveragePool", "GlobalAveragePool", "ReduceMean", "Softmax")
         ),
-        _UNARY,
+        _QLINEAR_INPUTS,
     ),
 }
-_DYNAMIC = "DynamicQuantizeLinear"  # gives a scale and a zero point
+_DYNAMIC_QUANTIZE = "DynamicQuantizeLinear"  # gives a scale and a zero point
 # what gives numbers of its first input as they are
-_MOVING = frozenset((
+_DATA_MOVEMENT = frozenset((
     "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose",
     "Unsqueeze",
 ))  # fmt: skip
@@ -137,7 +137,7 @@ class QuantizedOperands:
 
     def with_roles(self, tensors: list[TensorRecord], operators: Sequence[OperatorRecord]) -> list[TensorRecord]:
         """The tensors: quantised weights are parameters, whatever their dtype, their scales and zero points are not."""
-        if not self._numbers and not self._scales and not any(each.op == _DYNAMIC for each in operators):
+        if not self._numbers and not self._scales and not any(each.op == _DYNAMIC_QUANTIZE for each in operators):
             return tensors
         self._follow(operators)
         return [
@@ -150,11 +150,11 @@ class QuantizedOperands:
     def _follow(self, operators: Sequence[OperatorRecord]) -> None:
         """Note what is quantised before it is moved, and scales that are multiplied with others."""
         for each in reversed(operators):
-            if each.op in _MOVING and each.inputs and not self._numbers.isdisjoint(each.outputs):
+            if each.op in _DATA_MOVEMENT and each.inputs and not self._numbers.isdisjoint(each.outputs):
                 self._numbers.add(each.inputs[0])
         given: set[str] = set()  # scales that are computed
         for each in operators:
-            if each.op == _DYNAMIC:
+            if each.op == _DYNAMIC_QUANTIZE:
                 given.update(each.outputs[1:])
             elif each.op == "Mul" and not given.isdisjoint(each.inputs):
                 self._scales.update(each.inputs)
@@ -176,7 +176,7 @@ def is_weight_dtype(number: int) -> bool:
 class OnnxTensors:
     """Makes records of the tensors of one file, and remembers which other files they named."""
 
-    def __init__(self, source: FileSource, allowance: Allowance) -> None:
+    def __init__(self, source: FileSource, allowance: ReadBudget) -> None:
         self._source, self._allowance = source, allowance
         self._places: dict[str, str] = {}  # by what tensors name: paths of other files
 
@@ -185,50 +185,50 @@ class OnnxTensors:
         name = self._allowance.name(name)
         shape = self.shape(message.dims, name)
         dtype = dtype_of(message.data_type)
-        self._allowance.take(TENSOR + 40 * len(shape))
+        self._allowance.charge(TENSOR_COST + 40 * len(shape))
         expected = _bytes_of(shape, message.data_type)
-        if message.data_location == _EXTERNAL:
+        if message.data_location == _EXTERNAL_LOCATION:
             return self._external(name, shape, dtype, expected, message.external_data, role)
         if wire.raw is not None and expected is not None and wire.nbytes != expected:
             raise self._error(
-                f"{shown(name)} has {wire.nbytes:,} bytes, and its shape takes {expected:,}: it is forged"
+                f"{printable(name)} has {wire.nbytes:,} bytes, and its shape takes {expected:,}: it is forged"
             )
         place, encoded = wire.raw, None
-        if place is None and wire.nbytes == expected and message.data_type in _PACKED:
+        if place is None and wire.nbytes == expected and message.data_type in _FLOAT_LIST_TYPES:
             place = wire.packed
         if place is None:
             begin, end = wire.span
-            encoded = Encoded(PROTOBUF, (EncodedPart(begin, end - begin),))
+            encoded = EncodedValues(PROTOBUF, (EncodedPart(begin, end - begin),))
         return TensorRecord(name, shape, dtype, wire.nbytes, place, role=role, encoded=encoded)
 
     def sparse(self, message: Any, values: Any, parts: Sequence[WireTensor]) -> TensorRecord:
         """The record of a sparse tensor: what its values and their indices take."""
-        self._allowance.take(TENSOR)
+        self._allowance.charge(TENSOR_COST)
         name = self._allowance.name(values.name)
         shape = self.shape(message.dims, name)
         return TensorRecord(name, shape, dtype_of(values.data_type), sum(part.nbytes for part in parts))
 
     def shape(self, dims: Sequence[int], name: str) -> tuple[int, ...]:
         """The sizes, if a tensor can have them."""
-        shape = tuple(dims) if len(dims) <= MOST_DIMENSIONS else (-1,)
-        if any(size < 0 for size in shape) or math.prod(shape) > _LARGEST_SIZE:
-            raise self._error(f"{shown(name)} has sizes that no tensor has: it is forged")
+        shape = tuple(dims) if len(dims) <= MAX_DIMENSIONS else (-1,)
+        if any(size < 0 for size in shape) or math.prod(shape) > _MAX_ELEMENTS:
+            raise self._error(f"{printable(name)} has sizes that no tensor has: it is forged")
         return shape
 
     def _external(
         self, name: str, shape: tuple[int, ...], dtype: str, expected: int | None, entries: Any, role: str | None
     ) -> TensorRecord:
         told = {entry.key: entry.value for entry in entries}
-        location = self._place(told.get("location", ""))
+        location = self._external_path(told.get("location", ""))
         offset = self._number(told.get("offset", "0"), name)
         length = self._number(told["length"], name) if "length" in told else expected
         if expected is not None and length != expected:
             raise self._error(
-                f"{shown(name)} has {length:,} bytes in {shown(location)}, and its shape takes {expected:,}"
+                f"{printable(name)} has {length:,} bytes in {printable(location)}, and its shape takes {expected:,}"
             )
         return TensorRecord(name, shape, dtype, length or 0, offset, location, role=role)
 
-    def _place(self, location: str) -> str:
+    def _external_path(self, location: str) -> str:
         """The path of another file, in this folder or below it; raises `ModelFileError` for what leads elsewhere."""
         if location not in self._places:
             self._source.path_beside(location)
@@ -237,32 +237,36 @@ class OnnxTensors:
 
     def _number(self, text: str, name: str) -> int:
         if not (text.isascii() and text.isdecimal() and len(text) <= 18):
-            raise self._error(f"{shown(name)} begins or ends at {shown(repr(text))} of another file: it is forged")
+            raise self._error(
+                f"{printable(name)} begins or ends at {printable(repr(text))} of another file: it is forged"
+            )
         return int(text)
 
     def _error(self, found: str) -> ModelFileError:
-        return ModelFileError(f"{shown(self._source.name)}: {found}")
+        return ModelFileError(f"{printable(self._source.name)}: {found}")
 
 
-def in_short(message: Any) -> Plain:
+def abbreviate_tensor(message: Any) -> PlainValue:
     """A tensor among the settings of an operator: its numbers where it is small, else its kind."""
-    shape = tuple(message.dims[:MOST_DIMENSIONS])
-    values = _values(message, math.prod(shape)) if is_small(message) else None
+    shape = tuple(message.dims[:MAX_DIMENSIONS])
+    values = _values(message, math.prod(shape)) if is_inline_constant(message) else None
     if values is None:
         return f"{dtype_of(message.data_type)} of {shape}"
-    return short(values) if shape else short(values[0])
+    return abbreviate_value(values) if shape else abbreviate_value(values[0])
 
 
-def is_small(message: Any) -> bool:
+def is_inline_constant(message: Any) -> bool:
     """Whether a tensor is rather a setting than weights: few numbers, and in the file itself."""
-    return message.data_location != _EXTERNAL and math.prod(message.dims[:MOST_DIMENSIONS]) <= FEW
+    return (
+        message.data_location != _EXTERNAL_LOCATION and math.prod(message.dims[:MAX_DIMENSIONS]) <= MAX_INLINE_ELEMENTS
+    )
 
 
 def _values(message: Any, count: int) -> list[Any] | None:
     """The numbers of a small tensor. Not by `onnx.numpy_helper`, which opens the files that a tensor names."""
     dtype, bits = DTYPES.get(message.data_type, ("", 0))
     is_coded = is_small_float(dtype)
-    letter = {8: "B", 16: "H"}[bits] if is_coded else _LETTERS.get(message.data_type)
+    letter = {8: "B", 16: "H"}[bits] if is_coded else _STRUCT_CODES.get(message.data_type)
     if bits < 8:  # two or more stand in one byte
         values = []
     elif message.raw_data and letter and len(message.raw_data) == count * struct.calcsize(letter):

@@ -9,25 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from modulekg_widgets.engine.errors import ModelFileError, shown
-from modulekg_widgets.engine.files.graph_parts import FIELD, Allowance
+from modulekg_widgets.engine.errors import ModelFileError, printable
+from modulekg_widgets.engine.files.graph_building import FIELD_COST, ReadBudget
 from modulekg_widgets.engine.files.source import FileSource
 
-LARGEST_MESSAGE = 1 << 20  # bytes of a message without its tensors; protobuf's objects take a hundred times as much
-DEEPEST = 30  # graphs within graphs
-FEW_BYTES = 64  # of numbers that stay
-MOST_GRAPHS = 1_000  # of an attribute
-SMALL = 1 << 14  # bytes of a message that is handed on as it is
-_WINDOW = 1 << 18  # bytes that are read at a time where one message follows the other, or nearly so,
-_GLANCE = 1 << 10  # and after a jump over a payload
-_LONGEST_TAG = 20  # bytes of a tag and a length
+MAX_MESSAGE_BYTES = 1 << 20  # bytes of a message without its tensors; protobuf's objects take a hundred times as much
+MAX_DEPTH = 30  # graphs within graphs
+MAX_INLINE_BYTES = 64  # of numbers that stay
+MAX_GRAPHS = 1_000  # of an attribute
+SMALL_MESSAGE_BYTES = 1 << 14  # bytes of a message that is handed on as it is
+_WINDOW_BYTES = 1 << 18  # bytes that are read at a time where one message follows the other, or nearly so,
+_PEEK_BYTES = 1 << 10  # and after a jump over a payload
+_MAX_TAG_BYTES = 20  # bytes of a tag and a length
 
 LAST_FIELD = 30  # of a model, or one soon to come
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
 # numbers of fields by https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
-_OF_NODE_ATTRIBUTE = 5
+_NODE_ATTRIBUTE_FIELD = 5
 _ATTRIBUTE_TENSORS, _ATTRIBUTE_GRAPHS, _ATTRIBUTE_SPARSE = (5, 10), (6, 11), (22, 23)
 _ATTRIBUTE_LISTS = (7, 8, 9)
 _TENSOR_RAW, _TENSOR_TYPED, _TENSOR_FLOATS = 9, (4, 5, 6, 7, 10, 11), (4, 10)
@@ -61,23 +61,23 @@ class WireNode:
     content: bytes = b""
     graphs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     tensors: dict[int, WireTensor] = field(default_factory=dict)
-    long: set[int] = field(default_factory=set)  # attributes that hold long lists, which are left out
+    large_attributes: set[int] = field(default_factory=set)  # attributes that hold long lists, which are left out
 
 
-class Wire:
+class WireReader:
     """The messages of a file, read through a window that moves on."""
 
-    def __init__(self, source: FileSource, allowance: Allowance) -> None:
+    def __init__(self, source: FileSource, allowance: ReadBudget) -> None:
         self._source, self._allowance = source, allowance
-        self._label = shown(source.name)
+        self._label = printable(source.name)
         self._data, self._begin, self._end = b"", 0, 0
 
     def fields(self, start: int, stop: int) -> Iterator[Field]:
         """The fields of a message, without reading what they hold."""
         at = start
         while at < stop:
-            self._allowance.take(FIELD)
-            if at < self._begin or at + _LONGEST_TAG > self._end:
+            self._allowance.charge(FIELD_COST)
+            if at < self._begin or at + _MAX_TAG_BYTES > self._end:
                 self._move(at)
             tag = at
             key, at = self._varint(at)
@@ -104,7 +104,7 @@ class Wire:
 
     def content(self, start: int, stop: int) -> bytes:
         """The bytes of a message that is not large."""
-        if stop - start > LARGEST_MESSAGE:
+        if stop - start > MAX_MESSAGE_BYTES:
             raise self._error(f"a message at {start:,} has {stop - start:,} bytes beside numbers, too many to be read")
         if start < self._begin or stop > self._end:
             self._move(start)
@@ -125,7 +125,7 @@ class Wire:
             else:
                 self._keep(kept, tag, after)
                 continue
-            if found.nbytes <= FEW_BYTES:
+            if found.nbytes <= MAX_INLINE_BYTES:
                 self._keep(kept, tag, after)
         found.content = bytes(kept)
         return found
@@ -147,7 +147,7 @@ class Wire:
         kept = bytearray()
         place = 0
         for number, tag, begin, after in self.fields(start, stop):
-            if number == _OF_NODE_ATTRIBUTE:
+            if number == _NODE_ATTRIBUTE_FIELD:
                 content = self._attribute(found, place, begin, after)
                 kept += b"\x2a" + varint_bytes(len(content)) + content
                 place += 1
@@ -159,7 +159,7 @@ class Wire:
         return found
 
     def _check_operator(self, start: int, length: int) -> None:
-        if length > LARGEST_MESSAGE:
+        if length > MAX_MESSAGE_BYTES:
             raise self._error(f"an operator at {start:,} has {length:,} bytes beside numbers, too many to be read")
 
     def _attribute(self, node: WireNode, place: int, start: int, stop: int) -> bytes:
@@ -167,24 +167,26 @@ class Wire:
         for number, tag, begin, after in self.fields(start, stop):
             if number in _ATTRIBUTE_GRAPHS:
                 graphs = node.graphs.setdefault(place, [])
-                if len(graphs) >= MOST_GRAPHS:
-                    raise self._error(f"an operator at {start:,} has more than {MOST_GRAPHS:,} graphs: it is forged")
+                if len(graphs) >= MAX_GRAPHS:
+                    raise self._error(f"an operator at {start:,} has more than {MAX_GRAPHS:,} graphs: it is forged")
                 graphs.append((begin, after))
             elif number in _ATTRIBUTE_TENSORS:
                 tensor = node.tensors[place] = self.tensor(begin, after)
                 kept += varint_bytes(number << 3 | LENGTH) + varint_bytes(len(tensor.content)) + tensor.content
             elif number in _ATTRIBUTE_SPARSE:
                 continue
-            elif abs(number) in _ATTRIBUTE_LISTS and stop - start > SMALL:
-                node.long.add(place)  # decision trees have millions, each a field: the rest is not looked at
+            elif abs(number) in _ATTRIBUTE_LISTS and stop - start > SMALL_MESSAGE_BYTES:
+                node.large_attributes.add(
+                    place
+                )  # decision trees have millions, each a field: the rest is not looked at
                 break
             else:
                 self._keep(kept, tag, after)
         return bytes(kept)
 
     def _keep(self, kept: bytearray, start: int, stop: int) -> None:
-        if len(kept) + stop - start > LARGEST_MESSAGE:
-            raise self._error(f"a message at {start:,} has more than {LARGEST_MESSAGE:,} bytes beside numbers")
+        if len(kept) + stop - start > MAX_MESSAGE_BYTES:
+            raise self._error(f"a message at {start:,} has more than {MAX_MESSAGE_BYTES:,} bytes beside numbers")
         kept += self.content(start, stop)
 
     def _varint(self, at: int) -> tuple[int, int]:
@@ -205,12 +207,12 @@ class Wire:
         raise self._malformed(at)
 
     def _move(self, at: int) -> None:
-        follows = self._begin <= at <= self._end + SMALL
-        length = min(_WINDOW if follows else _GLANCE, self._source.size - at)
+        follows = self._begin <= at <= self._end + SMALL_MESSAGE_BYTES
+        length = min(_WINDOW_BYTES if follows else _PEEK_BYTES, self._source.size - at)
         self._data = self._source.read(at, length)
         self._begin, self._end = at, at + length
         if at + length >= self._source.size:
-            self._end = at + length + _LONGEST_TAG  # there is no more to be read
+            self._end = at + length + _MAX_TAG_BYTES  # there is no more to be read
 
     def _malformed(self, at: int) -> ModelFileError:
         return self._error(

@@ -13,24 +13,24 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from modulekg_widgets.engine.errors import ModelFileError, shown
+from modulekg_widgets.engine.errors import ModelFileError, printable
 from modulekg_widgets.engine.files.formats.pickle.pickle_machine import (
-    ESCAPE,
-    LONGEST_GLOBAL,
-    LONGEST_NUMBER,
-    MOST_OPCODES,
-    WIDEST,
+    ESCAPE_COST,
+    MAX_CHARACTER_BYTES,
+    MAX_GLOBAL_NAME,
+    MAX_INTEGER_BYTES,
+    MAX_OPCODES,
     LimitError,
-    Made,
-    Tape,
-    Value,
+    ObjectRecord,
+    PickleMachine,
+    PickleValue,
 )
 
-Opcode = Callable[[Tape, int], int]
+Opcode = Callable[[PickleMachine, int], int]
 
 
-def _constant(value: Value) -> Opcode:
-    def push(tape: Tape, at: int) -> int:
+def _constant(value: PickleValue) -> Opcode:
+    def push(tape: PickleMachine, at: int) -> int:
         tape.push(value)
         return at
 
@@ -38,24 +38,24 @@ def _constant(value: Value) -> Opcode:
 
 
 def _number_of(length: int, signed: bool = False) -> Opcode:
-    def push(tape: Tape, at: int) -> int:
+    def push(tape: PickleMachine, at: int) -> int:
         tape.push(int.from_bytes(tape.window[at : at + length], "little", signed=signed))
         return at + length
 
     return push
 
 
-def _counted(length: int, then: Callable[[Tape, int, int], int]) -> Opcode:
+def _length_prefixed(length: int, then: Callable[[PickleMachine, int, int], int]) -> Opcode:
     """What follows its own length, which is itself in `length` bytes."""
 
-    def push(tape: Tape, at: int) -> int:
+    def push(tape: PickleMachine, at: int) -> int:
         return then(tape, at + length, int.from_bytes(tape.window[at : at + length], "little"))
 
     return push
 
 
-def _lined(act: Callable[[Tape, bytes], None]) -> Opcode:
-    def follow(tape: Tape, at: int) -> int:
+def _line_opcode(act: Callable[[PickleMachine, bytes], None]) -> Opcode:
+    def follow(tape: PickleMachine, at: int) -> int:
         line, at = tape.line(at)
         act(tape, line)
         return at
@@ -63,30 +63,30 @@ def _lined(act: Callable[[Tape, bytes], None]) -> Opcode:
     return follow
 
 
-def _stacked(act: Callable[[Tape], None]) -> Opcode:
-    def follow(tape: Tape, at: int) -> int:
+def _stack_opcode(act: Callable[[PickleMachine], None]) -> Opcode:
+    def follow(tape: PickleMachine, at: int) -> int:
         act(tape)
         return at
 
     return follow
 
 
-def _skipped(length: int) -> Opcode:
+def _skip(length: int) -> Opcode:
     return lambda tape, at: at + length
 
 
-def _byte(tape: Tape, at: int) -> int:
+def _byte(tape: PickleMachine, at: int) -> int:
     tape.push(tape.window[at])
     return at + 1
 
 
-def _tuple(tape: Tape, at: int) -> int:
-    tape.push(tuple(tape.since_mark()))
+def _tuple(tape: PickleMachine, at: int) -> int:
+    tape.push(tuple(tape.pop_mark()))
     return at
 
 
 def _tuple_of(number: int) -> Opcode:
-    def push(tape: Tape, at: int) -> int:
+    def push(tape: PickleMachine, at: int) -> int:
         stack = tape.stack
         if len(stack) < number:
             raise IndexError
@@ -96,126 +96,126 @@ def _tuple_of(number: int) -> Opcode:
     return push
 
 
-def _made(tape: Tape, at: int) -> int:
+def _reduce(tape: PickleMachine, at: int) -> int:
     """REDUCE and NEWOBJ, which differ in how the object is made, and not in what it is made of."""
     args = tape.stack.pop()
-    tape.stack[-1] = Made(tape.stack[-1], args)
+    tape.stack[-1] = ObjectRecord(tape.stack[-1], args)
     return at
 
 
-def _made_with_names(tape: Tape) -> None:
+def _newobj_ex(tape: PickleMachine) -> None:
     names, args = tape.stack.pop(), tape.stack.pop()
-    tape.stack[-1] = Made(tape.stack[-1], args)
+    tape.stack[-1] = ObjectRecord(tape.stack[-1], args)
     tape.stack[-1].state = names
 
 
-def _object(tape: Tape) -> None:
-    maker, *args = tape.since_mark()
-    tape.push(Made(maker, tuple(args)))
+def _object(tape: PickleMachine) -> None:
+    maker, *args = tape.pop_mark()
+    tape.push(ObjectRecord(maker, tuple(args)))
 
 
-def _instance(tape: Tape, at: int) -> int:
+def _instance(tape: PickleMachine, at: int) -> int:
     at = _global(tape, at)
     maker = tape.stack.pop()
-    tape.push(Made(maker, tuple(tape.since_mark())))
+    tape.push(ObjectRecord(maker, tuple(tape.pop_mark())))
     return at
 
 
-def _global(tape: Tape, at: int) -> int:
-    module, at = tape.line(at, LONGEST_GLOBAL)
-    name, at = tape.line(at, LONGEST_GLOBAL)
-    tape.push(tape.named(module.decode("utf-8", "replace"), name.decode("utf-8", "replace")))
+def _global(tape: PickleMachine, at: int) -> int:
+    module, at = tape.line(at, MAX_GLOBAL_NAME)
+    name, at = tape.line(at, MAX_GLOBAL_NAME)
+    tape.push(tape.global_reference(module.decode("utf-8", "replace"), name.decode("utf-8", "replace")))
     return at
 
 
-def _stack_global(tape: Tape) -> None:
+def _stack_global(tape: PickleMachine) -> None:
     name, module = tape.stack.pop(), tape.stack.pop()
-    tape.push(tape.named(module, name))
+    tape.push(tape.global_reference(module, name))
 
 
-def _extension(tape: Tape, at: int, code: int) -> int:
+def _extension(tape: PickleMachine, at: int, code: int) -> int:
     """A number that stands for something in a table of the process that loads the file."""
-    tape.push(tape.named("copyreg", f"_extension_registry[{code}]"))
+    tape.push(tape.global_reference("copyreg", f"_extension_registry[{code}]"))
     return at
 
 
-def _build(tape: Tape) -> None:
+def _build(tape: PickleMachine) -> None:
     state = tape.stack.pop()
     target = tape.stack[-1]
-    if isinstance(target, Made):
+    if isinstance(target, ObjectRecord):
         target.state = state
 
 
-def _set_items(tape: Tape) -> None:
-    pairs = tape.since_mark()
-    tape.put_in(tape.stack[-1], pairs)
+def _set_items(tape: PickleMachine) -> None:
+    pairs = tape.pop_mark()
+    tape.set_items(tape.stack[-1], pairs)
 
 
-def _set_item(tape: Tape) -> None:
+def _set_item(tape: PickleMachine) -> None:
     value, key = tape.stack.pop(), tape.stack.pop()
-    tape.put_one(tape.stack[-1], key, value)
+    tape.set_item(tape.stack[-1], key, value)
 
 
-def _dict(tape: Tape) -> None:
-    pairs = tape.since_mark()
+def _dict(tape: PickleMachine) -> None:
+    pairs = tape.pop_mark()
     tape.push({})
-    tape.put_in(tape.stack[-1], pairs)
+    tape.set_items(tape.stack[-1], pairs)
 
 
-def _appends(tape: Tape) -> None:
-    values = tape.since_mark()
+def _appends(tape: PickleMachine) -> None:
+    values = tape.pop_mark()
     tape.append(tape.stack[-1], values)
 
 
-def _append(tape: Tape) -> None:
+def _append(tape: PickleMachine) -> None:
     value = tape.stack.pop()
     tape.append(tape.stack[-1], [value])
 
 
-def _pop(tape: Tape) -> None:
+def _pop(tape: PickleMachine) -> None:
     if tape.marks and tape.marks[-1] == len(tape.stack):
         tape.marks.pop()
     else:
         tape.stack.pop()
 
 
-def _pop_mark(tape: Tape) -> None:
-    tape.since_mark()
+def _pop_mark(tape: PickleMachine) -> None:
+    tape.pop_mark()
 
 
-def _double(tape: Tape, at: int) -> int:
+def _binfloat(tape: PickleMachine, at: int) -> int:
     tape.push(struct.unpack_from(">d", tape.window, at)[0])
     return at + 8
 
 
-def _digits(tape: Tape, line: bytes) -> bytes:
-    if len(line) > LONGEST_NUMBER:
+def _digits(tape: PickleMachine, line: bytes) -> bytes:
+    if len(line) > MAX_INTEGER_BYTES:
         raise ValueError(f"a number of {len(line):,} digits")
     tape.spend(len(line) >> 2)
-    tape.take_room(len(line))
+    tape.charge_memory(len(line))
     return line
 
 
-def _whole(tape: Tape, line: bytes) -> int:
+def _int_line(tape: PickleMachine, line: bytes) -> int:
     return int(_digits(tape, line).rstrip(b"L"), 10)
 
 
-def _index(tape: Tape, line: bytes) -> int:
-    index = _whole(tape, line)
+def _index(tape: PickleMachine, line: bytes) -> int:
+    index = _int_line(tape, line)
     if not 0 <= index < 1 << 32:
         raise ValueError("something is remembered under no number")
     return index
 
 
-def _int(tape: Tape, line: bytes) -> None:
-    tape.push({b"00": False, b"01": True}[line] if line in (b"00", b"01") else _whole(tape, line))
+def _int(tape: PickleMachine, line: bytes) -> None:
+    tape.push({b"00": False, b"01": True}[line] if line in (b"00", b"01") else _int_line(tape, line))
 
 
-def _string(tape: Tape, line: bytes) -> None:
+def _string(tape: PickleMachine, line: bytes) -> None:
     quoted = line.strip()
     if len(quoted) < 2 or quoted[:1] not in (b"'", b'"') or quoted[:1] != quoted[-1:]:
         raise ValueError("a text without quotes")
-    tape.take_room(len(quoted) if quoted.isascii() and b"\\" not in quoted else len(quoted) * WIDEST)
+    tape.charge_memory(len(quoted) if quoted.isascii() and b"\\" not in quoted else len(quoted) * MAX_CHARACTER_BYTES)
     tape.push(_unescaped(tape, quoted[1:-1]).decode("utf-8", "replace"))
 
 
@@ -223,13 +223,13 @@ _ESCAPE = re.compile(rb"\\(?:(?P<letter>[\\'\"abfnrtv\n])|(?P<octal>[0-7]{1,3})|
 _LETTERS = dict(zip(b"\\'\"abfnrtv\n", (*(bytes([code]) for code in b"\\'\"\a\b\f\n\r\t\v"), b""), strict=True))
 
 
-def _unescaped(tape: Tape, text: bytes) -> bytes:
+def _unescaped(tape: PickleMachine, text: bytes) -> bytes:
     """Bytes as a literal of Python has them; not by codecs.escape_decode, which warns of others."""
-    tape.spend(ESCAPE * text.count(b"\\"))
-    return _ESCAPE.sub(_escaped, text)
+    tape.spend(ESCAPE_COST * text.count(b"\\"))
+    return _ESCAPE.sub(_unescape_match, text)
 
 
-def _escaped(found: re.Match[bytes]) -> bytes:
+def _unescape_match(found: re.Match[bytes]) -> bytes:
     if found["letter"]:
         return _LETTERS[found["letter"][0]]
     if found["octal"]:
@@ -242,67 +242,67 @@ def _escaped(found: re.Match[bytes]) -> bytes:
 OPCODES: dict[int, Opcode] = {
     code[0]: opcode
     for code, opcode in {
-        pickle.PROTO: _skipped(1),
-        pickle.FRAME: _skipped(8),
-        pickle.POP: _stacked(_pop),
-        pickle.POP_MARK: _stacked(_pop_mark),
-        pickle.DUP: _stacked(lambda p: p.push(p.stack[-1])),
+        pickle.PROTO: _skip(1),
+        pickle.FRAME: _skip(8),
+        pickle.POP: _stack_opcode(_pop),
+        pickle.POP_MARK: _stack_opcode(_pop_mark),
+        pickle.DUP: _stack_opcode(lambda p: p.push(p.stack[-1])),
         pickle.NONE: _constant(None),
         pickle.NEWTRUE: _constant(True),
         pickle.NEWFALSE: _constant(False),
-        pickle.INT: _lined(_int),
-        pickle.LONG: _lined(lambda p, line: p.push(_whole(p, line))),
-        pickle.FLOAT: _lined(lambda p, line: p.push(float(_digits(p, line)))),
+        pickle.INT: _line_opcode(_int),
+        pickle.LONG: _line_opcode(lambda p, line: p.push(_int_line(p, line))),
+        pickle.FLOAT: _line_opcode(lambda p, line: p.push(float(_digits(p, line)))),
         pickle.BININT: _number_of(4, signed=True),
         pickle.BININT1: _byte,
         pickle.BININT2: _number_of(2),
-        pickle.LONG1: _counted(1, Tape.number),
-        pickle.LONG4: _counted(4, Tape.number),
-        pickle.BINFLOAT: _double,
-        pickle.STRING: _lined(_string),
-        pickle.SHORT_BINSTRING: _counted(1, Tape.text),
-        pickle.BINSTRING: _counted(4, Tape.text),
-        pickle.UNICODE: Tape.text_line,
-        pickle.SHORT_BINUNICODE: _counted(1, Tape.text),
-        pickle.BINUNICODE: _counted(4, Tape.text),
-        pickle.BINUNICODE8: _counted(8, Tape.text),
-        pickle.SHORT_BINBYTES: _counted(1, Tape.data),
-        pickle.BINBYTES: _counted(4, Tape.data),
-        pickle.BINBYTES8: _counted(8, Tape.data),
-        pickle.BYTEARRAY8: _counted(8, Tape.data),
+        pickle.LONG1: _length_prefixed(1, PickleMachine.number),
+        pickle.LONG4: _length_prefixed(4, PickleMachine.number),
+        pickle.BINFLOAT: _binfloat,
+        pickle.STRING: _line_opcode(_string),
+        pickle.SHORT_BINSTRING: _length_prefixed(1, PickleMachine.text),
+        pickle.BINSTRING: _length_prefixed(4, PickleMachine.text),
+        pickle.UNICODE: PickleMachine.push_text_line,
+        pickle.SHORT_BINUNICODE: _length_prefixed(1, PickleMachine.text),
+        pickle.BINUNICODE: _length_prefixed(4, PickleMachine.text),
+        pickle.BINUNICODE8: _length_prefixed(8, PickleMachine.text),
+        pickle.SHORT_BINBYTES: _length_prefixed(1, PickleMachine.data),
+        pickle.BINBYTES: _length_prefixed(4, PickleMachine.data),
+        pickle.BINBYTES8: _length_prefixed(8, PickleMachine.data),
+        pickle.BYTEARRAY8: _length_prefixed(8, PickleMachine.data),
         pickle.NEXT_BUFFER: _constant(None),
-        pickle.READONLY_BUFFER: _skipped(0),
+        pickle.READONLY_BUFFER: _skip(0),
         pickle.EMPTY_TUPLE: _constant(()),
         pickle.TUPLE1: _tuple_of(1),
         pickle.TUPLE2: _tuple_of(2),
         pickle.TUPLE3: _tuple_of(3),
-        pickle.EMPTY_LIST: _stacked(lambda p: p.push([])),
-        pickle.LIST: _stacked(lambda p: p.push(p.since_mark())),
-        pickle.APPEND: _stacked(_append),
-        pickle.APPENDS: _stacked(_appends),
-        pickle.EMPTY_SET: _stacked(lambda p: p.push([])),
+        pickle.EMPTY_LIST: _stack_opcode(lambda p: p.push([])),
+        pickle.LIST: _stack_opcode(lambda p: p.push(p.pop_mark())),
+        pickle.APPEND: _stack_opcode(_append),
+        pickle.APPENDS: _stack_opcode(_appends),
+        pickle.EMPTY_SET: _stack_opcode(lambda p: p.push([])),
         pickle.FROZENSET: _tuple,
-        pickle.ADDITEMS: _stacked(_appends),
-        pickle.EMPTY_DICT: _stacked(lambda p: p.push({})),
-        pickle.DICT: _stacked(_dict),
-        pickle.SETITEM: _stacked(_set_item),
-        pickle.SETITEMS: _stacked(_set_items),
+        pickle.ADDITEMS: _stack_opcode(_appends),
+        pickle.EMPTY_DICT: _stack_opcode(lambda p: p.push({})),
+        pickle.DICT: _stack_opcode(_dict),
+        pickle.SETITEM: _stack_opcode(_set_item),
+        pickle.SETITEMS: _stack_opcode(_set_items),
         pickle.GLOBAL: _global,
-        pickle.STACK_GLOBAL: _stacked(_stack_global),
+        pickle.STACK_GLOBAL: _stack_opcode(_stack_global),
         pickle.INST: _instance,
-        pickle.OBJ: _stacked(_object),
-        pickle.REDUCE: _made,
-        pickle.NEWOBJ: _made,
-        pickle.NEWOBJ_EX: _stacked(_made_with_names),
-        pickle.BUILD: _stacked(_build),
-        pickle.EXT1: _counted(1, _extension),
-        pickle.EXT2: _counted(2, _extension),
-        pickle.EXT4: _counted(4, _extension),
-        pickle.PERSID: _lined(lambda p, line: p.refer(line.decode("ascii", "replace"))),
-        pickle.BINPERSID: _stacked(lambda p: p.refer(p.stack.pop())),
-        pickle.GET: _lined(lambda p, line: p.push(p.recall(_index(p, line)))),
-        pickle.PUT: _lined(lambda p, line: p.remember(_index(p, line))),
-        pickle.MEMOIZE: _stacked(lambda p: p.remember(len(p.memo))),
+        pickle.OBJ: _stack_opcode(_object),
+        pickle.REDUCE: _reduce,
+        pickle.NEWOBJ: _reduce,
+        pickle.NEWOBJ_EX: _stack_opcode(_newobj_ex),
+        pickle.BUILD: _stack_opcode(_build),
+        pickle.EXT1: _length_prefixed(1, _extension),
+        pickle.EXT2: _length_prefixed(2, _extension),
+        pickle.EXT4: _length_prefixed(4, _extension),
+        pickle.PERSID: _line_opcode(lambda p, line: p.push_persistent(line.decode("ascii", "replace"))),
+        pickle.BINPERSID: _stack_opcode(lambda p: p.push_persistent(p.stack.pop())),
+        pickle.GET: _line_opcode(lambda p, line: p.push(p.memoized(_index(p, line)))),
+        pickle.PUT: _line_opcode(lambda p, line: p.memoize(_index(p, line))),
+        pickle.MEMOIZE: _stack_opcode(lambda p: p.memoize(len(p.memo))),
     }.items()
 }
 STOP, MARK, TUPLE = pickle.STOP[0], pickle.MARK[0], pickle.TUPLE[0]
@@ -310,19 +310,19 @@ GET, LONG_GET, PUT, LONG_PUT = pickle.BINGET[0], pickle.LONG_BINGET[0], pickle.B
 _WORD = struct.Struct("<I")
 
 
-class Pickles(Tape):
+class PickleStream(PickleMachine):
     """One pickle after the other; `position` is after the last one.
 
     Raises `ValueError` for what is no pickle, `LimitError` for what has more opcodes than are followed.
     """
 
     @classmethod
-    def of(cls, content: bytes, steps: Iterator[int] | None = None) -> Pickles:
+    def of(cls, content: bytes, steps: Iterator[int] | None = None) -> PickleStream:
         return cls(lambda offset, length: content[offset : offset + length], len(content), steps)
 
-    def load(self) -> Value:
+    def load(self) -> PickleValue:
         """What the next pickle makes."""
-        self.forget()
+        self.clear()
         try:
             return self._followed()
         except (ModelFileError, LimitError):
@@ -330,16 +330,16 @@ class Pickles(Tape):
         except (IndexError, KeyError, TypeError, AttributeError, OverflowError, struct.error, ValueError) as error:
             reason = str(error) if type(error) is ValueError else "it is cut off or forged, download or copy it again"
             raise ValueError(
-                f"the pickle at byte {self.position:,} cannot be followed: {shown(reason, 200)}"
+                f"the pickle at byte {self.position:,} cannot be followed: {printable(reason, 200)}"
             ) from error
 
-    def _followed(self) -> Value:
+    def _followed(self) -> PickleValue:
         push, stack, marks, memo, word = self.push, self.stack, self.marks, self.memo, _WORD.unpack_from
-        at = self.slide(self.position - self.base)
+        at = self.ensure_window(self.position - self.base)
         window = self.window
         for _ in self.steps:
             if at > self.last:
-                at = self.slide(at)
+                at = self.ensure_window(at)
                 window = self.window
             code = window[at]
             at += 1
@@ -348,10 +348,10 @@ class Pickles(Tape):
                 if word(window, at)[0] == len(memo):
                     memo.append(stack[-1])
                 else:
-                    self.remember(word(window, at)[0])
+                    self.memoize(word(window, at)[0])
                 at += 4
             elif code == GET:
-                push(memo[window[at]] if window[at] < len(memo) else self.recall(window[at]))
+                push(memo[window[at]] if window[at] < len(memo) else self.memoized(window[at]))
                 at += 1
             elif code == MARK:
                 marks.append(len(stack))
@@ -359,11 +359,11 @@ class Pickles(Tape):
                 start = marks.pop()
                 stack[start:] = [tuple(stack[start:])]
             elif code == PUT:
-                self.remember(window[at])
+                self.memoize(window[at])
                 at += 1
             elif code == LONG_GET:
                 index = word(window, at)[0]
-                push(memo[index] if index < len(memo) else self.recall(index))
+                push(memo[index] if index < len(memo) else self.memoized(index))
                 at += 4
             elif code == STOP:
                 self.position = self.base + at
@@ -371,11 +371,11 @@ class Pickles(Tape):
             else:
                 at = OPCODES[code](self, at)
                 window = self.window
-        raise LimitError(f"it has more than {MOST_OPCODES:,} opcodes, or fewer that take longer")
+        raise LimitError(f"it has more than {MAX_OPCODES:,} opcodes, or fewer that take longer")
 
 
 @contextmanager
-def without_collecting() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Millions of values that stay make the garbage collector look at all of them again and again, for nothing."""
     collects = gc.isenabled()
     gc.disable()

@@ -9,22 +9,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.files.formats.pickle.pickle_machine import Global, Long, Made, Persistent, Value
+from modulekg_widgets.engine.errors import printable
+from modulekg_widgets.engine.files.formats.pickle.pickle_machine import (
+    GlobalReference,
+    ObjectRecord,
+    PersistentReference,
+    PickleValue,
+    TruncatedText,
+)
 from modulekg_widgets.engine.files.formats.pickle.torch_names import (
     BITS,
-    OLD_REBUILD,
+    LEGACY_REBUILD,
     PARAMETER,
     REBUILD,
     SIZE,
     STORAGES,
 )
 
-MOST_DIMENSIONS = 16
-MOST_ELEMENTS = 1 << 62
-MOST_MARKS = 32  # of a tensor, as that it is the conjugate of what is stored
-LONGEST_SCALAR = 16  # bytes
-DEEPEST = 8  # parameters of subclasses of parameters …
+MAX_DIMENSIONS = 16
+MAX_ELEMENTS = 1 << 62
+MAX_FLAGS = 32  # of a tensor, as that it is the conjugate of what is stored
+MAX_SCALAR_BYTES = 16  # bytes
+MAX_DEPTH = 8  # parameters of subclasses of parameters …
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +42,7 @@ class StorageRecord:
     offset: int | None = None
 
 
-class Found(NamedTuple):
+class PickledTensor(NamedTuple):
     """A tensor without its name."""
 
     shape: tuple[int, ...]
@@ -47,64 +53,71 @@ class Found(NamedTuple):
     role: str | None = None
 
 
-def storage_dtype(kind: Value) -> str:
+def storage_dtype(kind: PickleValue) -> str:
     """What a storage of a class has; raises `ValueError` for what is no class of storages."""
-    name = kind.path.rpartition(".")[2] if isinstance(kind, Global) else ""
+    name = kind.path.rpartition(".")[2] if isinstance(kind, GlobalReference) else ""
     if name not in STORAGES:
-        raise ValueError(f"a tensor is stored in {shown(class_path(kind)) or 'nothing'}, which torch does not have")
+        raise ValueError(f"a tensor is stored in {printable(class_path(kind)) or 'nothing'}, which torch does not have")
     return STORAGES[name]
 
 
-def class_path(maker: Value) -> str:
+def class_path(maker: PickleValue) -> str:
     """The path of what makes something, also where torch's old format wraps it; "" for what is made itself."""
-    if type(maker) is Persistent and type(maker.key) is tuple and maker.key[:1] == ("module",) and len(maker.key) > 1:
+    if (
+        type(maker) is PersistentReference
+        and type(maker.key) is tuple
+        and maker.key[:1] == ("module",)
+        and len(maker.key) > 1
+    ):
         maker = maker.key[1]
-    return maker.path if type(maker) is Global else ""
+    return maker.path if type(maker) is GlobalReference else ""
 
 
-class PickledTensors:
+class TensorRebuilder:
     """Finds tensors; `storage` finds what a persistent id, or bytes in the pickle, stand for."""
 
-    def __init__(self, storage: Callable[[Value], StorageRecord]) -> None:
+    def __init__(self, storage: Callable[[PickleValue], StorageRecord]) -> None:
         self._storage = storage
 
-    def of(self, value: Value, depth: int = 0) -> Found | None:
+    def rebuild(self, value: PickleValue, depth: int = 0) -> PickledTensor | None:
         """The tensor that a value would be; None for anything else, and `ValueError` for one that cannot be."""
-        if type(value) is Made:
+        if type(value) is ObjectRecord:
             rebuild = _REBUILD.get(class_path(value.maker))
             if rebuild is None:
                 return None
-            if depth > DEEPEST:
+            if depth > MAX_DEPTH:
                 raise ValueError("a tensor is wrapped in too many others")
             try:
                 return rebuild(self, value, depth + 1)
             except (IndexError, TypeError, AttributeError) as error:
                 raise ValueError(f"{class_path(value.maker)} is given what makes no tensor") from error
-        if type(value) is Persistent and type(value.key) is tuple and value.key[:1] == ("storage",):
+        if type(value) is PersistentReference and type(value.key) is tuple and value.key[:1] == ("storage",):
             storage = self._storage(value)
-            return Found((storage.nbytes * 8 // BITS[storage.dtype],), storage.dtype, storage.nbytes, storage.offset)
+            return PickledTensor(
+                (storage.nbytes * 8 // BITS[storage.dtype],), storage.dtype, storage.nbytes, storage.offset
+            )
         return None
 
-    def _dense(self, made: Made, depth: int) -> Found:
+    def _dense(self, made: ObjectRecord, depth: int) -> PickledTensor:
         """`_rebuild_tensor(storage, offset, size, stride)` and those that add to it."""
         storage = self._storage(made.args[0])
         return _view(storage, storage.dtype, made.args[1:4], _is_changed(made.args[6:7]))
 
-    def _typed(self, made: Made, depth: int) -> Found:
+    def _typed(self, made: ObjectRecord, depth: int) -> PickledTensor:
         """`_rebuild_tensor_v3`, which tells the dtype of an untyped storage."""
         return _view(self._storage(made.args[0]), dtype_word(made.args[6]), made.args[1:4], _is_changed(made.args[7:8]))
 
-    def _quantized(self, made: Made, depth: int) -> Found:
+    def _quantized(self, made: ObjectRecord, depth: int) -> PickledTensor:
         storage = self._storage(made.args[0])
         return _view(storage, storage.dtype, made.args[1:4])
 
-    def _parameter(self, made: Made, depth: int) -> Found | None:
-        found = self.of(made.args[0], depth)
+    def _parameter(self, made: ObjectRecord, depth: int) -> PickledTensor | None:
+        found = self.rebuild(made.args[0], depth)
         return found and found._replace(role="parameter")
 
-    def _subclass(self, made: Made, depth: int) -> Found | None:
+    def _subclass(self, made: ObjectRecord, depth: int) -> PickledTensor | None:
         """`_rebuild_from_type_v2(function, class, arguments, state)`, where buffers are marked in the state."""
-        found = self.of(Made(made.args[0], made.args[2]), depth)
+        found = self.rebuild(ObjectRecord(made.args[0], made.args[2]), depth)
         if found is None:
             return None
         state = made.args[3]
@@ -112,72 +125,74 @@ class PickledTensors:
             return found._replace(role="buffer")
         return found._replace(role="parameter") if class_path(made.args[1]) == PARAMETER else found
 
-    def _sparse(self, made: Made, depth: int) -> Found:
+    def _sparse(self, made: ObjectRecord, depth: int) -> PickledTensor:
         """`_rebuild_sparse_tensor(layout, (indices, …, values, size, …))`."""
         data = made.args[1][:4]
-        held = [part for part in data if type(part) is Made and class_path(part.maker) != SIZE]
-        parts = [self.of(part, max(DEEPEST, depth)) for part in held]  # which are no sparse ones themselves
+        held = [part for part in data if type(part) is ObjectRecord and class_path(part.maker) != SIZE]
+        parts = [self.rebuild(part, max(MAX_DEPTH, depth)) for part in held]  # which are no sparse ones themselves
         found = [part for part in parts if part is not None]
-        sizes = [part for part in data if type(part) is not Made or class_path(part.maker) == SIZE]
-        return Found(sizes_of(sizes[0]), found[-1].dtype, sum(part.nbytes for part in found))
+        sizes = [part for part in data if type(part) is not ObjectRecord or class_path(part.maker) == SIZE]
+        return PickledTensor(sizes_from(sizes[0]), found[-1].dtype, sum(part.nbytes for part in found))
 
-    def _meta(self, made: Made, depth: int) -> Found:
-        return Found(sizes_of(made.args[1]), dtype_word(made.args[0]), 0)
+    def _meta(self, made: ObjectRecord, depth: int) -> PickledTensor:
+        return PickledTensor(sizes_from(made.args[1]), dtype_word(made.args[0]), 0)
 
-    def _wrapper(self, made: Made, depth: int) -> Found:
-        return Found(sizes_of(made.args[2]), dtype_word(made.args[1]), 0)
+    def _wrapper(self, made: ObjectRecord, depth: int) -> PickledTensor:
+        return PickledTensor(sizes_from(made.args[2]), dtype_word(made.args[1]), 0)
 
-    def _wrapped(self, made: Made, depth: int) -> Found | None:
+    def _wrapped(self, made: ObjectRecord, depth: int) -> PickledTensor | None:
         """A tensor of another device, or a nested one, from a plain one."""
-        return self.of(made.args[0], depth)
+        return self.rebuild(made.args[0], depth)
 
-    def _array(self, made: Made, depth: int) -> Found | None:
+    def _array(self, made: ObjectRecord, depth: int) -> PickledTensor | None:
         """A numpy array, whose state is its version, shape, dtype, order and bytes."""
         if type(made.state) is not tuple:
             return None
         _, shape, dtype, _, content = made.state
-        return _inline(shape, dtype, content)
+        return _inline_array(shape, dtype, content)
 
-    def _buffer_array(self, made: Made, depth: int) -> Found | None:
+    def _buffer_array(self, made: ObjectRecord, depth: int) -> PickledTensor | None:
         content, dtype, shape = made.args[:3]
-        return _inline(shape, dtype, content)
+        return _inline_array(shape, dtype, content)
 
 
-def _is_changed(metadata: Value) -> bool:
+def _is_changed(metadata: PickleValue) -> bool:
     """Whether the values are the conjugates or negatives of those that are stored."""
     if not metadata or not isinstance(metadata[0], dict):
         return False
-    return len(metadata[0]) > MOST_MARKS or any(map(bool, metadata[0].values()))
+    return len(metadata[0]) > MAX_FLAGS or any(map(bool, metadata[0].values()))
 
 
-def dtype_word(kind: Value) -> str:
-    name = kind.path.removeprefix("torch.") if isinstance(kind, Global) else ""
+def dtype_word(kind: PickleValue) -> str:
+    name = kind.path.removeprefix("torch.") if isinstance(kind, GlobalReference) else ""
     if name not in BITS:
-        raise ValueError(f"a tensor has the type {shown(class_path(kind)) or 'of nothing'}, which torch does not have")
+        raise ValueError(
+            f"a tensor has the type {printable(class_path(kind)) or 'of nothing'}, which torch does not have"
+        )
     return name
 
 
-def sizes_of(value: Value) -> tuple[int, ...]:
-    if type(value) is Made and class_path(value.maker) == SIZE:
+def sizes_from(value: PickleValue) -> tuple[int, ...]:
+    if type(value) is ObjectRecord and class_path(value.maker) == SIZE:
         value = value.args[0] if value.args else ()
-    if not isinstance(value, (tuple, list)) or len(value) > MOST_DIMENSIONS:
+    if not isinstance(value, (tuple, list)) or len(value) > MAX_DIMENSIONS:
         raise ValueError("a tensor has no shape that can be")
     for size in value:
-        if type(size) is not int or not 0 <= size <= MOST_ELEMENTS:
-            raise ValueError(f"a tensor has a size or stride of {_told(size)}")
-    if math.prod(value) > MOST_ELEMENTS:
+        if type(size) is not int or not 0 <= size <= MAX_ELEMENTS:
+            raise ValueError(f"a tensor has a size or stride of {_size_value(size)}")
+    if math.prod(value) > MAX_ELEMENTS:
         raise ValueError("a tensor has more elements than fit into any memory")
     return tuple(value)
 
 
-def _told(size: Value) -> str:
+def _size_value(size: PickleValue) -> str:
     return f"{size:,}" if type(size) is int and abs(size) < 1 << 64 else type(size).__name__
 
 
-def _view(storage: StorageRecord, dtype: str, layout: Value, changed: bool = False) -> Found:
+def _view(storage: StorageRecord, dtype: str, layout: PickleValue, changed: bool = False) -> PickledTensor:
     """The part of a storage that offset, size and strides take; raises `ValueError` for what goes beyond it."""
     start, size, strides = layout
-    shape = sizes_of(size)
+    shape = sizes_from(size)
     if type(strides) is not tuple or len(strides) != len(shape) or any(type(s) is not int or s < 0 for s in strides):
         raise ValueError("a tensor has strides that do not fit its shape")
     bits = BITS[dtype]
@@ -188,7 +203,7 @@ def _view(storage: StorageRecord, dtype: str, layout: Value, changed: bool = Fal
     nbytes = min(-(-elements * bits // 8), storage.nbytes)
     whole = bits >= 8 or start == 0
     offset = None if storage.offset is None or changed or not whole else storage.offset + start * bits // 8
-    return Found(shape, dtype, nbytes, offset, None if _is_contiguous(shape, strides, elements) else strides)
+    return PickledTensor(shape, dtype, nbytes, offset, None if _is_contiguous(shape, strides, elements) else strides)
 
 
 def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], elements: int) -> bool:
@@ -219,7 +234,7 @@ _NUMBERS = {
 }
 
 
-def _code(dtype: Value) -> tuple[str, int]:
+def _code(dtype: PickleValue) -> tuple[str, int]:
     """The code of a numpy type, as "f4", and how many bytes an element of it takes."""
     code = dtype.args[0]
     if type(code) is not str or not re.fullmatch(r"[A-Za-z]\d{1,9}", code):
@@ -227,40 +242,42 @@ def _code(dtype: Value) -> tuple[str, int]:
     return code, int(code[1:]) * (4 if code[0] == "U" else 1)
 
 
-def _inline(shape: Value, dtype: Value, content: Value) -> Found | None:
+def _inline_array(shape: PickleValue, dtype: PickleValue, content: PickleValue) -> PickledTensor | None:
     """An array whose bytes are in the pickle, and None for one of objects."""
     content = _encoded(content)
     code, size = _code(dtype)
-    if code[0] == "O" or type(content) not in (bytes, str, Long):
+    if code[0] == "O" or type(content) not in (bytes, str, TruncatedText):
         return None
-    shape = sizes_of(shape)
+    shape = sizes_from(shape)
     nbytes = math.prod(shape) * size
-    if nbytes > (content.length if type(content) is Long else len(content)):
+    if nbytes > (content.length if type(content) is TruncatedText else len(content)):
         raise ValueError("an array has fewer bytes than its shape needs")
-    return Found(shape, _NUMPY.get(code, code), nbytes)
+    return PickledTensor(shape, _NUMPY.get(code, code), nbytes)
 
 
-def _encoded(content: Value) -> Value:
+def _encoded(content: PickleValue) -> PickleValue:
     """Bytes that an old protocol writes as text, one character for each."""
-    return content.args[0] if type(content) is Made and class_path(content.maker) == "_codecs.encode" else content
+    return (
+        content.args[0] if type(content) is ObjectRecord and class_path(content.maker) == "_codecs.encode" else content
+    )
 
 
-def first_bytes(content: Value) -> bytes | None:
+def first_bytes(content: PickleValue) -> bytes | None:
     """Bytes, or the first of long ones; None for what is none."""
     content = _encoded(content)
-    if type(content) is Long:
+    if type(content) is TruncatedText:
         content = content.head.decode(content.encoding, "ignore") if content.encoding else content.head
     if type(content) is str:
         return content.encode("latin-1", "ignore")
     return content if type(content) is bytes else None
 
 
-def _is_short(content: Value) -> bool:
+def _is_short(content: PickleValue) -> bool:
     content = _encoded(content)
-    return type(content) in (bytes, str) and len(content) <= LONGEST_SCALAR
+    return type(content) in (bytes, str) and len(content) <= MAX_SCALAR_BYTES
 
 
-def number_of(made: Made) -> int | float | bool | None:
+def scalar_value(made: ObjectRecord) -> int | float | bool | None:
     """The number that a scalar of numpy is; None for anything else."""
     if class_path(made.maker) not in _SCALARS or type(made.args) is not tuple or len(made.args) != 2:
         return None
@@ -274,24 +291,24 @@ def number_of(made: Made) -> int | float | bool | None:
 
 
 _SCALARS = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")
-_REBUILD: dict[str, Callable[[PickledTensors, Made, int], Found | None]] = {
-    REBUILD["tensor"]: PickledTensors._dense,
-    REBUILD["tensor_v2"]: PickledTensors._dense,
-    REBUILD["tensor_v3"]: PickledTensors._typed,
-    REBUILD["qtensor"]: PickledTensors._quantized,
-    REBUILD["parameter"]: PickledTensors._parameter,
-    REBUILD["parameter_with_state"]: PickledTensors._parameter,
-    PARAMETER: PickledTensors._parameter,
-    REBUILD["from_type_v2"]: PickledTensors._subclass,
-    REBUILD["sparse_tensor"]: PickledTensors._sparse,
-    REBUILD["meta_tensor_no_storage"]: PickledTensors._meta,
-    REBUILD["wrapper_subclass"]: PickledTensors._wrapper,
-    REBUILD["nested_tensor"]: PickledTensors._wrapped,
-    OLD_REBUILD: PickledTensors._wrapped,
-    REBUILD["device_tensor_from_numpy"]: PickledTensors._wrapped,
-    REBUILD["device_tensor_from_cpu_tensor"]: PickledTensors._wrapped,
-    "numpy.core.multiarray._reconstruct": PickledTensors._array,
-    "numpy._core.multiarray._reconstruct": PickledTensors._array,
-    "numpy.core.numeric._frombuffer": PickledTensors._buffer_array,
-    "numpy._core.numeric._frombuffer": PickledTensors._buffer_array,
+_REBUILD: dict[str, Callable[[TensorRebuilder, ObjectRecord, int], PickledTensor | None]] = {
+    REBUILD["tensor"]: TensorRebuilder._dense,
+    REBUILD["tensor_v2"]: TensorRebuilder._dense,
+    REBUILD["tensor_v3"]: TensorRebuilder._typed,
+    REBUILD["qtensor"]: TensorRebuilder._quantized,
+    REBUILD["parameter"]: TensorRebuilder._parameter,
+    REBUILD["parameter_with_state"]: TensorRebuilder._parameter,
+    PARAMETER: TensorRebuilder._parameter,
+    REBUILD["from_type_v2"]: TensorRebuilder._subclass,
+    REBUILD["sparse_tensor"]: TensorRebuilder._sparse,
+    REBUILD["meta_tensor_no_storage"]: TensorRebuilder._meta,
+    REBUILD["wrapper_subclass"]: TensorRebuilder._wrapper,
+    REBUILD["nested_tensor"]: TensorRebuilder._wrapped,
+    LEGACY_REBUILD: TensorRebuilder._wrapped,
+    REBUILD["device_tensor_from_numpy"]: TensorRebuilder._wrapped,
+    REBUILD["device_tensor_from_cpu_tensor"]: TensorRebuilder._wrapped,
+    "numpy.core.multiarray._reconstruct": TensorRebuilder._array,
+    "numpy._core.multiarray._reconstruct": TensorRebuilder._array,
+    "numpy.core.numeric._frombuffer": TensorRebuilder._buffer_array,
+    "numpy._core.numeric._frombuffer": TensorRebuilder._buffer_array,
 }

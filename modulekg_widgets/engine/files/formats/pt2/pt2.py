@@ -7,33 +7,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from modulekg_widgets.engine.errors import ModelFileError, shown
-from modulekg_widgets.engine.files.archive import Archive
+from modulekg_widgets.engine.errors import ModelFileError, printable
 from modulekg_widgets.engine.files.formats.pt2.pt2_graph import (
     ProgramReader,
-    bytes_of,
+    as_integer,
+    as_list,
+    as_mapping,
+    as_text,
     dtype_of,
     fixed_shape,
-    integer,
-    listed,
-    mapping,
-    names_of,
-    text,
+    itemsize_of,
+    value_names,
 )
-from modulekg_widgets.engine.files.graph_parts import TENSOR, Allowance, short, short_text
-from modulekg_widgets.engine.files.records import FileContents, Plain, TensorRecord
+from modulekg_widgets.engine.files.graph_building import TENSOR_COST, ReadBudget, abbreviate_text, abbreviate_value
+from modulekg_widgets.engine.files.records import FileContents, PlainValue, TensorRecord
 from modulekg_widgets.engine.files.source import FileSource
+from modulekg_widgets.engine.files.zip_archive import ZipArchive
 from modulekg_widgets.engine.safe_files import parse_json
 
-LARGEST_JSON = 64 << 20  # bytes
-MOST_PARTS = 2_000_000  # lists and objects of it
-MOST_PARSED = 320 << 20  # bytes that it takes once it is parsed
-_OF_OBJECT, _OF_LIST, _OF_VALUE = 200, 100, 32  # of these, each
-MOST_LISTED = 10  # of what warnings name
+MAX_JSON_BYTES = 64 << 20  # bytes
+MAX_PARTS = 2_000_000  # lists and objects of it
+MAX_PARSED_BYTES = 320 << 20  # bytes that it takes once it is parsed
+_OBJECT_BYTES, _LIST_BYTES, _VALUE_BYTES = 200, 100, 32  # of these, each
+MAX_LISTED = 10  # of what warnings name
 _PROGRAM = "serialized_exported_program.json"  # of torch before 2.8
 _FORMAT = "archive_format"
 # kinds of inputs by torch/_export/serde/schema.py's InputSpec: the key of the state-dict name, and the tensor's role
-_STATE = {
+_STATE_KINDS = {
     "parameter": ("parameter_name", "parameter"),
     "buffer": ("buffer_name", "buffer"),
     "tensor_constant": ("tensor_constant_name", "constant"),
@@ -50,43 +50,43 @@ class ProgramSignature:
     outputs: list[Any] = field(default_factory=list)
 
 
-def is_pt2(archive: Archive) -> bool:
+def is_pt2(archive: ZipArchive) -> bool:
     """Whether an archive is one of torch.export, by the names of what is in it."""
     return _FORMAT in archive or _PROGRAM in archive or bool(_models(archive))
 
 
-def read_pt2(archive: Archive, source: FileSource) -> FileContents:
+def read_pt2(archive: ZipArchive, source: FileSource) -> FileContents:
     """What is in an archive of torch.export: weights and constants, the graph, modules and metadata."""
     models = _models(archive)
     member = models[0] if models else _PROGRAM
     if member not in archive:
-        found = ", ".join(shown(repr(name)) for name in archive.names[:MOST_LISTED]) or "nothing"
+        found = ", ".join(printable(repr(name)) for name in archive.names[:MAX_LISTED]) or "nothing"
         raise ModelFileError(
-            f"{shown(source.name)} has no program of torch.export, models/*.json or {_PROGRAM}: it has {found}"
+            f"{printable(source.name)} has no program of torch.export, models/*.json or {_PROGRAM}: it has {found}"
         )
     try:
         return _contents(archive, source, member, models)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         if isinstance(error, ModelFileError):
             raise
-        reason = f"it lacks {error}" if isinstance(error, KeyError) else shown(str(error)) or type(error).__name__
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else printable(str(error)) or type(error).__name__
         raise ModelFileError(
-            f"{shown(source.name)}: {shown(member)} is not what torch.export writes ({reason})"
+            f"{printable(source.name)}: {printable(member)} is not what torch.export writes ({reason})"
         ) from error
 
 
-def _contents(archive: Archive, source: FileSource, member: str, models: list[str]) -> FileContents:
-    program = mapping(_parsed(archive, member))
-    module = mapping(program["graph_module"])
-    graph = mapping(module["graph"])
-    signature = _signature(mapping(module["signature"]))
-    allowance = Allowance(source.name)
-    payloads = _Payloads(archive, allowance, signature)
+def _contents(archive: ZipArchive, source: FileSource, member: str, models: list[str]) -> FileContents:
+    program = as_mapping(_parsed(archive, member))
+    module = as_mapping(program["graph_module"])
+    graph = as_mapping(module["graph"])
+    signature = _signature(as_mapping(module["signature"]))
+    allowance = ReadBudget(source.name)
+    payloads = _ArchiveTensors(archive, allowance, signature)
     model = member.rpartition("/")[2].removesuffix(".json")
-    tensors = payloads.tensors(model if models else "", mapping(graph.get("tensor_values")))
+    tensors = payloads.tensors(model if models else "", as_mapping(graph.get("tensor_values")))
     reader = ProgramReader(allowance, signature.states)
     operators = reader.graph(graph, signature.inputs, signature.outputs)
-    others = [f"{_names(models[1:])} of the same archive are not shown"] if len(models) > 1 else []
+    others = [f"{_abbreviated(models[1:])} of the same archive are not shown"] if len(models) > 1 else []
     return FileContents(
         "pt2",
         tensors,
@@ -97,47 +97,48 @@ def _contents(archive: Archive, source: FileSource, member: str, models: list[st
     )
 
 
-def _models(archive: Archive) -> list[str]:
+def _models(archive: ZipArchive) -> list[str]:
     """The programs in an archive; one named "model" is what `torch.export.save` writes, and comes first."""
     found = [name for name in archive.names if name.startswith("models/") and name.endswith(".json")]
     return sorted(found, key=lambda name: (name != "models/model.json", name))
 
 
-def _parsed(archive: Archive, member: str) -> Any:
-    content = archive.read(member, LARGEST_JSON)
+def _parsed(archive: ZipArchive, member: str) -> Any:
+    content = archive.read(member, MAX_JSON_BYTES)
     objects, lists, values = map(content.count, (b"{", b"[", b","))
-    parsed = objects * _OF_OBJECT + lists * _OF_LIST + values * _OF_VALUE
-    if parsed > MOST_PARSED:
+    parsed = objects * _OBJECT_BYTES + lists * _LIST_BYTES + values * _VALUE_BYTES
+    if parsed > MAX_PARSED_BYTES:
         raise ModelFileError(
-            f"{shown(member)} takes some {parsed:,} bytes once it is parsed, and {MOST_PARSED:,} are the most: larger "
+            f"{printable(member)} takes some {parsed:,} bytes once it is parsed, and {MAX_PARSED_BYTES:,} are the "
+            "most: larger "
             "files are not opened"
         )
-    return parse_json(content, ModelFileError, MOST_PARTS)
+    return parse_json(content, ModelFileError, MAX_PARTS)
 
 
 def _signature(signature: Mapping[str, Any]) -> ProgramSignature:
     found = ProgramSignature()
-    for entry in listed(signature.get("input_specs")):
-        for kind, spec in mapping(entry).items():
-            spec = mapping(spec)
-            if kind in _STATE:
-                key, role = _STATE[kind]
-                name = text(spec[key])
-                found.states[text(mapping(spec["arg"])["name"])] = name
+    for entry in as_list(signature.get("input_specs")):
+        for kind, spec in as_mapping(entry).items():
+            spec = as_mapping(spec)
+            if kind in _STATE_KINDS:
+                key, role = _STATE_KINDS[kind]
+                name = as_text(spec[key])
+                found.states[as_text(as_mapping(spec["arg"])["name"])] = name
                 found.roles[name] = role
             elif kind == "user_input":
-                found.inputs.extend(names_of(spec["arg"]))
-    for entry in listed(signature.get("output_specs")):
-        for kind, spec in mapping(entry).items():
+                found.inputs.extend(value_names(spec["arg"]))
+    for entry in as_list(signature.get("output_specs")):
+        for kind, spec in as_mapping(entry).items():
             if kind in ("user_output", "loss_output"):
-                found.outputs.append(mapping(spec)["arg"])
+                found.outputs.append(as_mapping(spec)["arg"])
     return found
 
 
-class _Payloads:
+class _ArchiveTensors:
     """The tensors of an archive; `warnings` tell of those that are pickles."""
 
-    def __init__(self, archive: Archive, allowance: Allowance, signature: ProgramSignature) -> None:
+    def __init__(self, archive: ZipArchive, allowance: ReadBudget, signature: ProgramSignature) -> None:
         self._archive, self._allowance, self._signature = archive, allowance, signature
         self.warnings: list[str] = []
 
@@ -149,27 +150,29 @@ class _Payloads:
             ("data/constants/", "constants", "constant"),
         ):
             config = f"{folder}{model}_{kind}_config.json"
-            entries = mapping(mapping(_parsed(self._archive, config))["config"]) if config in self._archive else {}
+            entries = (
+                as_mapping(as_mapping(_parsed(self._archive, config))["config"]) if config in self._archive else {}
+            )
             for name, entry in entries.items():
                 if name not in found:
-                    self._add(found, name, mapping(entry), folder, role)
+                    self._add(found, name, as_mapping(entry), folder, role)
         for value, name in self._signature.states.items():
             if name not in found and value in values:
-                found[name] = self._record(name, mapping(values[value]), None, self._signature.roles[name])
+                found[name] = self._record(name, as_mapping(values[value]), None, self._signature.roles[name])
         return tuple(found.values())
 
     def _add(self, found: dict[str, TensorRecord], name: str, entry: Mapping[str, Any], folder: str, role: str) -> None:
         role = self._signature.roles.get(name, "parameter" if entry.get("is_param") else role)
         meta = entry.get("tensor_meta")
         if entry.get("use_pickle"):
-            self.warnings.append(f"{shown(name)} is stored as a pickle, which loading it would run")
+            self.warnings.append(f"{printable(name)} is stored as a pickle, which loading it would run")
         if meta is not None:
-            member = None if entry.get("use_pickle") else folder + text(entry["path_name"])
-            found[name] = self._record(name, mapping(meta), member, role)
+            member = None if entry.get("use_pickle") else folder + as_text(entry["path_name"])
+            found[name] = self._record(name, as_mapping(meta), member, role)
 
     def _record(self, name: str, meta: Mapping[str, Any], member: str | None, role: str) -> TensorRecord:
-        self._allowance.take(TENSOR + len(name))
-        shape, size = fixed_shape(meta), bytes_of(meta.get("dtype"))
+        self._allowance.charge(TENSOR_COST + len(name))
+        shape, size = fixed_shape(meta), itemsize_of(meta.get("dtype"))
         strides = fixed_shape(meta, "strides")
         own = strides if len(strides) == len(shape) and strides != _contiguous(shape, strides) else None
         nbytes = math.prod(shape) * size
@@ -185,17 +188,17 @@ class _Payloads:
         size: int,
     ) -> int | None:
         """Where the first of a tensor's elements is, in a member that has to hold all of them."""
-        start = self._archive.place(member)
-        first = integer(mapping(meta.get("storage_offset")).get("as_int", 0))
-        needed = (first + _reach(*layout)) * size
+        start = self._archive.data_offset(member)
+        first = as_integer(as_mapping(meta.get("storage_offset")).get("as_int", 0))
+        needed = (first + _extent(*layout)) * size
         if first < 0 or needed > self._archive.size(member):
             raise ValueError(
-                f"{shown(name)} takes {needed:,} bytes, and {shown(member)} has {self._archive.size(member):,}"
+                f"{printable(name)} takes {needed:,} bytes, and {printable(member)} has {self._archive.size(member):,}"
             )
         return None if start is None else start + first * size
 
 
-def _reach(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> int:
+def _extent(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> int:
     """How many elements lie from the first of a tensor to its last."""
     if strides is None or not math.prod(shape):
         return math.prod(shape)
@@ -211,33 +214,35 @@ def _contiguous(shape: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...
     return tuple(reversed(strides))
 
 
-def _metadata(program: Mapping[str, Any]) -> dict[str, Plain]:
-    version = mapping(program.get("schema_version"))
-    told: dict[str, Plain] = {
-        "producer": f"torch {short_text(text(program.get('torch_version', '')))}".strip(),
-        "schema": short_text(f"{version.get('major')}.{version.get('minor')}") if version else None,
-        "opset": short_text(", ".join(f"{name} {short(number)}" for name, number in _first(program, "opset_version"))),
-        "dynamic_sizes": short_text(
-            ", ".join(_range(name, mapping(limits)) for name, limits in _first(program, "range_constraints"))
+def _metadata(program: Mapping[str, Any]) -> dict[str, PlainValue]:
+    version = as_mapping(program.get("schema_version"))
+    told: dict[str, PlainValue] = {
+        "producer": f"torch {abbreviate_text(as_text(program.get('torch_version', '')))}".strip(),
+        "schema": abbreviate_text(f"{version.get('major')}.{version.get('minor')}") if version else None,
+        "opset": abbreviate_text(
+            ", ".join(f"{name} {abbreviate_value(number)}" for name, number in _first(program, "opset_version"))
+        ),
+        "dynamic_sizes": abbreviate_text(
+            ", ".join(_range(name, as_mapping(limits)) for name, limits in _first(program, "range_constraints"))
         ),
     }
     return {key: value for key, value in told.items() if value}
 
 
 def _first(program: Mapping[str, Any], key: str) -> list[tuple[str, Any]]:
-    return [entry for entry, _ in zip(mapping(program.get(key)).items(), range(100), strict=False)]
+    return [entry for entry, _ in zip(as_mapping(program.get(key)).items(), range(100), strict=False)]
 
 
 def _range(name: str, limits: Mapping[str, Any]) -> str:
-    low, high = short(limits.get("min_val")), short(limits.get("max_val"))
+    low, high = abbreviate_value(limits.get("min_val")), abbreviate_value(limits.get("max_val"))
     return f"{name} from {0 if low is None else low}" + ("" if high is None else f" to {high}")
 
 
-def _pickles(archive: Archive) -> list[str]:
+def _pickles(archive: ZipArchive) -> list[str]:
     """What is in an archive that whoever loads it would unpickle."""
     found = [name for name in archive.names if name.endswith(".pt")]
-    return [f"loading it opens pickles in it: {_names(found)}"] if found else []
+    return [f"loading it opens pickles in it: {_abbreviated(found)}"] if found else []
 
 
-def _names(names: list[str]) -> str:
-    return ", ".join(map(shown, names[:MOST_LISTED])) + (", …" if len(names) > MOST_LISTED else "")
+def _abbreviated(names: list[str]) -> str:
+    return ", ".join(map(printable, names[:MAX_LISTED])) + (", …" if len(names) > MAX_LISTED else "")

@@ -11,21 +11,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from modulekg_widgets.engine.files.graph_parts import (
-    ATTRIBUTE,
-    BODY,
+from modulekg_widgets.engine.files.graph_building import (
+    ATTRIBUTE_COST,
+    BODY_COST,
     NO_MODULE,
-    OPERATOR,
-    VALUE,
-    Allowance,
+    OPERATOR_COST,
+    VALUE_COST,
     NamedModules,
-    Occurrences,
-    Scope,
-    short,
-    short_text,
-    source_of,
+    NameScope,
+    ReadBudget,
+    UniqueNames,
+    abbreviate_text,
+    abbreviate_value,
+    source_location,
 )
-from modulekg_widgets.engine.files.records import ModulePart, OperatorGraph, OperatorRecord, Plain, ValueRecord
+from modulekg_widgets.engine.files.records import (
+    FileModuleRecord,
+    OperatorGraph,
+    OperatorRecord,
+    PlainValue,
+    ValueRecord,
+)
 
 # --------------------
 # Parts of the JSON that `torch.export.save` writes, checked as they are taken out: texts, sizes, dtypes, names.
@@ -50,21 +56,21 @@ LAYOUTS = {
     6: "_mkldnn",
     7: "strided",
 }
-MOST_DIMENSIONS = 64
-_LARGEST_SIZE = 1 << 60
+MAX_DIMENSIONS = 64
+_MAX_SIZE = 1 << 60
 _SYMBOL = re.compile(r"(?:Symbol\('([^'()]{1,100})'[^()]{0,200}\)|Integer\((-?\d{1,20})\))")
-_LONGEST_SIZE = 400  # characters of an expression
+_MAX_EXPRESSION = 400  # characters of an expression
 _CALL_NUMBER = re.compile(r"@\d{1,9}(?=\.|\Z)")
 
 
-def text(value: Any) -> str:
+def as_text(value: Any) -> str:
     """The value, if it is a text."""
     if not isinstance(value, str):
         raise ValueError(f"a {type(value).__name__} stands where a text should")
     return value
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
+def as_mapping(value: Any) -> Mapping[str, Any]:
     """The value, if it is an object of JSON; null is an empty one."""
     if value is None:
         return {}
@@ -73,7 +79,7 @@ def mapping(value: Any) -> Mapping[str, Any]:
     return value
 
 
-def listed(value: Any) -> Sequence[Any]:
+def as_list(value: Any) -> Sequence[Any]:
     """The value, if it is a list; null is an empty one."""
     if value is None:
         return []
@@ -82,9 +88,9 @@ def listed(value: Any) -> Sequence[Any]:
     return value
 
 
-def integer(value: Any) -> int:
+def as_integer(value: Any) -> int:
     """The value, if it is a whole number of a size that offsets and counts have."""
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LARGEST_SIZE:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _MAX_SIZE:
         raise ValueError("something else stands where a whole number should")
     return value
 
@@ -93,18 +99,18 @@ def dtype_of(number: Any) -> str:
     """The word for a dtype; "" for none, a number for what is newer than this."""
     if not number:
         return ""
-    return DTYPES[number][0] if number in DTYPES else f"type {integer(number)}"
+    return DTYPES[number][0] if number in DTYPES else f"type {as_integer(number)}"
 
 
-def bytes_of(number: Any) -> int:
+def itemsize_of(number: Any) -> int:
     """What an element takes; 0 where that is not known."""
     return DTYPES.get(number, ("", 0))[1]
 
 
 def fixed_shape(meta: Mapping[str, Any], key: str = "sizes") -> tuple[int, ...]:
     """Sizes or strides that have to be numbers, as those of weights."""
-    shape = tuple(integer(mapping(size)["as_int"]) for size in _dimensions(meta, key))
-    if any(size < 0 for size in shape) or math.prod(shape) > _LARGEST_SIZE:
+    shape = tuple(as_integer(as_mapping(size)["as_int"]) for size in _dimensions(meta, key))
+    if any(size < 0 for size in shape) or math.prod(shape) > _MAX_SIZE:
         raise ValueError("a tensor has sizes that no tensor has")
     return shape
 
@@ -116,7 +122,7 @@ def value_of(meta: Mapping[str, Any]) -> ValueRecord:
 
 def size_text(expression: str) -> str:
     """A symbolic size in short: "s77" for "Symbol('s77', positive=True, integer=True)"."""
-    return _SYMBOL.sub(lambda found: found[1] or found[2], expression[:_LONGEST_SIZE])
+    return _SYMBOL.sub(lambda found: found[1] or found[2], expression[:_MAX_EXPRESSION])
 
 
 def module_path(name: str) -> str:
@@ -125,25 +131,25 @@ def module_path(name: str) -> str:
 
 
 def _dimensions(meta: Mapping[str, Any], key: str) -> Sequence[Any]:
-    dimensions = listed(meta.get(key))
-    if len(dimensions) > MOST_DIMENSIONS:
+    dimensions = as_list(meta.get(key))
+    if len(dimensions) > MAX_DIMENSIONS:
         raise ValueError(f"a tensor has {len(dimensions):,} dimensions")
     return dimensions
 
 
 def _size(size: Any) -> int | str:
-    size = mapping(size)
+    size = as_mapping(size)
     if "as_int" in size:
-        return integer(size["as_int"])
-    return size_text(text(mapping(size["as_expr"])["expr_str"]))
+        return as_integer(size["as_int"])
+    return size_text(as_text(as_mapping(size["as_expr"])["expr_str"]))
 
 
 # ----------------------------------------
 
 
-DEEPEST = 30  # graphs within graphs
+MAX_DEPTH = 30  # graphs within graphs
 _PREFIX = "torch.ops."
-_MOST_MODULES = 100  # modules within modules
+_MAX_MODULE_STACK = 100  # modules within modules
 
 
 @dataclass(slots=True)
@@ -151,7 +157,7 @@ class CallArguments:
     """What an operator is called with: values, settings, and graphs, with how many values came before each."""
 
     values: list[str] = field(default_factory=list)
-    settings: dict[str, Plain] = field(default_factory=dict)
+    settings: dict[str, PlainValue] = field(default_factory=dict)
     graphs: list[Mapping[str, Any]] = field(default_factory=list)
     before_operands: int = 0
 
@@ -159,13 +165,13 @@ class CallArguments:
 class ProgramReader:
     """Reads the graph of an exported program; `names` are the state-dict names of the values that are tensors."""
 
-    def __init__(self, allowance: Allowance, names: Mapping[str, str]) -> None:
+    def __init__(self, allowance: ReadBudget, names: Mapping[str, str]) -> None:
         self._allowance = allowance
         self._modules = NamedModules(allowance)
         self._tensors = set(names.values())
-        self._given = Occurrences(self._tensors)
-        self._operator_names = Occurrences()
-        self._top = Scope()
+        self._given = UniqueNames(self._tensors)
+        self._operator_names = UniqueNames()
+        self._top = NameScope()
         for value, name in names.items():
             self._top[value] = name
         self._operators: list[OperatorRecord] = []
@@ -176,80 +182,82 @@ class ProgramReader:
         """The graph; `inputs` are the names of what the user passes, `outputs` arguments that he gets."""
         taken = tuple(self._define(name, self._top) for name in inputs)
         self._run(graph, self._top, "", 0)
-        given = [self._top[name] for argument in outputs for name in names_of(argument)]
+        given = [self._top[name] for argument in outputs for name in value_names(argument)]
         return OperatorGraph(tuple(self._operators), taken, tuple(given), self._values)
 
-    def modules(self, calls: Any) -> tuple[ModulePart, ...]:
+    def modules(self, calls: Any) -> tuple[FileModuleRecord, ...]:
         """The modules that the program lists as called, and those that its operators come from, with their classes."""
-        for call in listed(calls):
-            self._modules.add(module_path(text(mapping(call)["fqn"])))
+        for call in as_list(calls):
+            self._modules.add(module_path(as_text(as_mapping(call)["fqn"])))
         return self._modules.parts()
 
-    def _run(self, graph: Mapping[str, Any], scope: Scope, module: str, depth: int) -> list[str]:
+    def _run(self, graph: Mapping[str, Any], scope: NameScope, module: str, depth: int) -> list[str]:
         """Add the operators of a graph; what it gives."""
-        for node in listed(graph.get("nodes")):
-            self._node(mapping(node), scope, module, depth)
-        for name, meta in mapping(graph.get("tensor_values")).items():
+        for node in as_list(graph.get("nodes")):
+            self._node(as_mapping(node), scope, module, depth)
+        for name, meta in as_mapping(graph.get("tensor_values")).items():
             unique = scope[name]
             if unique not in self._tensors and unique not in self._values:
-                self._allowance.take(VALUE)
-                self._values[unique] = value_of(mapping(meta))
-        return [scope[name] for argument in listed(graph.get("outputs")) for name in names_of(argument)]
+                self._allowance.charge(VALUE_COST)
+                self._values[unique] = value_of(as_mapping(meta))
+        return [scope[name] for argument in as_list(graph.get("outputs")) for name in value_names(argument)]
 
-    def _node(self, node: Mapping[str, Any], scope: Scope, module: str, depth: int) -> None:
-        self._allowance.take(OPERATOR)
-        metadata = mapping(node.get("metadata"))
-        target = text(node["target"]).removeprefix(_PREFIX)
-        module = self._module(text(metadata.get("nn_module_stack", ""))) or module
+    def _node(self, node: Mapping[str, Any], scope: NameScope, module: str, depth: int) -> None:
+        self._allowance.charge(OPERATOR_COST)
+        metadata = as_mapping(node.get("metadata"))
+        target = as_text(node["target"]).removeprefix(_PREFIX)
+        module = self._module(as_text(metadata.get("nn_module_stack", ""))) or module
         called = self._arguments(node, scope)
         for graph in called.graphs:
             called.values.extend(self._subgraph(graph, called, scope, module, depth))
-        outputs = tuple(self._define(name, scope) for part in listed(node.get("outputs")) for name in names_of(part))
+        outputs = tuple(
+            self._define(name, scope) for part in as_list(node.get("outputs")) for name in value_names(part)
+        )
         name = node.get("name") or (outputs[0] if outputs else target)
         self._operators.append(
             OperatorRecord(
-                self._allowance.name(self._operator_names.once(text(name))),
+                self._allowance.name(self._operator_names.unique(as_text(name))),
                 self._allowance.name(target),
                 module,
                 tuple(dict.fromkeys(called.values)) if called.graphs else tuple(called.values),
                 outputs,
                 called.settings,
-                self._allowance.name(source_of(text(metadata.get("stack_trace", "")))),
+                self._allowance.name(source_location(as_text(metadata.get("stack_trace", "")))),
             )
         )
 
-    def _define(self, name: str, scope: Scope) -> str:
-        unique = scope[name] = self._allowance.name(self._given.once(name))
+    def _define(self, name: str, scope: NameScope) -> str:
+        unique = scope[name] = self._allowance.name(self._given.unique(name))
         return unique
 
-    def _arguments(self, node: Mapping[str, Any], scope: Scope) -> CallArguments:
+    def _arguments(self, node: Mapping[str, Any], scope: NameScope) -> CallArguments:
         found = CallArguments()
-        for place, entry in enumerate(listed(node.get("inputs"))):
-            self._allowance.take(ATTRIBUTE)
-            entry = mapping(entry)
-            argument = mapping(entry["arg"])
+        for place, entry in enumerate(as_list(node.get("inputs"))):
+            self._allowance.charge(ATTRIBUTE_COST)
+            entry = as_mapping(entry)
+            argument = as_mapping(entry["arg"])
             if "as_graph" in argument:
-                found.graphs.append(mapping(argument["as_graph"]))
+                found.graphs.append(as_mapping(argument["as_graph"]))
                 found.before_operands = len(found.values)
                 continue
-            found.values.extend(self._allowance.name(scope[name]) for name in names_of(argument))
+            found.values.extend(self._allowance.name(scope[name]) for name in value_names(argument))
             setting = _setting(argument)
             if setting is not None:
-                key = self._allowance.name(short_text(text(entry.get("name") or "") or f"argument {place}"))
+                key = self._allowance.name(abbreviate_text(as_text(entry.get("name") or "") or f"argument {place}"))
                 found.settings[key] = self._allowance.name(setting) if isinstance(setting, str) else setting
         return found
 
     def _subgraph(
-        self, argument: Mapping[str, Any], called: CallArguments, scope: Scope, module: str, depth: int
+        self, argument: Mapping[str, Any], called: CallArguments, scope: NameScope, module: str, depth: int
     ) -> list[str]:
-        if depth >= DEEPEST:
-            raise ValueError(f"it has more than {DEEPEST} graphs within graphs")
-        self._allowance.take(BODY)
-        graph = mapping(argument["graph"])
-        path = f"{module}.{text(argument['name'])}".lstrip(".")
-        inner = Scope(scope)
+        if depth >= MAX_DEPTH:
+            raise ValueError(f"it has more than {MAX_DEPTH} graphs within graphs")
+        self._allowance.charge(BODY_COST)
+        graph = as_mapping(argument["graph"])
+        path = f"{module}.{as_text(argument['name'])}".lstrip(".")
+        inner = NameScope(scope)
         operands = called.values[called.before_operands :]
-        names = [name for part in listed(graph.get("inputs")) for name in names_of(part)]
+        names = [name for part in as_list(graph.get("inputs")) for name in value_names(part)]
         for place, name in enumerate(names):
             inner[name] = operands[place] if place < len(operands) else scope[name]
         self._modules.add(path)
@@ -261,34 +269,34 @@ class ProgramReader:
         if known is not None or not stack:
             return known or ""
         path = ""
-        for entry in stack.split(";", _MOST_MODULES)[:_MOST_MODULES]:
+        for entry in stack.split(";", _MAX_MODULE_STACK)[:_MAX_MODULE_STACK]:
             parts = entry.split(",")
             if len(parts) == 3 and parts[1] != NO_MODULE:
                 path = module_path(parts[1])
                 self._modules.add(path, parts[2])
-        self._allowance.take(len(stack) + 200)
+        self._allowance.charge(len(stack) + 200)
         self._stacks[stack] = self._allowance.name(path)
         return path
 
 
-def names_of(argument: Any, depth: int = 0) -> Iterator[str]:
+def value_names(argument: Any, depth: int = 0) -> Iterator[str]:
     """The names of the values in an argument: tensors, lists of them, and sizes that are computed."""
-    if depth > DEEPEST:
+    if depth > MAX_DEPTH:
         raise ValueError("arguments are nested too deep")
     if isinstance(argument, list):
         for part in argument:
-            yield from names_of(part, depth + 1)
+            yield from value_names(part, depth + 1)
         return
-    for kind, value in mapping(argument).items():
+    for kind, value in as_mapping(argument).items():
         if kind in ("as_tensor", "as_token"):
-            yield from _named(mapping(value).get("name"))
+            yield from _named(as_mapping(value).get("name"))
         elif kind == "as_name" or (kind == "name" and depth):  # in a list, tensors stand without their kind
             yield from _named(value)
         elif kind == "as_string_to_argument":
-            for part in mapping(value).values():
-                yield from names_of(part, depth + 1)
+            for part in as_mapping(value).values():
+                yield from value_names(part, depth + 1)
         elif kind in _HOLDERS:
-            yield from names_of(value, depth + 1)
+            yield from value_names(value, depth + 1)
 
 
 _HOLDERS = {
@@ -299,29 +307,29 @@ _HOLDERS = {
 
 def _named(name: Any) -> Iterator[str]:
     if name:
-        yield text(name)
+        yield as_text(name)
 
 
-def _setting(argument: Mapping[str, Any]) -> Plain:
+def _setting(argument: Mapping[str, Any]) -> PlainValue:
     """An argument that is no value, as a plain setting; None for one that is."""
     for kind, value in argument.items():
         if kind in _NUMBERED:
             words = _NUMBERED[kind]
-            return words.get(value, short_text(f"{kind[3:]} {value}")) if isinstance(value, int) else None
+            return words.get(value, abbreviate_text(f"{kind[3:]} {value}")) if isinstance(value, int) else None
         if kind == "as_scalar_type":
             return dtype_of(value)
         if kind == "as_device":
-            device = mapping(value)
+            device = as_mapping(value)
             index = device.get("index")
-            return short_text(text(device["type"]) if index is None else f"{text(device['type'])}:{index}")
+            return abbreviate_text(as_text(device["type"]) if index is None else f"{as_text(device['type'])}:{index}")
         if kind == "as_custom_obj":
-            return short_text(text(mapping(value)["class_fqn"]))
+            return abbreviate_text(as_text(as_mapping(value)["class_fqn"]))
         if kind in ("as_sym_ints", "as_sym_floats", "as_sym_bools"):
-            return short([next(iter(mapping(part).values()), None) for part in listed(value)[:100]])
+            return abbreviate_value([next(iter(as_mapping(part).values()), None) for part in as_list(value)[:100]])
         if kind in ("as_sym_int", "as_sym_float", "as_sym_bool"):
-            return next((short(part) for key, part in mapping(value).items() if key != "as_name"), None)
+            return next((abbreviate_value(part) for key, part in as_mapping(value).items() if key != "as_name"), None)
         if kind not in _HOLDERS and kind not in ("as_none", "as_tensor", "as_token", "as_string_to_argument"):
-            return short(value)
+            return abbreviate_value(value)
     return None
 
 

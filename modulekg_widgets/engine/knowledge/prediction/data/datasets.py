@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode
-from modulekg_widgets.engine.knowledge.facts.units import finite
-from modulekg_widgets.engine.knowledge.prediction.data.features import PICTURE_DIMS, Features
+from modulekg_widgets.engine.knowledge.facts.units import finite_float
+from modulekg_widgets.engine.knowledge.prediction.data.features import IMAGE_DIMS, Features
 from modulekg_widgets.engine.knowledge.prediction.data.published import IMAGENET
 
 # --------------------
@@ -17,57 +17,59 @@ from modulekg_widgets.engine.knowledge.prediction.data.published import IMAGENET
 
 
 PICTURES, VIDEO, SEQUENCES, TABLES, TEXT = "pictures", "video", "sequences", "tables", "text"
-OF_DIMS = {5: VIDEO, 4: PICTURES, 3: SEQUENCES}  # of an input: sample, channels, and so on
+MODALITY_BY_DIMS = {5: VIDEO, 4: PICTURES, 3: SEQUENCES}  # of an input: sample, channels, and so on
 TABLE_DIMS = 2
-UNTOLD = "what neither layers nor a call tell"  # rows of numbers or sequences: what reads others has layers for it
-OF_LAYERS = {"Conv3d": VIDEO, "Conv2d": PICTURES, "Embedding": TEXT, "Conv1d": SEQUENCES}
+UNKNOWN_MODALITY = (
+    "what neither layers nor a call tell"  # rows of numbers or sequences: what reads others has layers for it
+)
+MODALITY_BY_LAYER = {"Conv3d": VIDEO, "Conv2d": PICTURES, "Embedding": TEXT, "Conv1d": SEQUENCES}
 # by properties of a data set, and by whole words of its task or of what it says of its inputs
-OF_PROPERTIES = {
+MODALITY_BY_PROPERTY = {
     "image_size": PICTURES,
     "vocabulary": TEXT,
     "tokens": TEXT,
     "sequence_length": TEXT,
     "hours": SEQUENCES,
 }
-OF_WORDS = {
+MODALITY_PATTERNS = {
     VIDEO: "videos?",
     PICTURES: "images?|imagery|pictures?|photos?|photographs?|vision|visual|pixels?",
     SEQUENCES: "audio|speech|spoken|sequences?|series|sounds?|waveforms?|music",
     TABLES: "tabular|tables?",
     TEXT: "texts?|textual|languages?|tokens?|sentences?|questions?",
 }
-OF_ACTIVITIES = {  # where nothing else says what it is done with
+ACTIVITY_PATTERNS = {  # where nothing else says what it is done with
     TEXT: r"translat\w*|sentiments?|summar\w*|nlp",
     PICTURES: r"segment\w*|detect\w*",
 }
 CLASSIFICATION = "classification"
-TASKS = {
+TASK_PATTERNS = {
     CLASSIFICATION: r"classif\w*|recogni\w*|categori\w*|identif\w*|sentiments?",
     "segmentation": r"segment\w*",
     "detection": r"detect\w*",
     "optical flow": "flow",
 }
-ACTIVITY = r"\w+(tion|sion|ing|ment)"
+ACTIVITY_SUFFIXES = r"\w+(tion|sion|ing|ment)"
 
 
 def modality(features: Features) -> str | None:
     """The kind of a model's inputs: by their shape, else by the layers that read such; None where nothing tells it."""
-    read = read_by_layers(features)
+    read = modality_of_layers(features)
     dims = len(features.inputs[0]) if features.inputs else 0
-    if not features.inputs or (read == TEXT and dims < PICTURE_DIMS):
+    if not features.inputs or (read == TEXT and dims < IMAGE_DIMS):
         return read
-    return read or TABLES if dims == TABLE_DIMS else OF_DIMS.get(dims)
+    return read or TABLES if dims == TABLE_DIMS else MODALITY_BY_DIMS.get(dims)
 
 
-def read_by_layers(features: Features) -> str | None:
+def modality_of_layers(features: Features) -> str | None:
     """What some layer of a model reads, however it was called."""
     classes = [name for name in features.ops if features.ops[name]]
-    return next((kind for layer, kind in OF_LAYERS.items() if any(layer in name for name in classes)), None)
+    return next((kind for layer, kind in MODALITY_BY_LAYER.items() if any(layer in name for name in classes)), None)
 
 
-def is_untold_among(features: Features, kinds: Collection[str]) -> bool:
+def is_modality_undecided(features: Features, kinds: Collection[str]) -> bool:
     """Whether nobody knows what some others take, and no layer of a model speaks against its taking the same."""
-    return UNTOLD in kinds and read_by_layers(features) is None
+    return UNKNOWN_MODALITY in kinds and modality_of_layers(features) is None
 
 
 def modality_of(dataset: DataSetNode) -> str | None:
@@ -76,44 +78,52 @@ def modality_of(dataset: DataSetNode) -> str | None:
     Of what it holds together with text it is both, as "pictures and text".
     """
     for key in ("modality", "inputs"):
-        stated = _together(_kinds(_words(dataset.properties.get(key)), OF_WORDS))
+        stated = _combined_modality(_kinds(_words(dataset.properties.get(key)), MODALITY_PATTERNS))
         if stated is not None:
             return stated
     task = _words(dataset.properties.get("task"))
     given = task[: task.index("to")] if "to" in task[1:] else task  # of text to images text is what is given
-    named = _together(_kinds(given, OF_WORDS))
-    measured = next((kind for key, kind in OF_PROPERTIES.items() if key in dataset.properties), None)
+    named = _combined_modality(_kinds(given, MODALITY_PATTERNS))
+    measured = next((kind for key, kind in MODALITY_BY_PROPERTY.items() if key in dataset.properties), None)
     if measured == PICTURES and named in (TEXT, SEQUENCES, TABLES):
         return PICTURES
-    return named or measured or _together(_kinds(given, OF_ACTIVITIES))
+    return named or measured or _combined_modality(_kinds(given, ACTIVITY_PATTERNS))
 
 
-def agree(held: str | None, other: str | None) -> bool:
+def are_compatible(one: str | None, other: str | None) -> bool:
     """Whether two data sets may hold the same, as far as anybody knows."""
-    return None in (held, other) or held == other or {held, other} in ({TABLES, UNTOLD}, {SEQUENCES, UNTOLD})
+    return (
+        None in (one, other)
+        or one == other
+        or {one, other} in ({TABLES, UNKNOWN_MODALITY}, {SEQUENCES, UNKNOWN_MODALITY})
+    )
 
 
-def takes(taken: str | None, held: str | None) -> bool:
+def accepts(model_modality: str | None, data_modality: str | None) -> bool:
     """Whether a model may be for what a data set holds; rows of numbers may be pictures or sequences laid flat."""
-    return agree(held, taken) or (taken == TABLES and held in (PICTURES, SEQUENCES))
+    return are_compatible(data_modality, model_modality) or (
+        model_modality == TABLES and data_modality in (PICTURES, SEQUENCES)
+    )
 
 
 def task_of(dataset: DataSetNode) -> str | None:
     """What is to be done with the data, whatever that is: of images and of text "classification"; None if unsaid."""
     stated = dataset.properties.get("task")
-    known, words, nouns = task_named(stated), _words(stated), "|".join(OF_WORDS.values())
+    known, words, nouns = task_in_text(stated), _words(stated), "|".join(MODALITY_PATTERNS.values())
     if known is not None:
         return known
     rest = [word for word in words if not re.fullmatch(nouns, word)]
-    if "classes" in dataset.properties and not any(re.fullmatch(ACTIVITY, word) for word in rest):
+    if "classes" in dataset.properties and not any(re.fullmatch(ACTIVITY_SUFFIXES, word) for word in rest):
         return CLASSIFICATION
     return " ".join(words) if rest else None
 
 
-def task_named(said: object) -> str | None:
+def task_in_text(text: object) -> str | None:
     """The task that a text, or the name of a class, has a word of; None where it has none."""
-    words = _words(said)
-    return next((task for task, known in TASKS.items() if any(re.fullmatch(known, word) for word in words)), None)
+    words = _words(text)
+    return next(
+        (task for task, known in TASK_PATTERNS.items() if any(re.fullmatch(known, word) for word in words)), None
+    )
 
 
 def _words(said: object) -> list[str]:
@@ -126,7 +136,7 @@ def _kinds(words: Iterable[str], patterns: dict[str, str]) -> list[str]:
     return [kind for kind, pattern in patterns.items() if any(re.fullmatch(pattern, word) for word in known)]
 
 
-def _together(kinds: list[str]) -> str | None:
+def _combined_modality(kinds: list[str]) -> str | None:
     """Video is pictures, too; with text beside it both count."""
     if not kinds:
         return None
@@ -138,8 +148,8 @@ def _together(kinds: list[str]) -> str | None:
 
 IMAGENET_PROPERTIES: Mapping[str, Any] = {"task": "classification", "classes": 1000, "image_size": 224}
 IMAGENET_NAMES = frozenset({"imagenet", "imagenet1k", "ilsvrc2012"})
-MISSING = 0.3  # the likeness of a property that only one of the two has
-CLEARLY = 0.15  # more alike: less is of no account
+MISSING_SIMILARITY = 0.3  # the likeness of a property that only one of the two has
+CLEAR_DIFFERENCE = 0.15  # more alike: less is of no account
 
 
 def known_datasets(contents: Contents) -> dict[str, DataSetNode]:
@@ -149,7 +159,7 @@ def known_datasets(contents: Contents) -> dict[str, DataSetNode]:
     return {**contents.datasets, IMAGENET: DataSetNode(IMAGENET, properties)}
 
 
-def likeness(left: DataSetNode, right: DataSetNode) -> float:
+def dataset_similarity(left: DataSetNode, right: DataSetNode) -> float:
     """From 0, nothing in common, to 1, the same name: the mean over the properties that either has.
 
     Numbers count by their ratio (10 classes are as far from 100 as 100 from 1000), tasks by what they mean, texts by
@@ -157,11 +167,11 @@ def likeness(left: DataSetNode, right: DataSetNode) -> float:
     """
     if _plain(left.name) == _plain(right.name) or (is_imagenet(left.name) and is_imagenet(right.name)):
         return 1.0
-    if not left.properties or not right.properties or not agree(modality_of(left), modality_of(right)):
+    if not left.properties or not right.properties or not are_compatible(modality_of(left), modality_of(right)):
         return 0.0
     keys = sorted(left.properties.keys() | right.properties.keys())
     one, other = _compared(left), _compared(right)
-    alike = [_alike(one.get(key), other.get(key)) for key in keys]
+    alike = [_value_similarity(one.get(key), other.get(key)) for key in keys]
     return 0.9 * sum(alike) / len(alike)
 
 
@@ -192,9 +202,9 @@ def _plain(name: str) -> str:
     return re.sub(r"[\W_]+", "", name).casefold()
 
 
-def _alike(left: Any, right: Any) -> float:
+def _value_similarity(left: Any, right: Any) -> float:
     if left is None or right is None:
-        return MISSING
+        return MISSING_SIMILARITY
     one, other = _size(left), _size(right)
     if one is not None and other is not None:
         return 1.0 if one == other else math.exp(-abs(math.log10(one / other))) if one > 0 and other > 0 else 0.0
@@ -204,7 +214,7 @@ def _alike(left: Any, right: Any) -> float:
 def _size(value: Any) -> float | None:
     """A number, or the geometric mean of several, as of the sides of an image."""
     values = list(value) if isinstance(value, list | tuple) else [value]
-    numbers = [number for v in values if isinstance(v, int | float) and (number := finite(v)) is not None]
+    numbers = [number for v in values if isinstance(v, int | float) and (number := finite_float(v)) is not None]
     if not values or len(numbers) < len(values):
         return None
     return math.exp(sum(map(math.log, numbers)) / len(numbers)) if min(numbers) > 0 else min(numbers)

@@ -13,11 +13,11 @@ import numpy as np
 
 from modulekg_widgets.engine.knowledge.prediction.data.features import ROUNDS, Array, Features
 
-RARE = 2  # a word of fewer trainings tells nothing
-WORDS = 40.0  # trainings that differ in so many words are e times less alike
-PIECE = 2**17  # elements of a kernel that are computed at once: such fit the cache of a core
-COUNTED = 0.8  # of the known models have a pass whose operators were counted: these are gone by
-LABELS = ROUNDS + 1  # per model: those of the operations alone, and of each round
+MIN_WORD_COUNT = 2  # a word of fewer trainings tells nothing
+WORD_SCALE = 40.0  # trainings that differ in so many words are e times less alike
+MAX_BLOCK_ELEMENTS = 2**17  # elements of a kernel that are computed at once: such fit the cache of a core
+MIN_COUNTED_SHARE = 0.8  # of the known models have a pass whose operators were counted: these are gone by
+LABEL_ROUNDS = ROUNDS + 1  # per model: those of the operations alone, and of each round
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,25 +29,25 @@ class Sample:
     image_size: float | None = None  # pixels of a side, where it is not that of the model's own inputs
 
     @property
-    def growth(self) -> float:
+    def pixel_ratio(self) -> float:
         """How many times as many pixels as the model's own inputs have."""
-        side = self.features.side
+        side = self.features.image_side
         return (self.image_size / side) ** 2 if self.image_size is not None and side else 1.0
 
 
-class Parts:
+class KernelParts:
     """Parts of kernels between samples, shape (one, other) each; of a sample with itself 1, but `linear`."""
 
-    def __init__(self, one: Rows, other: Rows, likeness: Array) -> None:
+    def __init__(self, one: SampleRows, other: SampleRows, likeness: Array) -> None:
         self._one, self._other, self._likeness = one, other, likeness
         self.shape = len(one.samples), len(other.samples)
 
-    def pieces(self) -> Iterator[tuple[slice, Parts]]:
+    def row_blocks(self) -> Iterator[tuple[slice, KernelParts]]:
         """A few rows at a time, of which nothing is kept."""
-        step = max(1, PIECE // max(self.shape[1], 1))
+        step = max(1, MAX_BLOCK_ELEMENTS // max(self.shape[1], 1))
         for start in range(0, self.shape[0], step):
             rows = np.arange(start, min(start + step, self.shape[0]))
-            yield slice(start, start + step), Parts(self._one.among(rows), self._other, self._likeness)
+            yield slice(start, start + step), KernelParts(self._one.subset(rows), self._other, self._likeness)
 
     @cached_property
     def labels(self) -> Array:
@@ -57,73 +57,73 @@ class Parts:
     @cached_property
     def sizes(self) -> Array:
         """A bump of the distance of sizes, in deviations of the known ones."""
-        return _bump(self._one.scaled[:, 1:], self._other.scaled[:, 1:], 2.0)
+        return _gaussian(self._one.size_matrix[:, 1:], self._other.size_matrix[:, 1:], 2.0)
 
     @cached_property
     def depths(self) -> Array:
         """One twice as wide, of these and of the number of layers."""
-        return _bump(self._one.scaled, self._other.scaled, 8.0)
+        return _gaussian(self._one.size_matrix, self._other.size_matrix, 8.0)
 
     @cached_property
     def words(self) -> Array:
-        return _bump(self._one.worded, self._other.worded, WORDS)
+        return _gaussian(self._one.word_matrix, self._other.word_matrix, WORD_SCALE)
 
     @cached_property
     def linear(self) -> Array:
         """In the sizes and the number of layers."""
-        return self._one.scaled @ self._other.scaled.T
+        return self._one.size_matrix @ self._other.size_matrix.T
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class KernelWeights:
     """How much each part counts in a kernel, `both` of sizes and words together, `source` of values elsewhere."""
 
     labels: float = 0.0
     sizes: float = 0.0
     depths: float = 0.0
     words: float = 0.0
-    both: float = 0.0
+    sizes_and_words: float = 0.0
     linear: float = 0.0
     source: float = 0.0
 
     @property
-    def active(self) -> int:
+    def part_count(self) -> int:
         """How much it takes into account: of likeness, a line in the sizes, and values elsewhere."""
         return (self.labels > 0) + (self.linear > 0) + (self.source > 0)
 
-    def with_source(self, weight: float) -> Weights:
+    def with_source(self, weight: float) -> KernelWeights:
         return replace(self, source=weight)
 
-    def kernel(self, parts: Parts) -> Array:
+    def kernel(self, parts: KernelParts) -> Array:
         """Without what comes of values elsewhere."""
-        if parts.shape[0] * parts.shape[1] <= PIECE:
+        if parts.shape[0] * parts.shape[1] <= MAX_BLOCK_ELEMENTS:
             return self._kernel(parts)
         found = np.empty(parts.shape)
-        for rows, piece in parts.pieces():
+        for rows, piece in parts.row_blocks():
             found[rows] = self._kernel(piece)
         return found
 
-    def _kernel(self, parts: Parts) -> Array:
+    def _kernel(self, parts: KernelParts) -> Array:
         found = self.labels * parts.labels
         added = np.empty_like(found)
         for name in ("sizes", "depths", "words", "linear"):
             if weight := getattr(self, name):
                 found += np.multiply(getattr(parts, name), weight, out=added)
-        if self.both:
-            np.multiply(parts.sizes, self.both, out=added)
+        if self.sizes_and_words:
+            np.multiply(parts.sizes, self.sizes_and_words, out=added)
             found += np.multiply(added, parts.words, out=added)
         return found
 
-    def own(self, linear: Array) -> Array:
+    def diagonal(self, linear: Array) -> Array:
         """Of samples with themselves, given that of the linear part."""
-        return self.labels + self.sizes + self.depths + self.words + self.both + self.linear * linear
+        return self.labels + self.sizes + self.depths + self.words + self.sizes_and_words + self.linear * linear
 
 
-class Rows:
+class SampleRows:
     """Samples in the form in which they are compared."""
 
     def __init__(self, samples: Sequence[Sample], scaled: Array, worded: Array) -> None:
-        self.samples, self.scaled, self.worded = samples, scaled, worded
+        self.samples, self.size_matrix, self.word_matrix = samples, scaled, worded
         models = list({id(sample.features): sample.features for sample in samples}.values())
         place = {id(each): row for row, each in enumerate(models)}
         self.models = models
@@ -131,13 +131,17 @@ class Rows:
 
     @property
     def linear(self) -> Array:
-        return (self.scaled**2).sum(1)
+        return (self.size_matrix**2).sum(1)
 
-    def among(self, some: np.ndarray) -> Rows:
+    def subset(self, some: np.ndarray) -> SampleRows:
         """Some of the samples."""
         found = copy(self)
         found.samples = [self.samples[int(at)] for at in some]
-        found.scaled, found.worded, found.model_of = self.scaled[some], self.worded[some], self.model_of[some]
+        found.size_matrix, found.word_matrix, found.model_of = (
+            self.size_matrix[some],
+            self.word_matrix[some],
+            self.model_of[some],
+        )
         return found
 
 
@@ -150,39 +154,39 @@ class Design:
 
     def __init__(self, known: Sequence[Sample], costs: bool) -> None:
         self.costs = costs
-        self._lines = self._lines_of_passes(known)
+        self._cost_lines = self._fit_cost_lines(known)
         sizes = self._sizes(known)
         self._middle, self._spread = sizes.mean(0), np.where(sizes.std(0) > 1e-6, sizes.std(0), 1.0)
         counts = Counter(word for sample in known for word in sample.words)
-        self._words = sorted(word for word, count in counts.items() if count >= RARE)
+        self._words = sorted(word for word, count in counts.items() if count >= MIN_WORD_COUNT)
         self.known = self.rows(known)
         keys = dict.fromkeys(key for each in self.known.models for key in each.weights)
         self._columns = {key: column for column, key in enumerate(keys)}
         self._labels = self._label_rows(self.known.models)
 
-    def rows(self, samples: Sequence[Sample]) -> Rows:
+    def rows(self, samples: Sequence[Sample]) -> SampleRows:
         scaled = (self._sizes(samples) - self._middle) / self._spread
-        return Rows(samples, scaled, self._worded(samples))
+        return SampleRows(samples, scaled, self._word_matrix(samples))
 
-    def parts(self, rows: Rows) -> Parts:
+    def kernel_parts(self, rows: SampleRows) -> KernelParts:
         """Between samples and the known ones."""
-        return Parts(rows, self.known, self.likeness(rows))
+        return KernelParts(rows, self.known, self.similarity(rows))
 
-    def known_parts(self, some: np.ndarray | None = None) -> Parts:
+    def known_kernel_parts(self, some: np.ndarray | None = None) -> KernelParts:
         """Between known ones, all or some."""
-        rows = self.known if some is None else self.known.among(some)
-        return Parts(rows, rows, self._known_likeness)
+        rows = self.known if some is None else self.known.subset(some)
+        return KernelParts(rows, rows, self._known_likeness)
 
     @cached_property
     def _known_likeness(self) -> Array:
-        return self.likeness(self.known)
+        return self.similarity(self.known)
 
-    def likeness(self, rows: Rows) -> Array:
+    def similarity(self, rows: SampleRows) -> Array:
         """Between the models of samples and the known models, by their labels."""
         own = self._labels if rows is self.known else self._label_rows(rows.models)
-        return (own @ self._labels.T).toarray() / LABELS
+        return (own @ self._labels.T).toarray() / LABEL_ROUNDS
 
-    def _worded(self, samples: Sequence[Sample]) -> Array:
+    def _word_matrix(self, samples: Sequence[Sample]) -> Array:
         """Which of the words samples have, as 0 and 1; many were trained in the same way."""
         kinds = list(dict.fromkeys(sample.words for sample in samples))
         rows = np.array([[word in kind for word in self._words] for kind in kinds], float)
@@ -203,24 +207,24 @@ class Design:
     def _sizes(self, samples: Sequence[Sample]) -> Array:
         """Log10 of layers and parameters, of input elements and FLOPs at the size of the picture, and of the pass."""
         sizes = self._plain_sizes(samples)
-        if self._lines is None:
+        if self._cost_lines is None:
             return sizes
-        passes = _passes(samples)
-        return np.hstack([sizes, np.where(np.isnan(passes), _with_constant(sizes) @ self._lines, passes)])
+        passes = _launches_and_traffic(samples)
+        return np.hstack([sizes, np.where(np.isnan(passes), _with_constant(sizes) @ self._cost_lines, passes)])
 
     def _plain_sizes(self, samples: Sequence[Sample]) -> Array:
         rows = []
         for sample in samples:
-            own, growth = sample.features, sample.growth
-            costs = [(own.elements or 1) * growth, (own.flops or 1) * growth] if self.costs else []
+            own, growth = sample.features, sample.pixel_ratio
+            costs = [(own.input_elements or 1) * growth, (own.flops or 1) * growth] if self.costs else []
             rows.append([own.layers, own.parameters, *costs])
         return np.log10(np.maximum(np.array(rows, float), 1.0))
 
-    def _lines_of_passes(self, known: Sequence[Sample]) -> Array | None:
+    def _fit_cost_lines(self, known: Sequence[Sample]) -> Array | None:
         """What tells the passes of models that were not counted, by least squares; None where most were not."""
-        passes = _passes(known) if self.costs else np.empty((0, 2))
+        passes = _launches_and_traffic(known) if self.costs else np.empty((0, 2))
         counted = ~np.isnan(passes).any(1)
-        if not counted.any() or counted.mean() < COUNTED:
+        if not counted.any() or counted.mean() < MIN_COUNTED_SHARE:
             return None
         sizes = _with_constant(self._plain_sizes(known)[counted])
         return np.asarray(np.linalg.lstsq(sizes, passes[counted], rcond=None)[0], float)
@@ -230,7 +234,7 @@ def _with_constant(rows: Array) -> Array:
     return np.hstack([np.ones((len(rows), 1)), rows])
 
 
-def _passes(samples: Sequence[Sample]) -> Array:
+def _launches_and_traffic(samples: Sequence[Sample]) -> Array:
     """Log10 of the operators that a pass launches and of what these read and write; NaN where nobody counted."""
     rows = []
     for sample in samples:
@@ -239,11 +243,11 @@ def _passes(samples: Sequence[Sample]) -> Array:
             rows.append([np.nan, np.nan])
             continue
         values = max(model.traffic - model.parameters, 0)  # weights are read once, whatever the picture's size
-        rows.append([model.launches, values * sample.growth + model.parameters])
+        rows.append([model.launches, values * sample.pixel_ratio + model.parameters])
     return np.log10(np.maximum(np.array(rows, float).reshape(-1, 2), 1.0))
 
 
-def _bump(one: Array, other: Array, width: float) -> Array:
+def _gaussian(one: Array, other: Array, width: float) -> Array:
     """exp(-distance² / width); in place, as these are large."""
     found = one @ other.T
     found *= -2

@@ -13,14 +13,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
-from modulekg_widgets.engine.knowledge.facts.contents import Contents, uses_in
+from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, count_uses
 from modulekg_widgets.engine.knowledge.facts.records import ModelRecord, StructureNode
 
 Array = NDArray[np.float64]
 ROUNDS = 2  # of relabelling after Weisfeiler and Leman
 CONTAINER = "container"
-PICTURE_DIMS = 4  # sample, channel, height, width
+IMAGE_DIMS = 4  # sample, channel, height, width
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Features:
     parameters: int
     flops: int | None
     ops: Counter[str]  # class of a module without children -> how often
-    rounds: tuple[Counter[str], ...]  # after each round of relabelling: label -> how often
+    label_rounds: tuple[Counter[str], ...]  # after each round of relabelling: label -> how often
     record: ModelRecord = field(repr=False)
     layers: int = 0  # linear layers and convolutions
     inputs: tuple[tuple[int, ...], ...] = ()  # the shapes of its inputs, where it was called
@@ -49,18 +49,18 @@ class Features:
         return replace(self, flops=None, inputs=())
 
     @property
-    def elements(self) -> int | None:
+    def input_elements(self) -> int | None:
         """Numbers of its first input, of one sample; None where it was not called."""
         return math.prod(self.inputs[0][1:]) if self.inputs else None
 
     @property
-    def side(self) -> float | None:
+    def image_side(self) -> float | None:
         """Pixels of a side of its first input, where that is pictures."""
         shape = self.inputs[0] if self.inputs else ()
-        return math.sqrt(shape[-2] * shape[-1]) if len(shape) == PICTURE_DIMS else None
+        return math.sqrt(shape[-2] * shape[-1]) if len(shape) == IMAGE_DIMS else None
 
 
-class KnownLabels:
+class LabelCache:
     """The labels of modules that records of one graph share: of each round a dict by fingerprint.
 
     Plain dicts of strings: with a tuple for each module the garbage collector would go through the whole graph.
@@ -75,24 +75,26 @@ class KnownLabels:
         """Take in the modules of a record: their own labels, then joined with their children's of the round before."""
         nodes = record.nodes
         unknown = [key for key in uses if self.nodes.get(key) is not nodes[key]]
-        below = {key: children(nodes[key]) for key in unknown}
+        below = {key: child_keys(nodes[key]) for key in unknown}
         self.nodes.update({key: nodes[key] for key in unknown})
-        self.rounds[0].update({key: label(nodes[key]) for key in unknown})
+        self.rounds[0].update({key: operation_label(nodes[key]) for key in unknown})
         for before, found in pairwise(self.rounds):
-            found.update({key: _joined(before[key], {before[child] for child in below[key]}) for key in unknown})
+            found.update(
+                {key: _combined_label(before[key], {before[child] for child in below[key]}) for key in unknown}
+            )
         self.leaves.difference_update(unknown)
         self.leaves.update(key for key in unknown if not below[key])
 
 
 def features_of(
-    record: ModelRecord, flops: int | None = None, family: str | None = None, labels: KnownLabels | None = None
+    record: ModelRecord, flops: int | None = None, family: str | None = None, labels: LabelCache | None = None
 ) -> Features:
     """The features of a record; `flops` where it does not know them.
 
     `labels` holds those of modules that other records of one graph share with it, and takes those of this one.
     """
-    uses = uses_in([record.model])
-    known_labels = KnownLabels() if labels is None else labels
+    uses = count_uses([record.model])
+    known_labels = LabelCache() if labels is None else labels
     known_labels.add(record, uses)
     ops: Counter[str] = Counter()
     for fingerprint, count in uses.items():
@@ -116,10 +118,12 @@ def features_of(
     )
 
 
-def record_in(contents: Contents, name: str) -> ModelRecord:
+def find_record(contents: Contents, name: str) -> ModelRecord:
     """The record of a model of the graph; raises `UnknownNameError`."""
     if name not in contents.models:
-        raise UnknownNameError(f"no model is called {shown(str(name))!r}: {nearest(str(name), contents.models)}")
+        raise UnknownNameError(
+            f"no model is called {printable(str(name))!r}: {closest_match_hint(str(name), contents.models)}"
+        )
     model = contents.models[name]
     return ModelRecord(model, {key: contents.modules[key] for key, _ in model.occurrences})
 
@@ -136,13 +140,13 @@ def family_of(record: ModelRecord) -> str:
     return f"{name} {record.model.name}" if shared else where.rpartition(".")[2]
 
 
-def children(node: StructureNode) -> list[str]:
+def child_keys(node: StructureNode) -> list[str]:
     return [child for _, child in node.slots if child is not None]
 
 
-def label(node: StructureNode) -> str:
+def operation_label(node: StructureNode) -> str:
     """The kind of an operation without its width: its class, and of a convolution kernel, stride and groups."""
-    if children(node) and (not node.qualified_class.startswith("torch.nn.") or ".container." in node.qualified_class):
+    if child_keys(node) and (not node.qualified_class.startswith("torch.nn.") or ".container." in node.qualified_class):
         return CONTAINER
     known, weight = node.hyperparameters, node.tensors.get("weight")
     if "kernel_size" not in known or "groups" not in known or weight is None:
@@ -158,7 +162,7 @@ def _first_number(value: object) -> str:
     return found.group() if found else ""
 
 
-def _relabelled(uses: Counter[str], known: KnownLabels) -> tuple[Counter[str], ...]:
+def _relabelled(uses: Counter[str], known: LabelCache) -> tuple[Counter[str], ...]:
     """Label counts, at first of the operations, then with the labels of the children in each round."""
     first, *others = known.rounds
     found = [_counts(first, uses)]
@@ -187,7 +191,7 @@ def _weights(rounds: tuple[Counter[str], ...]) -> dict[str, float]:
     return found
 
 
-def _joined(own: str, below: set[str]) -> str:
+def _combined_label(own: str, below: set[str]) -> str:
     if not below:
         return own
     return hashlib.blake2b("\n".join([own, *sorted(below)]).encode("utf-8", "replace"), digest_size=8).hexdigest()
@@ -206,7 +210,7 @@ def log_counts(counts: Sequence[Counter[str]]) -> Array:
     return rows
 
 
-def sizes(features: Sequence[Features], with_flops: bool = True) -> Array:
+def log_sizes(features: Sequence[Features], with_flops: bool = True) -> Array:
     """Log10 of the parameters and, where known of all, of the FLOPs, from 10^7 and 10^9; shape (models, 1 or 2)."""
     columns = [[np.log10(max(each.parameters, 1)) - 7 for each in features]]
     if with_flops:

@@ -6,68 +6,73 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode
 from modulekg_widgets.engine.knowledge.facts.records import ModelRecord
-from modulekg_widgets.engine.knowledge.facts.results import RESULTS, comparable, counted_unit, results_of
-from modulekg_widgets.engine.knowledge.facts.units import is_share, target_named
+from modulekg_widgets.engine.knowledge.facts.results import RESULTS, common_unit, normalized_result, results_of
+from modulekg_widgets.engine.knowledge.facts.units import canonical_target, is_share
 from modulekg_widgets.engine.knowledge.prediction.data.datasets import (
-    CLEARLY,
-    UNTOLD,
-    agree,
+    CLEAR_DIFFERENCE,
+    UNKNOWN_MODALITY,
+    accepts,
+    are_compatible,
+    dataset_similarity,
     is_imagenet,
-    is_untold_among,
-    likeness,
+    is_modality_undecided,
     modality,
     modality_of,
-    takes,
     task_of,
 )
 from modulekg_widgets.engine.knowledge.prediction.data.design import Sample
-from modulekg_widgets.engine.knowledge.prediction.data.features import Features, KnownLabels, features_of, record_in
-from modulekg_widgets.engine.knowledge.prediction.data.published import IMAGENET, TARGETS, published, published_records
+from modulekg_widgets.engine.knowledge.prediction.data.features import Features, LabelCache, features_of, find_record
+from modulekg_widgets.engine.knowledge.prediction.data.published import (
+    IMAGENET,
+    PUBLISHED_TARGETS,
+    published_models,
+    published_records,
+)
 
-LARGEST = 100_000  # pixels
+MAX_IMAGE_SIZE = 100_000  # pixels
 DEVICE, IMAGE_SIZE, TAG = "device", "image_size", "tag"
-OF_PUBLISHED = frozenset({"tv", "in1k"})  # the words by which timm knows how torchvision trains
+PUBLISHED_WORDS = frozenset({"tv", "in1k"})  # the words by which timm knows how torchvision trains
 
 
-class Site(NamedTuple):
+class Condition(NamedTuple):
     """Where values were measured; None where nobody said."""
 
     dataset: str | None
     device: str | None = None
 
     def __str__(self) -> str:
-        return ", ".join(shown(part) for part in self if part is not None) or "no data set"
+        return ", ".join(printable(part) for part in self if part is not None) or "no data set"
 
 
-class KnownFeatures:
+class FeatureCache:
     """The features of the models of one graph, computed once, of whatever target values are asked for."""
 
     def __init__(self) -> None:
-        self._labels = KnownLabels()
+        self._labels = LabelCache()
         self._found: dict[int, Features] = {}  # by the identity of a model's node
 
-    def of(self, record: ModelRecord) -> Features:
+    def features_of(self, record: ModelRecord) -> Features:
         known = self._found.get(id(record.model))
         if known is None or known.record.model is not record.model:
-            known = self._found[id(record.model)] = with_known_flops(record, self._labels)
+            known = self._found[id(record.model)] = features_with_known_flops(record, self._labels)
         return known
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class Observations:
     """What is known of one target, in one unit."""
 
     target: str
     unit: str | None
-    places: dict[Site, list[tuple[Sample, float]]] = field(repr=False)
-    features: KnownFeatures = field(default_factory=KnownFeatures, repr=False)
+    by_condition: dict[Condition, list[tuple[Sample, float]]] = field(repr=False)
+    features: FeatureCache = field(default_factory=FeatureCache, repr=False)
     devices: frozenset[str] = frozenset()  # that the jobs name
 
 
-def observations(contents: Contents, target: str, known: KnownFeatures | None = None) -> Observed:
+def observations(contents: Contents, target: str, known: FeatureCache | None = None) -> Observations:
     """All values of a target; raises `UnknownNameError` where there is none.
 
     It may be called by any of its names. Values count in one unit, fractions as percents; of units that cannot be made
@@ -75,40 +80,41 @@ def observations(contents: Contents, target: str, known: KnownFeatures | None = 
     on ImageNet-1K. `known` are the features of models that other targets have asked for.
     """
     if not isinstance(target, str):
-        raise UnknownNameError(f"a target is named by a text, got a {shown(type(target).__name__)}")
-    target = target_named(target)
+        raise UnknownNameError(f"a target is named by a text, got a {printable(type(target).__name__)}")
+    target = canonical_target(target)
     found: list[tuple[JobNode, float, str | None]] = []
     for job in contents.jobs.values():
         result = results_of(job).get(target) if job.model in contents.models else None
-        own = None if result is None else comparable(target, result)
+        own = None if result is None else normalized_result(target, result)
         if own is not None:
             found.append((job, own.value, own.unit))
-    unit = counted_unit(target, (unit for *_, unit in found))
-    places: dict[Site, list[tuple[Sample, float]]] = {}
-    known = KnownFeatures() if known is None else known
+    unit = common_unit(target, (unit for *_, unit in found))
+    places: dict[Condition, list[tuple[Sample, float]]] = {}
+    known = FeatureCache() if known is None else known
     features: dict[str, Features] = {}
     for job, value, own in found:
         if own != unit or job.model is None:
             continue
         if job.model not in features:
-            features[job.model] = known.of(record_in(contents, job.model))
-        sample = Sample(features[job.model], words_of(job.properties), image_size_of(job.properties))
-        places.setdefault(_place(job, target), []).append((sample, value))
-    if target in TARGETS:
+            features[job.model] = known.features_of(find_record(contents, job.model))
+        sample = Sample(features[job.model], training_words(job.properties), training_image_size(job.properties))
+        places.setdefault(_condition(job, target), []).append((sample, value))
+    if target in PUBLISHED_TARGETS:
         _add_published(places, contents, target, known)
     if not places:
-        every = sorted({each for job in contents.jobs.values() for each in results_of(job)} | set(TARGETS))
+        every = sorted({each for job in contents.jobs.values() for each in results_of(job)} | set(PUBLISHED_TARGETS))
         raise UnknownNameError(
-            f"no values are known of {shown(str(target))!r}: {nearest(str(target), every)}; kg.add_results brings some"
+            f"no values are known of {printable(str(target))!r}: {closest_match_hint(str(target), every)}; "
+            "kg.add_results brings some"
         )
     devices = frozenset(device for job, *_ in found if (device := _device(job)) is not None)
-    return Observed(target, unit, places, known, devices)
+    return Observations(target, unit, places, known, devices)
 
 
-def _place(job: JobNode, target: str) -> Site:
+def _condition(job: JobNode, target: str) -> Condition:
     """Where a job was measured; how much of the answers is right is so on any device."""
     dataset = IMAGENET if job.dataset is not None and is_imagenet(job.dataset) else job.dataset
-    return Site(dataset, None if is_share(target) else _device(job))
+    return Condition(dataset, None if is_share(target) else _device(job))
 
 
 def _device(job: JobNode) -> str | None:
@@ -117,28 +123,31 @@ def _device(job: JobNode) -> str | None:
 
 
 def _add_published(
-    places: dict[Site, list[tuple[Sample, float]]], contents: Contents, target: str, known: KnownFeatures
+    places: dict[Condition, list[tuple[Sample, float]]], contents: Contents, target: str, known: FeatureCache
 ) -> None:
-    own = places.setdefault(Site(IMAGENET), [])
+    own = places.setdefault(Condition(IMAGENET), [])
     measured = {sample.features.name for sample, _ in own}
-    names = [name for name, each in published().items() if target in each.values and name not in measured]
-    records = published_records(names, {name: record_in(contents, name) for name in names if name in contents.models})
-    own += [(Sample(known.of(records[name]), OF_PUBLISHED), published()[name].values[target]) for name in names]
+    names = [name for name, each in published_models().items() if target in each.values and name not in measured]
+    records = published_records(names, {name: find_record(contents, name) for name in names if name in contents.models})
+    own += [
+        (Sample(known.features_of(records[name]), PUBLISHED_WORDS), published_models()[name].values[target])
+        for name in names
+    ]
 
 
-def with_known_flops(record: ModelRecord, labels: KnownLabels | None = None) -> Features:
+def features_with_known_flops(record: ModelRecord, labels: LabelCache | None = None) -> Features:
     """The features of a record, with the published cost where it is a published model that was not called.
 
     `labels`: those that are known of its modules.
     """
     features = features_of(record, labels=labels)
-    known = published().get(record.model.name)
-    if features.flops is None and known is not None and known.describes(features.family, features.parameters):
+    known = published_models().get(record.model.name)
+    if features.flops is None and known is not None and known.matches(features.family, features.parameters):
         return features.with_cost(known.flops, known.inputs)
     return features
 
 
-def words_of(training: Mapping[str, Any]) -> frozenset[str]:
+def training_words(training: Mapping[str, Any]) -> frozenset[str]:
     """The words that tell how a model was trained: those of its tag, and other properties with their names."""
     words: set[str] = set()
     for key, value in training.items():
@@ -149,9 +158,9 @@ def words_of(training: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(words - {""})
 
 
-def image_size_of(training: Mapping[str, Any]) -> float | None:
+def training_image_size(training: Mapping[str, Any]) -> float | None:
     value = training.get(IMAGE_SIZE)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LARGEST:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_IMAGE_SIZE:
         return None
     return float(value)
 
@@ -161,77 +170,77 @@ def image_size_of(training: Mapping[str, Any]) -> float | None:
 
 
 @dataclass(frozen=True)
-class Places:
+class KnownConditions:
     """Where values are known, by what the data sets there hold."""
 
-    known: Mapping[Site, Sequence[tuple[Sample, float]]]
+    known: Mapping[Condition, Sequence[tuple[Sample, float]]]
     datasets: Mapping[str, DataSetNode]
-    _kinds: dict[Site, frozenset[str]] = field(default_factory=dict, repr=False)
-    _others: dict[tuple[Site, str | None], str] = field(default_factory=dict, repr=False)
+    _kinds: dict[Condition, frozenset[str]] = field(default_factory=dict, repr=False)
+    _others: dict[tuple[Condition, str | None], str] = field(default_factory=dict, repr=False)
 
-    def kinds(self, place: Site) -> frozenset[str]:
+    def modalities(self, place: Condition) -> frozenset[str]:
         """What its data set may hold: as that says, else all that models take of which values are known on it."""
-        where = Site(place.dataset) if place.dataset is not None else place
+        where = Condition(place.dataset) if place.dataset is not None else place
         if where not in self._kinds:
             stated = self._stated(place)
-            tried = {modality(sample.features) or UNTOLD for sample in self._tried(where)}
+            tried = {modality(sample.features) or UNKNOWN_MODALITY for sample in self._samples_on(where)}
             self._kinds[where] = frozenset(tried if stated is None else [stated])
         return self._kinds[where]
 
-    def _tried(self, where: Site) -> Iterator[Sample]:
+    def _samples_on(self, where: Condition) -> Iterator[Sample]:
         """The models of which values are known on a data set, on whatever device; where none is named, on that one."""
         for place, pairs in self.known.items():
             if place == where or place.dataset == where.dataset is not None:
                 yield from (sample for sample, _ in pairs)
 
-    def may_take(self, place: Site, features: Features) -> bool:
+    def may_accept(self, place: Condition, features: Features) -> bool:
         """Whether a model may be for what the data set of a place holds."""
-        kinds, taken = self.kinds(place), modality(features)
-        return not kinds or is_untold_among(features, kinds) or any(takes(taken, kind) for kind in kinds)
+        kinds, taken = self.modalities(place), modality(features)
+        return not kinds or is_modality_undecided(features, kinds) or any(accepts(taken, kind) for kind in kinds)
 
-    def of_same_kind(self, place: Site, taken: str | None = None) -> list[Site]:
+    def same_modality(self, place: Condition, taken: str | None = None) -> list[Condition]:
         """Those whose data may be like those of the place, or what a model takes; all where there are none."""
-        kinds = self.kinds(place) or {taken}
+        kinds = self.modalities(place) or {taken}
         return [
             other
             for other in self.known
-            if any(agree(kind, held) for kind in kinds for held in self.kinds(other) or {None})
+            if any(are_compatible(kind, held) for kind in kinds for held in self.modalities(other) or {None})
         ] or list(self.known)
 
-    def most_alike(self, place: Site, others: Sequence[Site]) -> Site:
+    def most_similar(self, place: Condition, others: Sequence[Condition]) -> Condition:
         """The one with most models, unless the data set of another is clearly more like that of the place."""
-        alike = {other: self._likeness(place, other) for other in others}
-        nearly = [other for other in others if alike[other] >= max(alike.values()) - CLEARLY]
+        alike = {other: self._similarity(place, other) for other in others}
+        nearly = [other for other in others if alike[other] >= max(alike.values()) - CLEAR_DIFFERENCE]
         return max(nearly, key=lambda other: (self._models(other), other.dataset == IMAGENET, alike[other]))
 
-    def another_use(self, place: Site, features: Features) -> str:
+    def mismatch_reason(self, place: Condition, features: Features) -> str:
         """Why a model, or what is known, is not for the data set of a place; empty where it may be."""
         held, taken = self._stated(place), modality(features)
-        if not takes(taken, held):
-            return f"{shown(str(place.dataset))} holds {held}, the model takes {taken}"
+        if not accepts(taken, held):
+            return f"{printable(str(place.dataset))} holds {held}, the model takes {taken}"
         if (place, taken) not in self._others:
-            self._others[place, taken] = self._another_task(place, taken)
+            self._others[place, taken] = self._task_mismatch(place, taken)
         return self._others[place, taken]
 
-    def _another_task(self, place: Site, taken: str | None) -> str:
+    def _task_mismatch(self, place: Condition, taken: str | None) -> str:
         task = None if place in self.known else self._task(place)
-        others = {each for other in self.of_same_kind(place, taken) if (each := self._task(other)) is not None}
+        others = {each for other in self.same_modality(place, taken) if (each := self._task(other)) is not None}
         if task is None or not others or task in others:
             return ""
         known = " and ".join(sorted(others))
-        return f"{shown(str(place.dataset))} is for {shown(task)}, and values are known of {shown(known)}"
+        return f"{printable(str(place.dataset))} is for {printable(task)}, and values are known of {printable(known)}"
 
-    def _stated(self, place: Site) -> str | None:
+    def _stated(self, place: Condition) -> str | None:
         node = self.datasets.get(place.dataset or "")
         return None if node is None else modality_of(node)
 
-    def _task(self, place: Site) -> str | None:
+    def _task(self, place: Condition) -> str | None:
         node = self.datasets.get(place.dataset or "")
         return None if node is None else task_of(node)
 
-    def _models(self, place: Site) -> int:
+    def _models(self, place: Condition) -> int:
         return len({sample.features.record.model.root for sample, _ in self.known[place]})
 
-    def _likeness(self, one: Site, other: Site) -> float:
+    def _similarity(self, one: Condition, other: Condition) -> float:
         nodes = [self.datasets.get(place.dataset or "") for place in (one, other)]
-        return likeness(nodes[0], nodes[1]) if nodes[0] is not None and nodes[1] is not None else 0.0
+        return dataset_similarity(nodes[0], nodes[1]) if nodes[0] is not None and nodes[1] is not None else 0.0

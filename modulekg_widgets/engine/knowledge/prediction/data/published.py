@@ -14,7 +14,7 @@ from importlib.resources import files
 
 from tqdm.auto import tqdm
 
-from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.knowledge.facts.records import ModelRecord, model_record
 from modulekg_widgets.engine.knowledge.prediction.data.features import family_of
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
@@ -23,14 +23,14 @@ from modulekg_widgets.engine.knowledge.zoo.torchvision_models import (
     torchvision_builders,
     torchvision_weights,
 )
-from modulekg_widgets.engine.torch_runtime.rng import process_rng_kept
+from modulekg_widgets.engine.torch_runtime.rng import preserved_rng
 
 IMAGENET = "ImageNet-1K"
-TARGETS = ("acc@1", "acc@5")
+PUBLISHED_TARGETS = ("acc@1", "acc@5")
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedModel:
     """One model as published: `values` in percent, `flops` with a multiply-add counted as 2."""
 
     name: str
@@ -40,44 +40,48 @@ class Published:
     inputs: tuple[tuple[int, ...], ...]
     values: dict[str, float]
 
-    def describes(self, family: str, parameters: int) -> bool:
+    def matches(self, family: str, parameters: int) -> bool:
         """Whether a user's model of that name may be the published one; auxiliary heads are not counted in it."""
         return family == self.family and 1 <= parameters / self.parameters < 2
 
 
 @cache
-def published() -> dict[str, Published]:
+def published_models() -> dict[str, PublishedModel]:
     """The float models with original weights (IMAGENET1K_V1) and known accuracies on ImageNet-1K, by name."""
     lines = files(__package__ or "").joinpath("torchvision_figures.csv").read_text("utf-8").splitlines()
-    return {row["name"]: _shipped(row) for row in csv.DictReader(lines)}
+    return {row["name"]: _from_row(row) for row in csv.DictReader(lines)}
 
 
-def _shipped(row: dict[str, str]) -> Published:
+def _from_row(row: dict[str, str]) -> PublishedModel:
     side = int(row["side"])
-    values = {target: float(row[target]) for target in TARGETS}
-    return Published(
+    values = {target: float(row[target]) for target in PUBLISHED_TARGETS}
+    return PublishedModel(
         row["name"], row["family"], int(row["parameters"]), int(row["flops"]), ((1, 3, side, side),), values
     )
 
 
-def published_by_torchvision() -> dict[str, Published]:
+def published_by_torchvision() -> dict[str, PublishedModel]:
     """The same as the installed torchvision has it."""
-    found: dict[str, Published] = {}
+    found: dict[str, PublishedModel] = {}
     sides = image_sizes()
     for name, (module, meta) in torchvision_weights().items():
         values = meta.get("_metrics", {}).get(IMAGENET, {})
-        known = {target: float(values[target]) for target in TARGETS if math.isfinite(values.get(target, math.nan))}
+        known = {
+            target: float(values[target]) for target in PUBLISHED_TARGETS if math.isfinite(values.get(target, math.nan))
+        }
         if known and "backend" not in meta:
             flops = round(2e9 * meta["_ops"])
             inputs = ((1, 3, sides[name], sides[name]),)
-            found[name] = Published(name, module.rpartition(".")[2], int(meta["num_params"]), flops, inputs, known)
+            found[name] = PublishedModel(name, module.rpartition(".")[2], int(meta["num_params"]), flops, inputs, known)
     return found
 
 
 def checked_target(target: str) -> str:
     """`target`, if values of it are published; raises `UnknownNameError`."""
-    if target not in TARGETS:
-        raise UnknownNameError(f"no values are known of {shown(str(target))!r}: {nearest(str(target), TARGETS)}")
+    if target not in PUBLISHED_TARGETS:
+        raise UnknownNameError(
+            f"no values are known of {printable(str(target))!r}: {closest_match_hint(str(target), PUBLISHED_TARGETS)}"
+        )
     return target
 
 
@@ -88,21 +92,23 @@ def published_records(
 
     Raises `UnknownNameError` for a name of which nothing is published.
     """
-    every = published()
+    every = published_models()
     given = records or {}
     wanted = list(every if names is None else names)
     for name in wanted:
         if name not in every:
-            raise UnknownNameError(f"nothing is published of {shown(str(name))!r}: {nearest(str(name), every)}")
+            raise UnknownNameError(
+                f"nothing is published of {printable(str(name))!r}: {closest_match_hint(str(name), every)}"
+            )
     found: dict[str, ModelRecord] = {}
     for name in tqdm(wanted, "building models", unit="model", delay=2, leave=False):
         record = given.get(name)
-        same = record is not None and every[name].describes(family_of(record), record.model.parameters)
+        same = record is not None and every[name].matches(family_of(record), record.model.parameters)
         found[name] = record if record is not None and same else _built(name)
     return found
 
 
 @cache
 def _built(name: str) -> ModelRecord:
-    with process_rng_kept(), meta_weights():
+    with preserved_rng(), meta_weights():
         return model_record(torchvision_builders()[name](), name)

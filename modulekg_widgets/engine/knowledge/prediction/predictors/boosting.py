@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.knowledge.prediction.data.design import Design, Rows, Sample
+from modulekg_widgets.engine.knowledge.prediction.data.design import Design, Sample, SampleRows
 from modulekg_widgets.engine.knowledge.prediction.data.features import Array
-from modulekg_widgets.engine.knowledge.prediction.predictors.process import Families
+from modulekg_widgets.engine.knowledge.prediction.predictors.gaussian_process import Families
 
-DEPTH, LEAST = 3, 20  # of a tree; values in a leaf
-TREES, RATE = 60, 0.15
-MOST = 64  # thresholds of a column
+TREE_DEPTH, MIN_LEAF_VALUES = 3, 20  # of a tree; values in a leaf
+TREE_COUNT, LEARNING_RATE = 60, 0.15
+MAX_THRESHOLDS = 64  # thresholds of a column
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Thresholds:
     """Columns with numbers at which their values are parted."""
 
     columns: NDArray[np.int64]
-    at: Array
+    values: Array
 
-    def below(self, rows: Array) -> NDArray[np.float32]:
+    def compare(self, rows: Array) -> NDArray[np.float32]:
         """Which values of rows are at most the thresholds, as 0 and 1; shape (rows, thresholds)."""
-        return (rows[:, self.columns] <= self.at).astype(np.float32)
+        return (rows[:, self.columns] <= self.values).astype(np.float32)
 
 
 def thresholds(rows: Array) -> Thresholds:
@@ -42,8 +42,8 @@ def thresholds(rows: Array) -> Thresholds:
     for number, column in enumerate(rows.T):
         values = np.unique(column)
         between = (values[1:] + values[:-1]) / 2
-        if len(between) > MOST:
-            between = np.unique(np.quantile(column, np.linspace(0, 1, MOST + 2)[1:-1], method="midpoint"))
+        if len(between) > MAX_THRESHOLDS:
+            between = np.unique(np.quantile(column, np.linspace(0, 1, MAX_THRESHOLDS + 2)[1:-1], method="midpoint"))
         columns += [number] * len(between)
         at += between.tolist()
     return Thresholds(np.array(columns, np.int64), np.array(at, float))
@@ -57,39 +57,39 @@ class BoostedTrees:
         self._means = np.array([values[each].mean() for each in known])
         self._splits: list[list[NDArray[np.int64]]] = []  # of each tree those of each level, shape (fits, nodes)
         self._leaves: list[Array] = []  # of each tree, shape (fits, leaves)
-        below = self._thresholds.below(rows)
+        below = self._thresholds.compare(rows)
         told = np.repeat(self._means[:, None], len(values), 1)
-        for _ in range(TREES if below.shape[1] else 0):
+        for _ in range(TREE_COUNT if below.shape[1] else 0):
             told += self._grow(below, np.where(known, values - told, 0.0), known)
 
-    def told(self, rows: Array) -> Array:
+    def predict(self, rows: Array) -> Array:
         """The values of other rows by each fit, shape (fits, rows)."""
-        below = self._thresholds.below(rows)
+        below = self._thresholds.compare(rows)
         found = np.repeat(self._means[:, None], len(rows), 1)
         for tree in range(len(self._leaves)):
-            found += self._step(below, tree)
+            found += self._tree_values(below, tree)
         return found
 
-    def _grow(self, below: NDArray[np.float32], wanted: Array, known: np.ndarray) -> Array:
+    def _grow(self, below: NDArray[np.float32], residuals: Array, known: np.ndarray) -> Array:
         """A tree for each fit towards what is left to explain, and what it adds to the values."""
-        nodes = np.zeros(wanted.shape, np.int64)
+        nodes = np.zeros(residuals.shape, np.int64)
         splits: list[NDArray[np.int64]] = []
-        for level in range(DEPTH):
-            splits.append(_best_splits(below, *_by_node(nodes, 2**level, wanted, known)))
-            nodes = _below_them(nodes, splits[-1], below)
-        sums, counts = _by_node(nodes, 2**DEPTH, wanted, known)
+        for level in range(TREE_DEPTH):
+            splits.append(_best_splits(below, *_values_by_node(nodes, 2**level, residuals, known)))
+            nodes = _child_nodes(nodes, splits[-1], below)
+        sums, counts = _values_by_node(nodes, 2**TREE_DEPTH, residuals, known)
         self._splits.append(splits)
-        self._leaves.append(RATE * sums.sum(-1, dtype=float) / np.maximum(counts.sum(-1, dtype=float), 1))
+        self._leaves.append(LEARNING_RATE * sums.sum(-1, dtype=float) / np.maximum(counts.sum(-1, dtype=float), 1))
         return np.take_along_axis(self._leaves[-1], nodes, 1)
 
-    def _step(self, below: NDArray[np.float32], tree: int) -> Array:
+    def _tree_values(self, below: NDArray[np.float32], tree: int) -> Array:
         nodes = np.zeros((len(self._means), len(below)), np.int64)
         for splits in self._splits[tree]:
-            nodes = _below_them(nodes, splits, below)
+            nodes = _child_nodes(nodes, splits, below)
         return np.take_along_axis(self._leaves[tree], nodes, 1)
 
 
-def _by_node(
+def _values_by_node(
     nodes: NDArray[np.int64], count: int, wanted: Array, known: np.ndarray
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """What is wanted, and 1, of the values that are in each node, shape (fits, nodes, values)."""
@@ -108,12 +108,12 @@ def _best_splits(
     total, count = sums.sum(-1)[..., None], counts.sum(-1)[..., None]
     right, right_count = total - left, count - left_count
     gains = left**2 / np.maximum(left_count, 1) + right**2 / np.maximum(right_count, 1)
-    gains[(left_count < LEAST) | (right_count < LEAST)] = -1.0
+    gains[(left_count < MIN_LEAF_VALUES) | (right_count < MIN_LEAF_VALUES)] = -1.0
     best = gains.argmax(-1)
     return np.where(np.take_along_axis(gains, best[..., None], -1)[..., 0] > 0, best, -1)
 
 
-def _below_them(nodes: NDArray[np.int64], splits: NDArray[np.int64], below: NDArray[np.float32]) -> NDArray[np.int64]:
+def _child_nodes(nodes: NDArray[np.int64], splits: NDArray[np.int64], below: NDArray[np.float32]) -> NDArray[np.int64]:
     """The nodes of the next level that values go to."""
     own = np.take_along_axis(splits, nodes, 1)
     right = below[np.arange(len(below)), own] == 0
@@ -124,36 +124,38 @@ def _below_them(nodes: NDArray[np.int64], splits: NDArray[np.int64], below: NDAr
 
 
 BOOSTING_TITLE = "gradient boosting on sizes, operations and training"
-FOLDS = 10  # of families
-COMMON = 0.02  # of the models have an operation that is looked at
+MAX_FOLDS = 10  # of families
+MIN_OPERATION_SHARE = 0.02  # of the models have an operation that is looked at
 
 
-class Boosting:
+class BoostingRegressor:
     """Some of the known samples with their values, on one scale; a fit without each fold of families and one of all."""
 
     def __init__(self, design: Design, some: np.ndarray, values: Array, folds: np.ndarray) -> None:
         self.title = BOOSTING_TITLE
         self._design = design
-        rows = design.known.among(some)
+        rows = design.known.subset(some)
         uses = Counter(name for sample in rows.samples for name in sample.features.ops)
-        self._ops = sorted(name for name, count in uses.items() if count >= COMMON * len(some))
+        self._ops = sorted(name for name, count in uses.items() if count >= MIN_OPERATION_SHARE * len(some))
         known = np.arange(folds.max() + 2)[:, None] != folds
         columns = self._columns(rows)
         self._trees = BoostedTrees(columns, values, known)
-        self.left_out: Array = self._trees.told(columns)[folds, np.arange(len(values))]  # as told without its fold
+        self.out_of_fold: Array = self._trees.predict(columns)[
+            folds, np.arange(len(values))
+        ]  # as told without its fold
 
-    def told(self, samples: Sequence[Sample]) -> Array:
-        return self._trees.told(self._columns(self._design.rows(samples)))[-1]
+    def predict(self, samples: Sequence[Sample]) -> Array:
+        return self._trees.predict(self._columns(self._design.rows(samples)))[-1]
 
-    def _columns(self, rows: Rows) -> Array:
+    def _columns(self, rows: SampleRows) -> Array:
         ops = np.array([[sample.features.ops[name] for name in self._ops] for sample in rows.samples], float)
-        return np.concatenate([rows.scaled, rows.worded, ops.reshape(len(rows.samples), -1)], 1)
+        return np.concatenate([rows.size_matrix, rows.word_matrix, ops.reshape(len(rows.samples), -1)], 1)
 
 
-def folds_of(families: Families) -> np.ndarray:
+def family_folds(families: Families) -> np.ndarray:
     """A number from 0 for each value, the same for a family: the largest first where there is most room."""
     kinds, inverse, counts = np.unique(families, return_inverse=True, return_counts=True)
-    room = np.zeros(min(FOLDS, len(kinds)))
+    room = np.zeros(min(MAX_FOLDS, len(kinds)))
     found = np.zeros(len(kinds), np.int64)
     for kind in np.argsort(-counts, kind="stable"):
         found[kind] = room.argmin()

@@ -18,10 +18,16 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from modulekg_widgets.engine.knowledge.facts.contents import uses_in
+from modulekg_widgets.engine.knowledge.facts.contents import count_uses
 from modulekg_widgets.engine.knowledge.prediction.data.design import Sample
-from modulekg_widgets.engine.knowledge.prediction.data.features import Array, Features, children, label, sizes
-from modulekg_widgets.engine.torch_runtime.rng import seeded
+from modulekg_widgets.engine.knowledge.prediction.data.features import (
+    Array,
+    Features,
+    child_keys,
+    log_sizes,
+    operation_label,
+)
+from modulekg_widgets.engine.torch_runtime.rng import seeded_generator
 
 WIDTH, ROUNDS, EPOCHS = 16, 2, 200
 LEARNING_RATE, WEIGHT_DECAY, DROPOUT = 0.01, 0.3, 0.2
@@ -55,11 +61,11 @@ def module_graph(
         nodes = each.record.nodes
         classes = _classes(each, ids)
         found: Counter[int] = Counter()
-        for fingerprint, count in uses_in([each.record.model]).items():
+        for fingerprint, count in count_uses([each.record.model]).items():
             own = classes[fingerprint]
             found[own] += count
-            labels.setdefault(own, label(nodes[fingerprint]))
-            edges.setdefault(own, Counter(classes[child] for child in children(nodes[fingerprint])))
+            labels.setdefault(own, operation_label(nodes[fingerprint]))
+            edges.setdefault(own, Counter(classes[child] for child in child_keys(nodes[fingerprint])))
         uses.append(found)
     column = {own: index for index, own in enumerate(sorted(labels))}
     triples = [(column[child], column[own], math.log1p(n)) for own in column for child, n in edges[own].items()]
@@ -68,7 +74,7 @@ def module_graph(
         for own, count in counts.items():
             row[column[own]] = math.log1p(count)
     readout /= np.linalg.norm(readout, axis=1, keepdims=True)
-    size = sizes(features, all(each.flops is not None for each in features) if costs is None else costs)
+    size = log_sizes(features, all(each.flops is not None for each in features) if costs is None else costs)
     kinds, parts = _kinds([labels[own] for own in column], parts)
     return ModuleGraph(
         kinds, parts, _indices([child for child, _, _ in triples]),
@@ -80,9 +86,9 @@ def module_graph(
 def _classes(features: Features, ids: dict[object, int]) -> dict[str, int]:
     """For each fingerprint a number that two modules share if they and what is below look alike."""
     nodes = features.record.nodes
-    known = {key: ids.setdefault(label(node), len(ids)) for key, node in nodes.items()}
+    known = {key: ids.setdefault(operation_label(node), len(ids)) for key, node in nodes.items()}
     for _ in range(ROUNDS):
-        below = {key: tuple(sorted(Counter(known[c] for c in children(node)).items())) for key, node in nodes.items()}
+        below = {key: tuple(sorted(Counter(known[c] for c in child_keys(node)).items())) for key, node in nodes.items()}
         known = {key: ids.setdefault((known[key], below[key]), len(ids)) for key in nodes}
     return known
 
@@ -109,13 +115,13 @@ def _indices(values: list[int]) -> Tensor:
 # ------------------------------------------------------------------ networks
 
 
-class Networks:
+class NetworkBatch:
     """One network for each seed and left-out family, with the weights of all in one tensor a layer."""
 
     def __init__(self, graph: ModuleGraph, seeds: Sequence[int], families: int) -> None:
         self.graph = graph
-        self.rng = seeded(seeds[0])  # of the dropout
-        draws = [seeded(seed) for seed in seeds]
+        self.rng = seeded_generator(seeds[0])  # of the dropout
+        draws = [seeded_generator(seed) for seed in seeds]
         self.count = len(seeds) * families
 
         def weights(inputs: int, outputs: int, gain: float = 1.0) -> Tensor:
@@ -149,7 +155,7 @@ class Networks:
         return (torch.bmm(hidden, self.last[0]) + self.last[1])[..., 0]
 
 
-class GraphNetworks:
+class GraphNetworkEnsemble:
     """Values of models as told by networks of all seeds, which were trained without each group of them, or on all."""
 
     def __init__(self, features: Sequence[Features], values: Array, groups: np.ndarray, seeds: Sequence[int]) -> None:
@@ -167,24 +173,26 @@ class GraphNetworks:
             known = known / known.sum(1, keepdim=True)
             self._mean = (known * truth).sum(1, keepdim=True)
             self._spread = (known * (truth - self._mean) ** 2).sum(1, keepdim=True).sqrt().clamp_min(1e-6)
-            self._networks = Networks(graph, seeds, fits)
+            self._networks = NetworkBatch(graph, seeds, fits)
             _train(self._networks, (truth - self._mean) / self._spread, known)
         outputs = self._outputs(graph).reshape(len(seeds), fits, -1)
-        self.runs = outputs[:, np.searchsorted(kinds, groups), np.arange(len(values))]  # without their groups, by seed
-        self.left_out: Array = self.runs.mean(0)
+        self.runs_by_seed = outputs[
+            :, np.searchsorted(kinds, groups), np.arange(len(values))
+        ]  # without their groups, by seed
+        self.out_of_fold: Array = self.runs_by_seed.mean(0)
 
-    def told(self, samples: Sequence[Sample]) -> Array:
+    def predict(self, samples: Sequence[Sample]) -> Array:
         """The mean over the seeds."""
         features = [sample.features for sample in samples]
         outputs = self._outputs(module_graph(features, self._networks.graph.parts, self._costs))
-        return outputs.reshape(len(self.runs), -1, len(samples))[:, -1].mean(0)
+        return outputs.reshape(len(self.runs_by_seed), -1, len(samples))[:, -1].mean(0)
 
     def _outputs(self, graph: ModuleGraph) -> Array:
         with torch.inference_mode(False), torch.no_grad():
             return (self._networks(graph=graph) * self._spread + self._mean).numpy().astype(float)
 
 
-def _train(networks: Networks, truth: Tensor, known: Tensor) -> None:
+def _train(networks: NetworkBatch, truth: Tensor, known: Tensor) -> None:
     optimizer = torch.optim.AdamW(networks.parameters, lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     for epoch in tqdm(range(EPOCHS), f"training {networks.count} networks", unit="epoch", delay=2, leave=False):
         optimizer.param_groups[0]["lr"] = LEARNING_RATE * (1 + math.cos(math.pi * epoch / EPOCHS)) / 2

@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modulekg_widgets.engine.knowledge.prediction.data.scales import Scale
-from modulekg_widgets.engine.knowledge.prediction.predictors.process import Families
+from modulekg_widgets.engine.knowledge.prediction.predictors.gaussian_process import Families
 
 Array = NDArray[np.float64]
-LEVEL = 0.9  # of the intervals
-NORMAL = 1.6449  # deviations of a normal value that it reaches
-HALVINGS = 26
-FURTHEST = 40.0  # deviations
-LEAST = 1e-7  # probability
+INTERVAL_LEVEL = 0.9  # of the intervals
+NORMAL_QUANTILE = 1.6449  # deviations of a normal value that it reaches
+BISECTION_STEPS = 26
+MAX_DEVIATIONS = 40.0  # deviations
+MIN_PROBABILITY = 1e-7  # probability
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PredictionIntervals:
     """Predicted values, with the ends of their 90 % intervals."""
 
     values: Array
@@ -28,78 +28,80 @@ class Told:
     high: Array
 
     @property
-    def deviations(self) -> Array:
-        return (self.high - self.low) / (2 * NORMAL)
+    def std(self) -> Array:
+        return (self.high - self.low) / (2 * NORMAL_QUANTILE)
 
-    def fill(self, places: np.ndarray, other: Told) -> None:
+    def assign(self, indices: np.ndarray, other: PredictionIntervals) -> None:
         """Put others in at some places."""
         for own, new in ((self.values, other.values), (self.low, other.low), (self.high, other.high)):
-            own[places] = new
+            own[indices] = new
 
-    def ratios(self, truth: Array, scale: Scale) -> Array:
+    def error_ratios(self, truth: Array, scale: Scale) -> Array:
         """How far off the truth is on a scale, as a part of the interval on that side."""
-        wanted, values, low, high = (scale.of(each) for each in (truth, self.values, self.low, self.high))
+        wanted, values, low, high = (scale.transform(each) for each in (truth, self.values, self.low, self.high))
         sides = np.where(wanted > values, high - values, values - low)
         return np.abs(wanted - values) / np.maximum(sides, 1e-12)
 
-    def widened(self, factor: float, scale: Scale, own: Told | None = None) -> Told:
-        """With intervals so many times as wide on a scale, or with so many times their part that is `own`."""
-        values, low, high = (scale.of(each) for each in (self.values, self.low, self.high))
-        if own is None:
+    def widen(self, factor: float, scale: Scale, component: PredictionIntervals | None = None) -> PredictionIntervals:
+        """With intervals so many times as wide on a scale, or with so many times their part that is `component`."""
+        values, low, high = (scale.transform(each) for each in (self.values, self.low, self.high))
+        if component is None:
             sides = [factor * (end - values) for end in (low, high)]
         else:
-            middle = scale.of(own.values)
-            parts = [(scale.of(end) - middle) ** 2 for end in (own.low, own.high)]
+            middle = scale.transform(component.values)
+            parts = [(scale.transform(end) - middle) ** 2 for end in (component.low, component.high)]
             whole = [np.maximum((end - values) ** 2, part) for end, part in zip((low, high), parts, strict=True)]
             widths = [np.sqrt(all_ + (factor**2 - 1) * part) for all_, part in zip(whole, parts, strict=True)]
             sides = [-widths[0], widths[1]]
-        return Told(self.values, *(scale.back(values + side) for side in sides))
+        return PredictionIntervals(self.values, *(scale.inverse(values + side) for side in sides))
 
 
-def mixed(scales: Sequence[Scale], centres: Array, spreads: Array, shares: Array, freedom: float) -> Told:
+def mixture_intervals(
+    scales: Sequence[Scale], centres: Array, spreads: Array, shares: Array, freedom: float
+) -> PredictionIntervals:
     """The mixture of Student t's with these centres and spreads, shape (parts, values), each on its scale."""
     from scipy.special import stdtr, stdtrit  # scipy.stats takes long to import
 
     axis = scales[0]
-    ends = [scale.back(centre + sign * FURTHEST * spread)
+    ends = [scale.inverse(centre + sign * MAX_DEVIATIONS * spread)
             for scale, centre, spread in zip(scales, centres, spreads, strict=True) for sign in (-1, 0, 1)]  # fmt: skip
-    least, most = axis.of(np.min(ends, 0)), axis.of(np.max(ends, 0))
+    least, most = axis.transform(np.min(ends, 0)), axis.transform(np.max(ends, 0))
 
     def place(level: float) -> Array:
         low, high = least.copy(), most.copy()
         reached = float(stdtrit(freedom, level))
-        for _ in range(HALVINGS):
+        for _ in range(BISECTION_STEPS):
             middle = (low + high) / 2
-            values = axis.back(middle)
-            scaled = {scale: scale.of(values) for scale in dict.fromkeys(scales)}
+            values = axis.inverse(middle)
+            scaled = {scale: scale.transform(values) for scale in dict.fromkeys(scales)}
             standing = np.array([scaled[scale] for scale in scales])
             apart = (standing - centres) / spreads
             below = apart[0] < reached if len(apart) == 1 else shares @ stdtr(freedom, apart) < level
             low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return axis.back((low + high) / 2)
+        return axis.inverse((low + high) / 2)
 
-    return Told(place(0.5), place((1 - LEVEL) / 2), place((1 + LEVEL) / 2))
+    return PredictionIntervals(place(0.5), place((1 - INTERVAL_LEVEL) / 2), place((1 + INTERVAL_LEVEL) / 2))
 
 
-def deviations(
+def normal_scores(
     values: Array, scales: Sequence[Scale], centres: Array, spreads: Array, shares: Array, freedom: float
 ) -> Array:
     """Where values stand in such a mixture: as many deviations off as a normal value as likely."""
     from scipy.special import ndtri, stdtr
 
-    standing = np.array([scale.of(values) for scale in scales])
-    return ndtri(np.clip(shares @ stdtr(freedom, (standing - centres) / spreads), LEAST, 1 - LEAST))
+    standing = np.array([scale.transform(values) for scale in scales])
+    return ndtri(np.clip(shares @ stdtr(freedom, (standing - centres) / spreads), MIN_PROBABILITY, 1 - MIN_PROBABILITY))
 
 
-def wider(freedom: float, told: float) -> float:
+def width_ratio(freedom: float, reference: float) -> float:
     """How many times as wide intervals of Student t's of less freedom are than of those that were told."""
     from scipy.special import stdtrit
 
-    own, other = (float(stdtrit(each, (1 + LEVEL) / 2)) for each in (freedom, told))
+    own, other = (float(stdtrit(each, (1 + INTERVAL_LEVEL) / 2)) for each in (freedom, reference))
     return max(1.0, own / other)
 
 
-def conformal(ratios: Array, families: Families, power: float = 2 / 3) -> float:
+def conformal_ratio(ratios: Array, families: Families, power: float = 2 / 3) -> float:
     """The ratio that 90 % of those of another family will not be above (split conformal prediction).
 
     What is exchangeable are families, and what is asked for are their members: a family of n values counts as
@@ -109,5 +111,5 @@ def conformal(ratios: Array, families: Families, power: float = 2 / 3) -> float:
     order = np.argsort(ratios)
     shares = counts[inverse[order]] ** (power - 1)
     shares /= (counts**power).sum() + counts.mean() ** power  # the family that is asked for has a share as well
-    reached = np.flatnonzero(np.cumsum(shares) >= LEVEL)
+    reached = np.flatnonzero(np.cumsum(shares) >= INTERVAL_LEVEL)
     return float(ratios[order][reached[0] if len(reached) else -1])

@@ -9,86 +9,91 @@ import numpy as np
 
 from modulekg_widgets.engine.knowledge.prediction.data.design import Sample
 from modulekg_widgets.engine.knowledge.prediction.data.features import Array
-from modulekg_widgets.engine.knowledge.prediction.predictors.boosting import Boosting, folds_of
-from modulekg_widgets.engine.knowledge.prediction.predictors.mixture import Told, conformal
-from modulekg_widgets.engine.knowledge.prediction.predictors.target_regressor import Surface
+from modulekg_widgets.engine.knowledge.prediction.predictors.boosting import BoostingRegressor, family_folds
+from modulekg_widgets.engine.knowledge.prediction.predictors.mixture import PredictionIntervals, conformal_ratio
+from modulekg_widgets.engine.knowledge.prediction.predictors.target_regressor import TargetRegressor
 
 
-class Rival(Protocol):
+class CandidateRegressor(Protocol):
     """A predictor beside the kernels, on the first scale of the values; `left_out`: as told without their folds."""
 
     title: str
-    left_out: Array
+    out_of_fold: Array
 
-    def told(self, samples: Sequence[Sample]) -> Array: ...
+    def predict(self, samples: Sequence[Sample]) -> Array: ...
 
 
-class Verdict(NamedTuple):
+class SelectedRegressor(NamedTuple):
     """What tells a value, and by how much each predictor is off on families left out, by title."""
 
     title: str
     errors: Mapping[str, float]
 
 
-class PredictorChoice:
+class ModelSelection:
     """What is known at a place, and all that may tell it.
 
     Kernels and boosting are compared on the values by which kernels are chosen. What takes minutes is compared, on all
     values, from when `add` brings it.
     """
 
-    def __init__(self, surface: Surface) -> None:
-        self.surface = surface
-        self._added: dict[str, Rival] = {}
-        self._boosting: dict[int, Boosting] = {}  # by the number of values
+    def __init__(self, regressor: TargetRegressor) -> None:
+        self.regressor = regressor
+        self._added: dict[str, CandidateRegressor] = {}
+        self._boosting: dict[int, BoostingRegressor] = {}  # by the number of values
         self._errors: dict[int, dict[str, float]] = {}  # by the identity of a surface
 
-    def add(self, rival: Rival) -> None:
-        self._added[rival.title] = rival
+    def add(self, candidate: CandidateRegressor) -> None:
+        self._added[candidate.title] = candidate
         self._errors.clear()
 
-    def ask(self, samples: Sequence[Sample]) -> tuple[Told, list[Verdict]]:
+    def predict(self, samples: Sequence[Sample]) -> tuple[PredictionIntervals, list[SelectedRegressor]]:
         """The values of other samples, and how each is told.
 
         Of a sample that was not measured elsewhere other places tell only where few values are known here.
         """
-        surface = self.surface
-        if not surface.has_many:
-            return surface.told(samples), [Verdict(surface.title, {})] * len(samples)
-        known = np.array([any(source.measured(sample) for source in surface.sources) for sample in samples], bool)
-        found = Told(*(np.zeros(len(samples)) for _ in range(3)))
-        verdicts: dict[int, Verdict] = {}
-        for part, chosen in ((surface, np.flatnonzero(known)), (surface.alone, np.flatnonzero(~known))):
+        surface = self.regressor
+        if not surface.has_many_values:
+            return surface.predict(samples), [SelectedRegressor(surface.title, {})] * len(samples)
+        known = np.array([any(source.known_values(sample) for source in surface.sources) for sample in samples], bool)
+        found = PredictionIntervals(*(np.zeros(len(samples)) for _ in range(3)))
+        verdicts: dict[int, SelectedRegressor] = {}
+        for part, chosen in ((surface, np.flatnonzero(known)), (surface.without_sources, np.flatnonzero(~known))):
             if len(chosen):
                 errors = self.errors(part)
-                verdict = Verdict(min(errors, key=errors.__getitem__), errors)
-                found.fill(chosen, self._told(part, verdict.title, [samples[int(at)] for at in chosen]))
+                verdict = SelectedRegressor(min(errors, key=errors.__getitem__), errors)
+                found.assign(chosen, self._predict_with(part, verdict.title, [samples[int(at)] for at in chosen]))
                 verdicts |= {int(at): verdict for at in chosen}
         return found, [verdicts[at] for at in range(len(samples))]
 
-    def errors(self, surface: Surface) -> dict[str, float]:
+    def errors(self, regressor: TargetRegressor) -> dict[str, float]:
         """The mean absolute error of each predictor for families left out, on the first scale; of many values."""
-        if id(surface) not in self._errors:
-            some = np.arange(len(surface.values)) if self._added else surface.judged
-            folds = folds_of(surface.families[some])
-            boosting, truth = self._boosted(some), surface.scales[0].of(surface.values)
-            off = {surface.title: surface.nested_errors(some, folds), boosting.title: boosting.left_out - truth[some]}
-            off |= {title: rival.left_out - truth for title, rival in self._added.items()}
-            self._errors[id(surface)] = {title: float(np.abs(each).mean()) for title, each in off.items()}
-        return self._errors[id(surface)]
+        if id(regressor) not in self._errors:
+            some = np.arange(len(regressor.values)) if self._added else regressor.validation_indices
+            folds = family_folds(regressor.families[some])
+            boosting, truth = self._boosting_on(some), regressor.scales[0].transform(regressor.values)
+            off = {
+                regressor.title: regressor.nested_errors(some, folds),
+                boosting.title: boosting.out_of_fold - truth[some],
+            }
+            off |= {title: rival.out_of_fold - truth for title, rival in self._added.items()}
+            self._errors[id(regressor)] = {title: float(np.abs(each).mean()) for title, each in off.items()}
+        return self._errors[id(regressor)]
 
-    def _told(self, surface: Surface, title: str, samples: Sequence[Sample]) -> Told:
+    def _predict_with(self, surface: TargetRegressor, title: str, samples: Sequence[Sample]) -> PredictionIntervals:
         if title == surface.title:
-            return surface.told(samples)
-        rival = self._added[title] if title in self._added else self._boosted(np.arange(len(surface.values)))
+            return surface.predict(samples)
+        rival = self._added[title] if title in self._added else self._boosting_on(np.arange(len(surface.values)))
         scale = surface.scales[0]
-        values = rival.told(samples)
-        off = conformal(np.abs(rival.left_out - scale.of(surface.values)), surface.families)
-        return Told(scale.back(values), scale.back(values - off), scale.back(values + off))
+        values = rival.predict(samples)
+        off = conformal_ratio(np.abs(rival.out_of_fold - scale.transform(surface.values)), surface.families)
+        return PredictionIntervals(scale.inverse(values), scale.inverse(values - off), scale.inverse(values + off))
 
-    def _boosted(self, some: np.ndarray) -> Boosting:
+    def _boosting_on(self, some: np.ndarray) -> BoostingRegressor:
         if len(some) not in self._boosting:
-            surface = self.surface
-            values = surface.scales[0].of(surface.values[some])
-            self._boosting[len(some)] = Boosting(surface.design, some, values, folds_of(surface.families[some]))
+            surface = self.regressor
+            values = surface.scales[0].transform(surface.values[some])
+            self._boosting[len(some)] = BoostingRegressor(
+                surface.design, some, values, family_folds(surface.families[some])
+            )
         return self._boosting[len(some)]

@@ -9,44 +9,61 @@ from itertools import product
 
 import numpy as np
 
-from modulekg_widgets.engine.knowledge.prediction.data.design import Design, Parts, Sample, Weights
+from modulekg_widgets.engine.knowledge.prediction.data.design import Design, KernelParts, KernelWeights, Sample
 from modulekg_widgets.engine.knowledge.prediction.data.features import Array
 from modulekg_widgets.engine.knowledge.prediction.data.scales import Scale, scales_for
-from modulekg_widgets.engine.knowledge.prediction.predictors.cross_validation import Judge, KernelSetting
+from modulekg_widgets.engine.knowledge.prediction.predictors.cross_validation import CrossValidation, KernelSetting
+from modulekg_widgets.engine.knowledge.prediction.predictors.gaussian_process import (
+    Families,
+    GaussianProcess,
+    family_blocks,
+)
 from modulekg_widgets.engine.knowledge.prediction.predictors.mixture import (
-    NORMAL,
-    Told,
-    conformal,
-    deviations,
-    mixed,
-    wider,
+    NORMAL_QUANTILE,
+    PredictionIntervals,
+    conformal_ratio,
+    mixture_intervals,
+    normal_scores,
+    width_ratio,
 )
-from modulekg_widgets.engine.knowledge.prediction.predictors.process import Families, Process, blocks_of
 
-MANY = 70  # values, from which on one kernel tells more than an average of all
-FAMILIES = 10  # by which intervals of many values are checked
-ENOUGH = 20  # families, of which two are beyond the 90 % that hold, by which those of few values are
-MOST = 3000  # values; kernel matrices grow with the square
-JUDGED = 700  # of them, by which one kernel is chosen
-POWER = 0.7  # of the evidence: few values are surer of a kernel than they should be
-AS_TOLD = 2.0  # families as far off as told are added to those known: what published test sets, hidden but for
+MIN_VALUES_TO_SELECT = 70  # values, from which on one kernel tells more than an average of all
+MIN_FAMILIES_TO_SELECT = 10  # by which intervals of many values are checked
+MIN_FAMILIES_FOR_CONFORMAL = (
+    20  # families, of which two are beyond the 90 % that hold, by which those of few values are
+)
+MAX_VALUES = 3000  # values; kernel matrices grow with the square
+MAX_VALIDATION_VALUES = 700  # of them, by which one kernel is chosen
+EVIDENCE_POWER = 0.7  # of the evidence: few values are surer of a kernel than they should be
+PRIOR_FAMILIES = 2.0  # families as far off as told are added to those known: what published test sets, hidden but for
 # 3, 5, 8, 15 or 30 of their values, ask for so that intervals hold of the rest on average
-FEWEST = 3  # values that tell how far off they are
-LEAST_SHARE = 0.01  # of a kernel in a mixture, as a part of the largest
+MIN_CALIBRATION_VALUES = 3  # values that tell how far off they are
+MIN_KERNEL_SHARE = 0.01  # of a kernel in a mixture, as a part of the largest
 
-STRUCTURE = Weights(labels=0.2, sizes=1.0, words=1.0, both=1.0, linear=0.3)
-COSTS = Weights(labels=0.3, depths=1.0, linear=1.0)
-ALONE = (*((STRUCTURE, noise) for noise in (0.1, 0.2, 0.3, 0.6)), *((COSTS, noise) for noise in (0.005, 0.02)))
-WITH_SOURCE = tuple(
-    (kind.with_source(10.0), noise) for kind, noise in ((STRUCTURE, 0.1), (STRUCTURE, 0.3), (COSTS, 0.02))
+STRUCTURE_KERNEL = KernelWeights(labels=0.2, sizes=1.0, words=1.0, sizes_and_words=1.0, linear=0.3)
+COST_KERNEL = KernelWeights(labels=0.3, depths=1.0, linear=1.0)
+KERNELS = (
+    *((STRUCTURE_KERNEL, noise) for noise in (0.1, 0.2, 0.3, 0.6)),
+    *((COST_KERNEL, noise) for noise in (0.005, 0.02)),
 )
-FOR_FEW = tuple(
-    Weights(labels=0.3 * alike, sizes=0.3 * alike, words=0.1 * alike, both=0.3 * alike, linear=line / 4, source=source)
+SOURCE_KERNELS = tuple(
+    (kind.with_source(10.0), noise)
+    for kind, noise in ((STRUCTURE_KERNEL, 0.1), (STRUCTURE_KERNEL, 0.3), (COST_KERNEL, 0.02))
+)
+FEW_VALUES_KERNELS = tuple(
+    KernelWeights(
+        labels=0.3 * alike,
+        sizes=0.3 * alike,
+        words=0.1 * alike,
+        sizes_and_words=0.3 * alike,
+        linear=line / 4,
+        source=source,
+    )
     for source, line, alike in product((0.0, 1.0, 10.0, 100.0), repeat=3)
 )
 
 
-class Surface:
+class TargetRegressor:
     """Values of samples at one place; `sources` are other places of which the values may tell these."""
 
     def __init__(
@@ -56,11 +73,11 @@ class Surface:
         values: Array,
         unit: str | None,
         costs: bool,
-        sources: Sequence[Surface] = (),
+        sources: Sequence[TargetRegressor] = (),
     ) -> None:
         chosen = np.arange(len(values))
-        if len(values) > MOST:
-            chosen = np.sort(np.random.default_rng(0).choice(len(values), MOST, replace=False))
+        if len(values) > MAX_VALUES:
+            chosen = np.sort(np.random.default_rng(0).choice(len(values), MAX_VALUES, replace=False))
         self.samples, self.values = [samples[int(at)] for at in chosen], np.asarray(values, float)[chosen]
         self.name, self.unit, self.costs, self.sources = name, unit, costs, list(sources)
         self.scales = scales_for(self.values, unit)
@@ -76,7 +93,7 @@ class Surface:
     @property
     def title(self) -> str:
         """How values are told."""
-        if self.has_many:
+        if self.has_many_values:
             (setting,) = self._chosen
             kind = "structure, size and training" if setting.weights.words else "size, depth and structure"
             beside = f", and on {self.sources[setting.source].name}" if setting.source is not None else ""
@@ -84,90 +101,96 @@ class Surface:
         return f"{len(self._chosen)} Gaussian processes, averaged"
 
     @cached_property
-    def alone(self) -> Surface:
+    def without_sources(self) -> TargetRegressor:
         """The same values without those of other places."""
         if not self.sources:
             return self
-        found = Surface(self.name, self.samples, self.values, self.unit, self.costs)
-        found.design, found.judged, found._judge = self.design, self.judged, self._judge
+        found = TargetRegressor(self.name, self.samples, self.values, self.unit, self.costs)
+        found.design, found.validation_indices, found._cross_validation = (
+            self.design,
+            self.validation_indices,
+            self._cross_validation,
+        )
         return found
 
-    def told(self, samples: Sequence[Sample]) -> Told:
+    def predict(self, samples: Sequence[Sample]) -> PredictionIntervals:
         """The values of other samples, with all that is known elsewhere."""
         scale = self.scales[0]
-        centres, spreads, unsure = self._standing(samples)
-        own = self._mixed(centres, spreads)
+        centres, spreads, unsure = self._kernel_predictions(samples)
+        own = self._mixture(centres, spreads)
         if not unsure.any():
-            return own.widened(self._factor, scale)
+            return own.widen(self._width_factor, scale)
         # left-out families are no surer elsewhere than others: only what is not of that is widened
-        return self._mixed(centres, np.hypot(spreads, unsure)).widened(self._factor, scale, own)
+        return self._mixture(centres, np.hypot(spreads, unsure)).widen(self._width_factor, scale, own)
 
-    def _told(self, samples: Sequence[Sample]) -> Told:
+    def _predict_unchecked(self, samples: Sequence[Sample]) -> PredictionIntervals:
         """With intervals that have not been checked on left-out families, which takes longer than the values."""
-        centres, spreads, unsure = self._standing(samples)
-        return self._mixed(centres, np.hypot(spreads, unsure))
+        centres, spreads, unsure = self._kernel_predictions(samples)
+        return self._mixture(centres, np.hypot(spreads, unsure))
 
-    def _standing(self, samples: Sequence[Sample]) -> tuple[Array, Array, Array]:
+    def _kernel_predictions(self, samples: Sequence[Sample]) -> tuple[Array, Array, Array]:
         """Where each kernel sees samples, how far off that is, and how much further by what is not known elsewhere."""
         rows = self.design.rows(samples)
-        parts, linear = self.design.parts(rows), rows.linear
-        elsewhere, centres, spreads, further = self._elsewhere(samples), [], [], []
+        parts, linear = self.design.kernel_parts(rows), rows.linear
+        elsewhere, centres, spreads, further = self._source_values(samples), [], [], []
         for setting, process in zip(self._chosen, self._processes, strict=True):
-            across, own = setting.weights.kernel(parts), setting.weights.own(linear)
+            across, own = setting.weights.kernel(parts), setting.weights.diagonal(linear)
             unsure = np.zeros(len(samples))
             if setting.source is not None:
-                known, (column, variances) = self._known_column(setting), elsewhere[setting.scale, setting.source]
+                known, (column, variances) = self._source_column(setting), elsewhere[setting.scale, setting.source]
                 across = across + setting.weights.source * np.outer(column, known)
                 own = own + setting.weights.source * column**2
                 unsure = np.sqrt(variances) * abs(setting.weights.source * known @ process.weights)
-            values, squares = process.told(across, own)
+            values, squares = process.predict(across, own)
             centres.append(values)
             spreads.append(np.sqrt(squares))
             further.append(unsure)
         return np.array(centres), np.array(spreads), np.array(further)
 
-    def left_out(self) -> Told:
+    def leave_family_out(self) -> PredictionIntervals:
         """Each known value as told without its family; of many the kernel is that for all."""
-        return self._left_out.widened(self._factor, self.scales[0])
+        return self._leave_family_out.widen(self._width_factor, self.scales[0])
 
     @cached_property
-    def _left_out(self) -> Told:
-        if self._is_weighed_anew:
-            return self._by_others[0]
-        found = [process.left_out(self.families) for process in self._processes]
-        return self._mixed(np.array([values for values, _ in found]), np.sqrt([squares for _, squares in found]))
+    def _leave_family_out(self) -> PredictionIntervals:
+        if self._reweights_kernels:
+            return self._reweighted_leave_out[0]
+        found = [process.leave_family_out(self.families) for process in self._processes]
+        return self._mixture(np.array([values for values, _ in found]), np.sqrt([squares for _, squares in found]))
 
     @cached_property
-    def _factor(self) -> float:
+    def _width_factor(self) -> float:
         """By how much intervals have to be wider so that they hold of left-out families what they say.
 
         What few values tell are scaled by how many deviations these are off as others tell them. Families are what is
         alike: each counts once, by its mean square, and the interval is that of as many, not of as many values. Of so
         many that the end of an interval does not rest on one of them, their own distribution tells.
         """
-        if self.has_many:
-            return conformal(self._left_out.ratios(self.values, self.scales[0]), self.families)
-        if len(self.values) < FEWEST or not self._is_weighed_anew:
+        if self.has_many_values:
+            return conformal_ratio(self._leave_family_out.error_ratios(self.values, self.scales[0]), self.families)
+        if len(self.values) < MIN_CALIBRATION_VALUES or not self._reweights_kernels:
             return 1.0
-        if len(np.unique(self.families)) >= ENOUGH:
-            return conformal(self._left_out.ratios(self.values, self.scales[0]), self.families, 0.0)
-        off = self._by_others[1]
-        squares = [float(np.mean(off[block] ** 2)) for block in blocks_of(self.families)]
-        freedom = AS_TOLD + len(squares)
-        return float(np.sqrt((AS_TOLD + sum(squares)) / freedom)) * wider(freedom, self._processes[0].freedom)
+        if len(np.unique(self.families)) >= MIN_FAMILIES_FOR_CONFORMAL:
+            return conformal_ratio(self._leave_family_out.error_ratios(self.values, self.scales[0]), self.families, 0.0)
+        off = self._reweighted_leave_out[1]
+        squares = [float(np.mean(off[block] ** 2)) for block in family_blocks(self.families)]
+        freedom = PRIOR_FAMILIES + len(squares)
+        return float(np.sqrt((PRIOR_FAMILIES + sum(squares)) / freedom)) * width_ratio(
+            freedom, self._processes[0].degrees_of_freedom
+        )
 
     @property
-    def _is_weighed_anew(self) -> bool:
+    def _reweights_kernels(self) -> bool:
         """Whether kernels are weighed without each family: it takes little where values are few."""
-        return len(self.values) < MANY and len(np.unique(self.families)) > 1
+        return len(self.values) < MIN_VALUES_TO_SELECT and len(np.unique(self.families)) > 1
 
     @cached_property
-    def _by_others(self) -> tuple[Told, Array]:
+    def _reweighted_leave_out(self) -> tuple[PredictionIntervals, Array]:
         """Each value as told by other families, with kernels weighed by these, and how many deviations it is off."""
         settings, processes = self._candidates()
-        told, off = Told(*(np.zeros(len(self.values)) for _ in range(3))), np.zeros(len(self.values))
-        for block in blocks_of(self.families):
-            every = [process.without(block) for process in processes]
+        told, off = PredictionIntervals(*(np.zeros(len(self.values)) for _ in range(3))), np.zeros(len(self.values))
+        for block in family_blocks(self.families):
+            every = [process.leave_block_out(block) for process in processes]
             others = np.delete(self.values, block)
             kept, shares = self._shares(settings, [each.evidence for each in every], others)
             chosen = [every[at] for at in kept]
@@ -178,83 +201,85 @@ class Surface:
                 shares,
                 chosen[0].freedom,
             )
-            told.fill(block, mixed(*mixture))
-            off[block] = deviations(self.values[block], *mixture)
+            told.assign(block, mixture_intervals(*mixture))
+            off[block] = normal_scores(self.values[block], *mixture)
         return told, off
 
     # --------------------------------------------------------------- kernels
 
     @property
-    def has_many(self) -> bool:
-        return len(self.values) >= MANY and len(np.unique(self.families)) >= FAMILIES
+    def has_many_values(self) -> bool:
+        return len(self.values) >= MIN_VALUES_TO_SELECT and len(np.unique(self.families)) >= MIN_FAMILIES_TO_SELECT
 
     def _settings(self) -> Iterator[KernelSetting]:
-        for weights, noise in WITH_SOURCE if self.has_many else ():
+        for weights, noise in SOURCE_KERNELS if self.has_many_values else ():
             for scale, source in product(self.scales, range(len(self.sources))):
                 yield KernelSetting(scale, weights, noise, source)
         for number, scale in enumerate(self.scales):
             for source in range(len(self.sources)):
-                for weights in () if self.has_many else FOR_FEW:
+                for weights in () if self.has_many_values else FEW_VALUES_KERNELS:
                     if weights.source:
                         yield KernelSetting(scale, weights, 1.0, source)
-            for weights, noise in ALONE if self.has_many and number == 0 and not self.sources else ():
+            for weights, noise in KERNELS if self.has_many_values and number == 0 and not self.sources else ():
                 yield KernelSetting(scale, weights, noise, None)
-            for weights in () if self.has_many else FOR_FEW:
+            for weights in () if self.has_many_values else FEW_VALUES_KERNELS:
                 if not weights.source:
                     yield KernelSetting(scale, weights, 1.0, None)
 
-    def _process(self, setting: KernelSetting, parts: Parts) -> Process:
+    def _process(self, setting: KernelSetting, parts: KernelParts) -> GaussianProcess:
         """The values on the scale of a setting, with its kernel."""
         kernel = setting.weights.kernel(parts)
         if setting.source is not None:
-            known = self._known_column(setting)
+            known = self._source_column(setting)
             kernel += np.outer(setting.weights.source * known, known)
-        return Process(kernel, setting.scale.of(self.values), setting.noise, setting.scale.scatter**2)
+        return GaussianProcess(kernel, setting.scale.transform(self.values), setting.noise, setting.scale.prior_std**2)
 
     @cached_property
-    def _weighed(self) -> tuple[list[KernelSetting], list[Process], Array]:
+    def _kernel_mixture(self) -> tuple[list[KernelSetting], list[GaussianProcess], Array]:
         """The kernels that count, their processes and shares."""
-        if self.has_many:
-            best = self._judge.best(list(self._settings()))
-            return [best], [self._process(best, self.design.known_parts())], np.ones(1)
+        if self.has_many_values:
+            best = self._cross_validation.best_setting(list(self._settings()))
+            return [best], [self._process(best, self.design.known_kernel_parts())], np.ones(1)
         settings, processes = self._candidates()
         kept, shares = self._shares(settings, [process.evidence() for process in processes], self.values)
         return [settings[at] for at in kept], [processes[at] for at in kept], shares
 
-    def _candidates(self) -> tuple[list[KernelSetting], list[Process]]:
-        settings, parts = list(self._settings()), self.design.known_parts()
+    def _candidates(self) -> tuple[list[KernelSetting], list[GaussianProcess]]:
+        settings, parts = list(self._settings()), self.design.known_kernel_parts()
         return settings, [self._process(setting, parts) for setting in settings]
 
     def _shares(self, settings: list[KernelSetting], evidence: list[float], values: Array) -> tuple[np.ndarray, Array]:
         """The places of kernels that count by their evidence of values, and how much these do."""
-        steep = {scale: float(np.log(scale.steepness(values)).sum()) for scale in self.scales}
+        steep = {scale: float(np.log(scale.derivative(values)).sum()) for scale in self.scales}
         surely = np.array([each + steep[setting.scale] for setting, each in zip(settings, evidence, strict=True)])
-        counts = Counter(each.weights.active for each in settings)
-        before = np.array([1 / counts[each.weights.active] for each in settings])  # as likely with any number of parts
-        likely = before * np.exp(POWER * (surely - surely.max()))
+        counts = Counter(each.weights.part_count for each in settings)
+        before = np.array(
+            [1 / counts[each.weights.part_count] for each in settings]
+        )  # as likely with any number of parts
+        likely = before * np.exp(EVIDENCE_POWER * (surely - surely.max()))
         likely /= likely.sum()
-        kept = np.flatnonzero(likely > LEAST_SHARE * likely.max())
+        kept = np.flatnonzero(likely > MIN_KERNEL_SHARE * likely.max())
         return kept, likely[kept] / likely[kept].sum()
 
     @cached_property
-    def judged(self) -> np.ndarray:
+    def validation_indices(self) -> np.ndarray:
         """Some of the values: what tells these best tells all best."""
         every = np.arange(len(self.values))
-        if len(every) <= JUDGED:
+        if len(every) <= MAX_VALIDATION_VALUES:
             return every
-        return np.sort(np.random.default_rng(1).choice(every, JUDGED, replace=False))
+        return np.sort(np.random.default_rng(1).choice(every, MAX_VALIDATION_VALUES, replace=False))
 
     @cached_property
-    def _judge(self) -> Judge:
-        return self._judge_of(self.judged)
+    def _cross_validation(self) -> CrossValidation:
+        return self._cross_validation_of(self.validation_indices)
 
-    def _judge_of(self, some: np.ndarray) -> Judge:
-        return Judge(
-            self.design.known_parts(some),
+    def _cross_validation_of(self, some: np.ndarray) -> CrossValidation:
+        return CrossValidation(
+            self.design.known_kernel_parts(some),
             self.values[some],
             self.families[some],
             self.scales[0],
-            lambda setting: self._known_column(setting)[some],
+            lambda setting: self._source_column(setting)[some],
         )
 
     def nested_errors(self, some: np.ndarray, folds: np.ndarray) -> Array:
@@ -262,46 +287,48 @@ class Surface:
 
         For `judged` it takes little beyond what the choice of the kernel has taken.
         """
-        judge = self._judge if some is self.judged else self._judge_of(some)
+        judge = self._cross_validation if some is self.validation_indices else self._cross_validation_of(some)
         return judge.nested_errors(list(self._settings()), folds)
 
     @property
     def _chosen(self) -> list[KernelSetting]:
-        return self._weighed[0]
+        return self._kernel_mixture[0]
 
     @property
-    def _processes(self) -> list[Process]:
-        return self._weighed[1]
+    def _processes(self) -> list[GaussianProcess]:
+        return self._kernel_mixture[1]
 
-    def _mixed(self, centres: Array, spreads: Array) -> Told:
-        freedom = self._processes[0].freedom
-        return mixed([each.scale for each in self._chosen], centres, spreads, self._weighed[2], freedom)
+    def _mixture(self, centres: Array, spreads: Array) -> PredictionIntervals:
+        freedom = self._processes[0].degrees_of_freedom
+        return mixture_intervals(
+            [each.scale for each in self._chosen], centres, spreads, self._kernel_mixture[2], freedom
+        )
 
     # --------------------------------------------------------------- sources
 
-    def _known_column(self, setting: KernelSetting) -> Array:
+    def _source_column(self, setting: KernelSetting) -> Array:
         assert setting.source is not None
         key = (setting.scale.name, setting.source)
-        if key not in self._columns:
-            self._columns[key] = self.sources[setting.source].column(setting.scale, self.samples)
-        return self._columns[key]
+        if key not in self._source_columns:
+            self._source_columns[key] = self.sources[setting.source].standard_scores(setting.scale, self.samples)
+        return self._source_columns[key]
 
     @cached_property
-    def _columns(self) -> dict[tuple[str, int], Array]:
+    def _source_columns(self) -> dict[tuple[str, int], Array]:
         return {}
 
-    def _elsewhere(self, samples: Sequence[Sample]) -> dict[tuple[Scale, int], tuple[Array, Array]]:
+    def _source_values(self, samples: Sequence[Sample]) -> dict[tuple[Scale, int], tuple[Array, Array]]:
         """What each source that counts has of samples on a scale: values, with their variances beyond those of known.
 
         How far off values are that are known here tells already how far off those of their models elsewhere are.
         """
         asked = {(each.scale, each.source) for each in self._chosen if each.source is not None}
         return {
-            (scale, at): (self.sources[at].column(scale, samples), self._beyond(scale, at, samples))
+            (scale, at): (self.sources[at].standard_scores(scale, samples), self._excess_variances(scale, at, samples))
             for scale, at in asked
         }
 
-    def _beyond(self, scale: Scale, at: int, samples: Sequence[Sample]) -> Array:
+    def _excess_variances(self, scale: Scale, at: int, samples: Sequence[Sample]) -> Array:
         """How much larger the variances of samples in a source are than those of the known ones on average."""
         source = self.sources[at]
         found = source.variances(scale, samples)
@@ -310,14 +337,14 @@ class Surface:
         known = source.variances(scale, self.samples, is_checked=False)
         return np.maximum(found - known.mean(), 0.0)
 
-    def column(self, scale: Scale, samples: Sequence[Sample]) -> Array:
+    def standard_scores(self, scale: Scale, samples: Sequence[Sample]) -> Array:
         """The values of samples here, in deviations of all on a scale, as known or as told."""
         middle, spread = self._level(scale)
-        measured = [self.measured(sample) for sample in samples]
-        values = np.array([scale.of(np.array(own)).mean() if own else 0.0 for own in measured])
+        measured = [self.known_values(sample) for sample in samples]
+        values = np.array([scale.transform(np.array(own)).mean() if own else 0.0 for own in measured])
         unknown = [at for at, own in enumerate(measured) if not own]
         if unknown:
-            values[unknown] = scale.of(self._told([samples[at] for at in unknown]).values)
+            values[unknown] = scale.transform(self._predict_unchecked([samples[at] for at in unknown]).values)
         return (values - middle) / spread
 
     def variances(self, scale: Scale, samples: Sequence[Sample], is_checked: bool = True) -> Array:
@@ -326,18 +353,20 @@ class Surface:
         Those of others are checked on left-out families, or not: few are of families of which nothing is known.
         """
         _, spread = self._level(scale)
-        measured = [self.measured(sample) for sample in samples]
-        found = np.array([float(np.var(scale.of(np.array(own)) / spread)) if own else 0.0 for own in measured])
+        measured = [self.known_values(sample) for sample in samples]
+        found = np.array([float(np.var(scale.transform(np.array(own)) / spread)) if own else 0.0 for own in measured])
         unknown = [at for at, own in enumerate(measured) if not own]
         if unknown:
-            tell = self.told if is_checked else self._told
+            tell = self.predict if is_checked else self._predict_unchecked
             told = tell([samples[at] for at in unknown])
-            found[unknown] = ((scale.of(told.high) - scale.of(told.low)) / (2 * NORMAL * spread)) ** 2
+            found[unknown] = (
+                (scale.transform(told.high) - scale.transform(told.low)) / (2 * NORMAL_QUANTILE * spread)
+            ) ** 2
         return found
 
     def _level(self, scale: Scale) -> tuple[float, float]:
         """Mean and deviation of all values on a scale."""
-        every = scale.of(self.values)
+        every = scale.transform(self.values)
         return float(every.mean()), max(float(every.std()), 1e-9)
 
     @cached_property
@@ -347,7 +376,7 @@ class Surface:
             found.setdefault(sample.features.record.model.root, []).append((sample, float(value)))
         return found
 
-    def measured(self, sample: Sample) -> list[float]:
+    def known_values(self, sample: Sample) -> list[float]:
         """What is known of the very model, trained and called so; of one of which nobody says how, all."""
         known = self._by_model.get(sample.features.record.model.root, [])
         return [value for other, value in known if _is_same(sample, other)]

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from modulekg_widgets.engine.axes.terms.algebra import Term
-from modulekg_widgets.engine.pruning.cut.edits import Whole
+from modulekg_widgets.engine.pruning.cut.edits import SizeValue
 from modulekg_widgets.engine.pruning.plan.corrections.size_constraints import SizeConstraint
 from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
 from modulekg_widgets.engine.pruning.plan.selection.shared_size import Attribute
 
-ATTRIBUTE, CONSTRAINT, WHOLE, SCALE, OUTPUT = "attribute", "tie", "whole", "scale", "output"  # as plan files have them
+ATTRIBUTE, CONSTRAINT, PINNED, SCALE, OUTPUT = "attribute", "tie", "whole", "scale", "output"  # as plan files have them
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +28,22 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class PlanCandidate:
     """A plan in the making: what goes, and which attributes follow which sizes."""
 
     selection: Selection
     wanted: Mapping[Term, int]  # the counts before any correction
     constraints: tuple[SizeConstraint, ...] = ()  # each with its change
-    shared: tuple[SizeConstraint, ...] = ()  # sizes that one attribute holds for several modules
-    followers: Mapping[Attribute, Term] = field(default_factory=dict)
+    shared_constraints: tuple[SizeConstraint, ...] = ()  # sizes that one attribute holds for several modules
+    attribute_terms: Mapping[Attribute, Term] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
     strict: bool = False  # no attributes but those that the adapters know
 
-    def attributes(self) -> dict[str, tuple[Whole, Whole]]:
+    def attributes(self) -> dict[str, tuple[SizeValue, SizeValue]]:
         """What the attributes become that were found by dry runs."""
-        values: dict[tuple[int, str], tuple[Whole, Whole]] = {}
+        values: dict[tuple[int, str], tuple[SizeValue, SizeValue]] = {}
         named: dict[str, tuple[int, str]] = {}
-        for attribute, term in self.followers.items():
+        for attribute, term in self.attribute_terms.items():
             size = self.selection.size(term)
             if size != term.size:
                 one = attribute.identity[:2]  # of a tuple all parts, under whatever names they were found

@@ -11,59 +11,61 @@ import numpy as np
 
 from modulekg_widgets.engine.axes.attributes import changed_attributes
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.cut_analysis import Keeps
+from modulekg_widgets.engine.axes.cut_analysis import KeepMasks
 from modulekg_widgets.engine.axes.inference.layers import Layers
 from modulekg_widgets.engine.axes.terms.algebra import Term, atoms
-from modulekg_widgets.engine.axes.terms.expression import kept
+from modulekg_widgets.engine.axes.terms.term_positions import keep_mask
 from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.operators.traits import LENGTH, traits_of
-from modulekg_widgets.engine.pruning.cut.edits import Edits, Ints, TensorEdit, Whole
-from modulekg_widgets.engine.pruning.plan.selection.choice import dimensions_read
+from modulekg_widgets.engine.pruning.cut.edits import Edits, Ints, SizeValue, TensorEdit
+from modulekg_widgets.engine.pruning.plan.selection.axis_choice import read_only_dims
 from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
-from modulekg_widgets.engine.residuals.layer_counters import followers
-from modulekg_widgets.engine.residuals.removal import NOTHING_REMOVED, ModuleRemoval, RemovedModule
+from modulekg_widgets.engine.residuals.layer_counters import counter_changes
+from modulekg_widgets.engine.residuals.module_removal import NOTHING_REMOVED, ModuleRemoval, RemovedModule
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
 _ADDITIONS = ("aten::add", "aten::add_")
 
 
-class Outcome:
+class EditCompiler:
     """From selections to edits; knows which dimensions of which tensors make an axis and which read it."""
 
     def __init__(self, axes: Axes) -> None:
         self.axes = axes
         self._removals: dict[tuple[str, ...], ModuleRemoval] = {}  # by the elements of lists that go
-        self.nodes: list[DataNode] = [node for node in dict.fromkeys(axes.graph.state.values()) if node in self._placed]
+        self.nodes: list[DataNode] = [
+            node for node in dict.fromkeys(axes.graph.state.values()) if node in self._nodes_on_axes
+        ]
 
     @cached_property
-    def _placed(self) -> set[DataNode]:
-        return {node for places in self.axes.places.values() for node, _ in places}
+    def _nodes_on_axes(self) -> set[DataNode]:
+        return {node for places in self.axes.tensor_dims.values() for node, _ in places}
 
     @cached_property
-    def _read(self) -> set[tuple[DataNode, int]]:
-        return dimensions_read(self.axes, Layers(self.axes.inference, buffers=True))
+    def _read_only_dims(self) -> set[tuple[DataNode, int]]:
+        return read_only_dims(self.axes, Layers(self.axes.inference, buffers=True))
 
     @cached_property
-    def _normalised(self) -> list[tuple[DataNode, DataNode, int]]:
+    def _weight_norms(self) -> list[tuple[DataNode, DataNode, int]]:
         """The gains of weight_norm, with the direction and the dimension that its norm leaves out."""
         every = self.axes.graph.operators
         norms = [OperatorCall(operator) for operator in every if traits_of(operator.overload).normalizes == LENGTH]
         calls = {call["g"]: (call["g"], call["v"], call["dim"]) for call in norms}
-        calls |= {found[0]: found for found in map(_written_out, every) if found is not None}
+        calls |= {found[0]: found for found in map(_decomposed_weight_norm, every) if found is not None}
         return [call for call in calls.values() if call[0].is_parameter and call[1].is_parameter]
 
-    def edits(self, selection: Selection, attributes: Mapping[str, tuple[Whole, Whole]]) -> Edits:
+    def edits(self, selection: Selection, attributes: Mapping[str, tuple[SizeValue, SizeValue]]) -> Edits:
         """The tensors and attributes that change; `attributes` come on top of those of the adapters."""
-        keeps = selection.keeps()
+        keeps = selection.keep_masks()
         tensors: dict[DataNode, TensorEdit] = {}
         for node in self.nodes:
             stays = {}
             for at, term in enumerate(self.axes.inference.dims(node)):
                 if any(atom in keeps for atom in atoms(term)):
-                    stays[at] = np.flatnonzero(kept(term, keeps))
+                    stays[at] = np.flatnonzero(keep_mask(term, keeps))
             if stays:
-                tensors[node] = TensorEdit(node.names, node.shape, stays, self._produced(node, stays))
-        for gain, direction, dim in self._normalised:
+                tensors[node] = TensorEdit(node.names, node.shape, stays, self._produced_dims(node, stays))
+        for gain, direction, dim in self._weight_norms:
             cut = tensors.get(direction)
             own = tensors.get(gain, TensorEdit(gain.names, gain.shape, {}))
             if cut is not None and cut.kept.keys() - {dim}:
@@ -72,17 +74,19 @@ class Outcome:
                 tensors[direction] = replace(cut, by_gain=cut.produced & {dim})
         for buffer, term in self.axes.inference.indices.picked_from.items():
             if any(atom in keeps for atom in atoms(term)):
-                tensors[buffer] = self._renumbered(buffer, keeps, np.flatnonzero(kept(term, keeps)))
+                tensors[buffer] = self._renumbering_edit(buffer, keeps, np.flatnonzero(keep_mask(term, keeps)))
         changed = changed_attributes(self.axes, selection.changed)
-        changed.update((other, pair) for path, pair in attributes.items() for other in self._names(path, changed))
+        changed.update(
+            (other, pair) for path, pair in attributes.items() for other in self._attribute_paths(path, changed)
+        )
         removal = self.removal(keeps)
         if removal.modules:
-            stay = [edit for edit in tensors.values() if not removal.takes_all(edit.names)]
-            changed = {path: pair for path, pair in changed.items() if not removal.takes_all([path])}
+            stay = [edit for edit in tensors.values() if not removal.removes_all(edit.names)]
+            changed = {path: pair for path, pair in changed.items() if not removal.removes_all([path])}
             return Edits(tuple(stay), changed, removal)
         return Edits(tuple(tensors.values()), changed, removal)
 
-    def removal(self, keeps: Keeps) -> ModuleRemoval:
+    def removal(self, keeps: KeepMasks) -> ModuleRemoval:
         """The modules that go: those that the trace was made without, and elements of lists that go with axes."""
         known = self.axes.graph.removal or NOTHING_REMOVED
         gone = tuple(
@@ -90,39 +94,39 @@ class Outcome:
             for atom, flags in keeps.items() for each in atom.lists for at in np.flatnonzero(~flags).tolist()
         )  # fmt: skip
         if gone not in self._removals:
-            follow = followers(self.axes.graph.model, gone) if gone else {}
+            follow = counter_changes(self.axes.graph.model, gone) if gone else {}
             more = ModuleRemoval(tuple(map(RemovedModule, gone)), follow)
             self._removals[gone] = replace(
                 known, modules=(*known.modules, *more.modules), attributes={**known.attributes, **more.attributes}
             )
         return self._removals[gone]
 
-    def _names(self, path: str, changed: Mapping[str, tuple[Whole, Whole]]) -> list[str]:
+    def _attribute_paths(self, path: str, changed: Mapping[str, tuple[SizeValue, SizeValue]]) -> list[str]:
         """An attribute's path, and those of `changed` under which a module in several places has it as well."""
         home, _, name = path.rpartition(".")
         module = self.axes.graph.modules.get(home)
-        others = [] if module is None else self._homes[id(module.module)]
+        others = [] if module is None else self._module_paths[id(module.module)]
         every = [f"{other}.{name}" if other else name for other in others]
         return [path, *(each for each in every if each in changed)]
 
     @cached_property
-    def _homes(self) -> dict[int, list[str]]:
+    def _module_paths(self) -> dict[int, list[str]]:
         """The paths of each module."""
         found: dict[int, list[str]] = {}
         for path, node in self.axes.graph.modules.items():
             found.setdefault(id(node.module), []).append(path)
         return found
 
-    def _renumbered(self, buffer: DataNode, keeps: Keeps, stay: Ints) -> TensorEdit:
+    def _renumbering_edit(self, buffer: DataNode, keeps: KeepMasks, stay: Ints) -> TensorEdit:
         """A buffer of indices without those that go, the others numbered as they lie then."""
-        own = kept(self.axes.inference.dims(buffer)[0], keeps)
+        own = keep_mask(self.axes.inference.dims(buffer)[0], keeps)
         dims = {} if own.all() else {0: np.flatnonzero(own)}
         return TensorEdit(buffer.names, buffer.shape, dims, values=stay)
 
-    def _produced(self, node: DataNode, stays: Iterable[int]) -> frozenset[int]:
-        return frozenset(at for at in stays if (node, at) not in self._read and self._makes(node, at))
+    def _produced_dims(self, node: DataNode, stays: Iterable[int]) -> frozenset[int]:
+        return frozenset(at for at in stays if (node, at) not in self._read_only_dims and self._produces(node, at))
 
-    def _makes(self, node: DataNode, at: int) -> bool:
+    def _produces(self, node: DataNode, at: int) -> bool:
         """Whether a tensor makes what it has along a dimension: a weight, or what is added to what buffers make."""
         if node.is_parameter or node in self.axes.weight_buffers:
             return True
@@ -136,29 +140,31 @@ class Outcome:
     def _made_by_buffers(self) -> set[Term]:
         return {
             atom for node in self.axes.weight_buffers for at, term in enumerate(self.axes.inference.dims(node))
-            if (node, at) not in self._read for atom in atoms(term)
+            if (node, at) not in self._read_only_dims for atom in atoms(term)
         }  # fmt: skip
 
     def parameters(self, selection: Selection) -> tuple[int, int]:
         """How many parameters there are before and after."""
-        return self._held(selection, lambda node: int(node.is_parameter))
+        return self._sizes_before_and_after(selection, lambda node: int(node.is_parameter))
 
     def bytes(self, selection: Selection) -> tuple[int, int]:
         """How many bytes parameters and buffers take before and after."""
-        return self._held(selection, lambda node: node.dtype.itemsize if node.is_parameter or node.is_buffer else 0)
+        return self._sizes_before_and_after(
+            selection, lambda node: node.dtype.itemsize if node.is_parameter or node.is_buffer else 0
+        )
 
-    def _held(self, selection: Selection, weight: Callable[[DataNode], int]) -> tuple[int, int]:
+    def _sizes_before_and_after(self, selection: Selection, weight: Callable[[DataNode], int]) -> tuple[int, int]:
         before = after = 0
-        removal = self.removal(selection.keeps())
+        removal = self.removal(selection.keep_masks())
         for node in dict.fromkeys(self.axes.graph.state.values()):
             if each := weight(node):
                 count = math.prod(selection.size(term) for term in self.axes.inference.dims(node))
-                count *= not removal.takes_all(node.names)
+                count *= not removal.removes_all(node.names)
                 before, after = before + each * node.numel(), after + each * count
         return before, after
 
 
-def _written_out(operator: OperatorNode) -> tuple[DataNode, DataNode, int] | None:
+def _decomposed_weight_norm(operator: OperatorNode) -> tuple[DataNode, DataNode, int] | None:
     """The gain, the direction and the dimension of a weight_norm in single operators, gain / norm(direction).
 
     The dimension is -1 where the norm runs over all of them.
@@ -167,7 +173,7 @@ def _written_out(operator: OperatorNode) -> tuple[DataNode, DataNode, int] | Non
     if call.name != "div" or len(call.inputs) != 2:
         return None
     gain, norm = call.inputs
-    direction = _normed(norm)
+    direction = _norm_argument(norm)
     if direction is None or not (gain.is_parameter and direction.is_parameter) or gain is direction:
         return None
     if gain.numel() == 1:
@@ -177,7 +183,7 @@ def _written_out(operator: OperatorNode) -> tuple[DataNode, DataNode, int] | Non
     return (gain, direction, kept[0]) if full else None
 
 
-def _normed(node: DataNode) -> DataNode | None:
+def _norm_argument(node: DataNode) -> DataNode | None:
     """What a value is the Euclidean norm of, but for moves of elements on the way; None where it is none."""
     is_norm = False
     while node.producer is not None and node.previous is None:

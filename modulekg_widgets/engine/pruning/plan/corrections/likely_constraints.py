@@ -7,7 +7,7 @@ from itertools import product
 
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.terms.algebra import Term, atoms, find
-from modulekg_widgets.engine.pruning.plan.corrections.candidate import Attempt
+from modulekg_widgets.engine.pruning.plan.corrections.candidate import PlanCandidate
 from modulekg_widgets.engine.pruning.plan.corrections.size_constraints import SizeConstraint
 from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import Mismatch, SizeRequest
 
@@ -28,68 +28,74 @@ class LikelyConstraints:
                 if first.size == other.size and find(first) is not find(other):
                     yield SizeConstraint(first, other)
 
-    def of(self, attempt: Attempt, mismatch: Mismatch) -> Iterator[SizeConstraint]:
+    def constraints(self, candidate: PlanCandidate, mismatch: Mismatch) -> Iterator[SizeConstraint]:
         """Constrain a dimension to the size of another one nearby, or to the number that the code asks for."""
         requests = mismatch.requests
-        near = self._known(attempt, mismatch) if requests else self._nearby(attempt, mismatch)
-        for request in requests or self._likely(attempt, mismatch):
+        near = self._candidate_sources(candidate, mismatch) if requests else self._module_dims(candidate, mismatch)
+        for request in requests or self._guessed_requests(candidate, mismatch):
             for other in near:
                 times, rest = divmod(other.size, max(request.term.size, 1))
-                fits = rest == 0 and attempt.selection.size(other) // times == request.asked
-                if fits and find(other) is not find(request.term) and attempt.selection.free(request.term):
+                fits = rest == 0 and candidate.selection.size(other) // times == request.asked
+                if fits and find(other) is not find(request.term) and candidate.selection.free_atoms(request.term):
                     yield SizeConstraint(request.term, other, times)
         for request in requests:
-            yield from self._quotients(attempt, request, near)
+            yield from self._quotient_constraints(candidate, request, near)
         for request in requests:
-            if attempt.selection.free(request.term):
+            if candidate.selection.free_atoms(request.term):
                 yield SizeConstraint(request.term, None, request.asked)
 
-    def _quotients(self, attempt: Attempt, request: SizeRequest, near: Sequence[Term]) -> Iterator[SizeConstraint]:
+    def _quotient_constraints(
+        self, candidate: PlanCandidate, request: SizeRequest, near: Sequence[Term]
+    ) -> Iterator[SizeConstraint]:
         """Where the code asks for what one size is of another, as `width // heads`: the one has to stay so many times.
 
         The dimension that this is asked of keeps its planned size.
         """
-        size = attempt.selection.size
+        size = candidate.selection.size
         for part, whole in product(near, near):
             was_so = part.size * request.term.size == whole.size and find(part) is not find(whole)
             if was_so and size(whole) // max(size(part), 1) == request.asked:
                 yield SizeConstraint(part, whole, request.planned)
 
-    def _likely(self, attempt: Attempt, mismatch: Mismatch) -> list[SizeRequest]:
+    def _guessed_requests(self, candidate: PlanCandidate, mismatch: Mismatch) -> list[SizeRequest]:
         """Where it is not known what the code asked for: each dimension to be as long as others that were as long."""
         if mismatch.operator is None:
             return []
-        selection = attempt.selection
+        selection = candidate.selection
         found = []
         for node in mismatch.operator.outputs:
             for term in self.axes.inference.dims(node):
-                for other in self._nearby(attempt, mismatch):
+                for other in self._module_dims(candidate, mismatch):
                     if term.size > 1 and other.size % term.size == 0:
                         asked = selection.size(other) // (other.size // term.size)
                         if asked != selection.size(term):
                             found.append(SizeRequest(term, selection.size(term), asked))
         return found
 
-    def _known(self, attempt: Attempt, mismatch: Mismatch) -> list[Term]:
+    def _candidate_sources(self, candidate: PlanCandidate, mismatch: Mismatch) -> list[Term]:
         """Of what a number that the code asks for may be the size, the likeliest first."""
-        every = (self._followed(attempt, mismatch), self._nearby(attempt, mismatch), self._below(attempt, mismatch))
+        every = (
+            self._attribute_dims(candidate, mismatch),
+            self._module_dims(candidate, mismatch),
+            self._inner_weight_axes(candidate, mismatch),
+        )
         return list(dict.fromkeys(term for terms in every for term in terms))
 
-    def _nearby(self, attempt: Attempt, mismatch: Mismatch) -> list[Term]:
+    def _module_dims(self, candidate: PlanCandidate, mismatch: Mismatch) -> list[Term]:
         """The dimensions of the inputs of the current module, and those of its parameters, which may change."""
         if mismatch.operator is None:
             return []
         module = self.axes.graph.modules.get(mismatch.operator.module)
         nodes = [] if module is None else [*module.inputs, *module.params.values()]
         terms = [find(term) for node in nodes for term in self.axes.inference.dims(node)]
-        return [term for term in dict.fromkeys(terms) if attempt.selection.free(term)]
+        return [term for term in dict.fromkeys(terms) if candidate.selection.free_atoms(term)]
 
-    def _followed(self, attempt: Attempt, mismatch: Mismatch) -> list[Term]:
+    def _attribute_dims(self, candidate: PlanCandidate, mismatch: Mismatch) -> list[Term]:
         """What the attributes of the current module follow: a number that its code asks for is likely one of these."""
         home = mismatch.operator.module if mismatch.operator is not None else None
-        return [term for attribute, term in attempt.followers.items() if attribute.module == home]
+        return [term for attribute, term in candidate.attribute_terms.items() if attribute.module == home]
 
-    def _below(self, attempt: Attempt, mismatch: Mismatch) -> list[Term]:
+    def _inner_weight_axes(self, candidate: PlanCandidate, mismatch: Mismatch) -> list[Term]:
         """The axes of the weights below the current module, as those of the projections of an attention.
 
         A number that the code asks for is most likely the size of one of these, and then a tie holds for other choices
@@ -103,4 +109,4 @@ class LikelyConstraints:
         ]
         nodes = [weight for module in below for weight in module.params.values()]
         inside = (atom for node in nodes for term in self.axes.inference.dims(node) for atom in atoms(term))
-        return [atom for atom in dict.fromkeys(inside) if attempt.selection.free(atom)]
+        return [atom for atom in dict.fromkeys(inside) if candidate.selection.free_atoms(atom)]

@@ -12,239 +12,257 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.axes.axis import Axes, Axis, Doubt
-from modulekg_widgets.engine.axes.proof.decisions import chosen_axes
-from modulekg_widgets.engine.axes.proof.proved import reaching_axes
+from modulekg_widgets.engine.axes.axis import Axes, Axis, UnprovedReason
+from modulekg_widgets.engine.axes.proof.control_flow import chosen_axes
+from modulekg_widgets.engine.axes.proof.operator_proofs import contributing_axes
 from modulekg_widgets.engine.axes.proof.verify import UNSTEADY
 from modulekg_widgets.engine.axes.terms.algebra import Term, atoms
-from modulekg_widgets.engine.errors import CutError, shown
-from modulekg_widgets.engine.pruning.cut.edits import Edits, MovedAttributeError
+from modulekg_widgets.engine.errors import CutError, printable
+from modulekg_widgets.engine.pruning.cut.edits import ChangedAttributeError, Edits
 from modulekg_widgets.engine.pruning.plan.corrections.candidate import (
     ATTRIBUTE,
     CONSTRAINT,
     OUTPUT,
+    PINNED,
     SCALE,
-    WHOLE,
-    Attempt,
     Change,
+    PlanCandidate,
 )
-from modulekg_widgets.engine.pruning.plan.corrections.compile_edits import Outcome
-from modulekg_widgets.engine.pruning.plan.corrections.correction_cache import Precedents
+from modulekg_widgets.engine.pruning.plan.corrections.compile_edits import EditCompiler
+from modulekg_widgets.engine.pruning.plan.corrections.correction_cache import CorrectionCache
 from modulekg_widgets.engine.pruning.plan.corrections.corrections import Corrections
 from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import (
+    DryRunResult,
     Mismatch,
-    Neighbourhood,
-    Rehearsal,
+    RerunRange,
+    RerunRanges,
     ScaleChange,
-    Surroundings,
-    rehearse,
+    dry_run,
 )
-from modulekg_widgets.engine.pruning.plan.dry_run.reference import Effects, agrees, is_never_chosen
+from modulekg_widgets.engine.pruning.plan.dry_run.masked_reference import (
+    AxisEffects,
+    matches_masked_model,
+    matches_masked_router,
+)
 from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 from modulekg_widgets.engine.tracing.trace import REAL
 
-MOST_TRIES = 40  # to find the axes along which a cut model gives other values
+MAX_TRIES = 40  # to find the axes along which a cut model gives other values
 log = logging.getLogger("modulekg_widgets")
-MOST_SEEN = 8_000  # operators that run to see what axes do; of further ones, what they reach has to do
-UNCOMPARED = (
+MAX_OPERATORS_RUN = 8_000  # operators that run to see what axes do; of further ones, what they reach has to do
+NOT_COMPARABLE = (
     "the code goes another way on the smaller sizes, and what it computes cannot be compared with the masked model, "
     "which has no data or gives other values each time that it runs, as by a clock"
 )
-MOST_NAMES = 6  # in a note
-AFFORDABLE = 2e9  # floating-point operations: two passes of such a model take a tenth of a second
+MAX_NAMES = 6  # in a note
+AFFORDABLE_FLOPS = 2e9  # floating-point operations: two passes of such a model take a tenth of a second
 
 
 class Repair:
     """Rehearses an attempt, and corrects it until its dry run goes as planned."""
 
-    def __init__(self, axes: Axes, outcome: Outcome) -> None:
+    def __init__(self, axes: Axes, compiler: EditCompiler) -> None:
         self.axes = axes
-        self.outcome = outcome
-        self.neighbourhood = Neighbourhood(axes.graph)
-        self.corrections = Corrections(axes, self.near)
-        self.precedents = Precedents(axes, self.corrections)
-        self._moving: set[str] = set()  # numbers that change while the plan is made, as counters: they are no sizes
-        self.named: frozenset[Term] = frozenset()  # the axes that were asked for by name: they go, with a note
-        self._known_to_go: dict[object, bool] = {}
-        self._known_to_act: dict[Term, bool] = {}
-        self._effects = Effects(axes)
-        self._seen = 0  # operators that ran to see what an axis does
-        self._as_asked: set[Term] = set()  # the named axes that go though their values cannot be compared
-        self._stay: dict[Term, str] = {}  # the axes that are kept whole for want of a proof, and why
-        self._listening = False  # whether a call has raised, so that it pays to hear what the next one asks for
+        self.compiler = compiler
+        self.rerun_ranges = RerunRanges(axes.graph)
+        self.corrections = Corrections(axes, self.rerun_near)
+        self.cache = CorrectionCache(axes, self.corrections)
+        self._changing_numbers: set[str] = (
+            set()
+        )  # numbers that change while the plan is made, as counters: they are no sizes
+        self.explicit_axes: frozenset[Term] = frozenset()  # the axes that were asked for by name: they go, with a note
+        self._removable_cache: dict[object, bool] = {}
+        self._effect_cache: dict[Term, bool] = {}
+        self._effects = AxisEffects(axes)
+        self._operators_run = 0  # operators that ran to see what an axis does
+        self._unverified_explicit: set[Term] = set()  # the named axes that go though their values cannot be compared
+        self._pin_reasons: dict[Term, str] = {}  # the axes that are kept whole for want of a proof, and why
+        self._records_failures = False  # whether a call has raised, so that it pays to hear what the next one asks for
 
-    def edits(self, attempt: Attempt) -> Edits:
-        attributes = {path: change for path, change in attempt.attributes().items() if path not in self._moving}
-        return self.outcome.edits(attempt.selection, attributes)
+    def edits(self, candidate: PlanCandidate) -> Edits:
+        attributes = {
+            path: change for path, change in candidate.attributes().items() if path not in self._changing_numbers
+        }
+        return self.compiler.edits(candidate.selection, attributes)
 
-    def near(self, attempt: Attempt, position: int) -> Rehearsal:
+    def rerun_near(self, candidate: PlanCandidate, position: int) -> DryRunResult:
         """A dry run of what lies around an operator, the rest as planned; without a mismatch it came past that."""
-        return self.rehearse(attempt, self.neighbourhood.of(position))
+        return self.dry_run(candidate, self.rerun_ranges.range_of(position))
 
-    def rehearse(self, attempt: Attempt, near: Surroundings | None = None) -> Rehearsal:
+    def dry_run(self, candidate: PlanCandidate, rerun_range: RerunRange | None = None) -> DryRunResult:
         try:
-            found = rehearse(self.axes, attempt.selection, self.edits(attempt), self._listening, near)
-        except MovedAttributeError as error:
-            if error.path not in attempt.attributes() or error.path in self._moving:
+            found = dry_run(self.axes, candidate.selection, self.edits(candidate), self._records_failures, rerun_range)
+        except ChangedAttributeError as error:
+            if error.path not in candidate.attributes() or error.path in self._changing_numbers:
                 raise
-            self._moving.add(error.path)
-            return self.rehearse(attempt, near)
-        self._listening = self._listening or bool(found.mismatch and found.mismatch.error)
+            self._changing_numbers.add(error.path)
+            return self.dry_run(candidate, rerun_range)
+        self._records_failures = self._records_failures or bool(found.mismatch and found.mismatch.error)
         return found
 
-    def proved(self, attempt: Attempt) -> tuple[Attempt, Rehearsal]:
+    def verified(self, candidate: PlanCandidate) -> tuple[PlanCandidate, DryRunResult]:
         """The attempt with the corrections that it needs, once the cut model computes what the masked original does.
 
         Equal integers can be coincidence: where that comes out, the plan does without attributes that follow sizes.
         """
-        return self.confirmed(attempt, *self.mended(attempt))
+        return self.verify(candidate, *self.fixed(candidate))
 
-    def confirmed(self, attempt: Attempt, mended: Attempt, found: Rehearsal) -> tuple[Attempt, Rehearsal]:
+    def verify(
+        self, candidate: PlanCandidate, fixed: PlanCandidate, found: DryRunResult
+    ) -> tuple[PlanCandidate, DryRunResult]:
         """As `proved`, where it is known what became of the attempt."""
-        wrong = self._lists_that_do_not_go(mended)
+        wrong = self._unremovable_lists(fixed)
         if wrong:
             unlike = Mismatch(0, None, (), where="the cut model is not the one whose router cannot choose what goes")
-            return self.proved(self.corrections.spared(attempt, wrong, unlike))
-        blind = self._without_witness(mended)
+            return self.verified(self.corrections.with_pinned(candidate, wrong, unlike))
+        blind = self._unobservable_axes(fixed)
         if blind:
-            return self.proved(self._kept(attempt, blind))
-        if self._is_proved(mended, found):
-            return mended, found
-        if not mended.strict:
-            strict = replace(attempt, strict=True)
-            mended, found = self.mended(strict)
-            if self._agrees(mended, found):
-                return mended, found
-            attempt = strict
-        doubted = [atom for atom in mended.selection.changed if self._doubt(atom) and atom not in self.named]
+            return self.verified(self._with_unproved_pinned(candidate, blind))
+        if self._is_verified(fixed, found):
+            return fixed, found
+        if not fixed.strict:
+            strict = replace(candidate, strict=True)
+            fixed, found = self.fixed(strict)
+            if self._matches(fixed, found):
+                return fixed, found
+            candidate = strict
+        doubted = [atom for atom in fixed.selection.changed if self._doubt(atom) and atom not in self.explicit_axes]
         if doubted:
             # what is not doubted goes without, or shows itself what is wrong
             why = "the cut model does not give what the masked one does, or that cannot be compared"
-            return self.proved(self._kept(attempt, dict.fromkeys(doubted, why)))
-        return self._most_that_agrees(attempt, mended, self._verdict(mended, found) is None)
+            return self.verified(self._with_unproved_pinned(candidate, dict.fromkeys(doubted, why)))
+        return self._largest_matching(candidate, fixed, self._verdict(fixed, found) is None)
 
-    def _kept(self, attempt: Attempt, reasons: Mapping[Term, str]) -> Attempt:
+    def _with_unproved_pinned(self, candidate: PlanCandidate, reasons: Mapping[Term, str]) -> PlanCandidate:
         """The attempt with axes kept whole for want of a proof."""
         for atom, why in reasons.items():
             doubt = self._doubt(atom)
-            self._stay[atom] = why if doubt is None or doubt.why == why else f"{doubt.why}; {why}"
+            self._pin_reasons[atom] = why if doubt is None or doubt.reason == why else f"{doubt.reason}; {why}"
         if not reasons:
-            return attempt
-        return replace(attempt, selection=attempt.selection.pin(list(reasons), next(iter(reasons.values()))))
+            return candidate
+        return replace(candidate, selection=candidate.selection.pin(list(reasons), next(iter(reasons.values()))))
 
-    def _doubt(self, atom: Term) -> Doubt | None:
+    def _doubt(self, atom: Term) -> UnprovedReason | None:
         """Why an axis is neither proved nor refuted on this model."""
         return self.axes.doubts.get(self.axes.of(atom))
 
-    def _without_witness(self, attempt: Attempt) -> dict[Term, str]:
+    def _unobservable_axes(self, candidate: PlanCandidate) -> dict[Term, str]:
         """The doubtful axes that no output shows anything of: that a cut and a mask agree says nothing there."""
-        keeps = attempt.selection.keeps()
+        keeps = candidate.selection.keep_masks()
         found = {}
-        for atom in attempt.selection.changed:
+        for atom in candidate.selection.changed:
             doubt = self._doubt(atom)
-            if doubt is not None and atom not in self.named and not self._acts(atom, doubt, keeps[atom]):
+            if (
+                doubt is not None
+                and atom not in self.explicit_axes
+                and not self._affects_outputs(atom, doubt, keeps[atom])
+            ):
                 found[atom] = "nothing that this pass gives is seen to depend on it"
         return found
 
-    def _acts(self, atom: Term, doubt: Doubt, keep: NDArray[np.bool_]) -> bool:
+    def _affects_outputs(self, atom: Term, doubt: UnprovedReason, keep: NDArray[np.bool_]) -> bool:
         """Whether the outputs depend on an axis: by the values that they are made of, and by a run where that pays."""
-        if doubt.acts:
+        if doubt.affects_output:
             return True
-        if atom not in self._reaching:
-            return atom not in self._filled and self._sibling_acts(atom)
-        if self._seen >= MOST_SEEN:
+        if atom not in self._axes_reaching_outputs:
+            return atom not in self._nonempty_axes and self._sibling_affects_outputs(atom)
+        if self._operators_run >= MAX_OPERATORS_RUN:
             return True
-        if atom not in self._known_to_act:
-            self._seen += len(self.axes.graph.operators)
-            self._known_to_act[atom] = self._effects.has(atom, keep)
-        return self._known_to_act[atom]
+        if atom not in self._effect_cache:
+            self._operators_run += len(self.axes.graph.operators)
+            self._effect_cache[atom] = self._effects.has_effect(atom, keep)
+        return self._effect_cache[atom]
 
     @cached_property
-    def _reaching(self) -> set[Term]:
-        return reaching_axes(self.axes)
+    def _axes_reaching_outputs(self) -> set[Term]:
+        return contributing_axes(self.axes)
 
     @cached_property
-    def _filled(self) -> set[Term]:
+    def _nonempty_axes(self) -> set[Term]:
         """The axes of the values that hold anything in this pass: no row may have come to an element of a list."""
         dims = self.axes.inference.dims
         made = (node for node in self.axes.graph.values if node.producer is not None and node.numel())
         made = (node for node in made if self.axes.graph.state.keys().isdisjoint(node.names) and not _is_weight(node))
         return {atom for node in made for term in dims(node) for atom in atoms(term)}
 
-    def _sibling_acts(self, atom: Term) -> bool:
+    def _sibling_affects_outputs(self, atom: Term) -> bool:
         """Whether the outputs are made of the axis of the same place in another element of a list."""
-        own = _place(self.axes.of(atom))
-        others = (axis for axis in self.axes.free if axis.term is not atom and axis.term in self._reaching)
-        return any(_place(axis) == own for axis in others)
+        own = _numberless_location(self.axes.of(atom))
+        others = (axis for axis in self.axes.free if axis.term is not atom and axis.term in self._axes_reaching_outputs)
+        return any(_numberless_location(axis) == own for axis in others)
 
-    def notes(self, attempt: Attempt) -> list[str]:
+    def notes(self, candidate: PlanCandidate) -> list[str]:
         """What was kept whole for want of a proof, and what goes without one since it was asked for by name."""
         stay: dict[str, list[str]] = {}
-        for atom, why in self._stay.items():
-            if atom in attempt.selection.pinned:
-                stay.setdefault(why, []).append(shown(self.axes.of(atom).name))
-        found = [f"{_listed(names)} not proved on this model and {_stays(names)} whole: {why}"
+        for atom, why in self._pin_reasons.items():
+            if atom in candidate.selection.pinned:
+                stay.setdefault(why, []).append(printable(self.axes.of(atom).name))
+        found = [f"{_listed_names(names)} not proved on this model and {_stay_verb(names)} whole: {why}"
                  for why, names in stay.items()]  # fmt: skip
-        for atom in attempt.selection.changed:
+        for atom in candidate.selection.changed:
             doubt = self._doubt(atom)
-            why = UNCOMPARED if atom in self._as_asked else None if doubt is None else doubt.why
-            if why is not None and (atom in self.named or atom in self._as_asked):
-                found.append(f"{shown(self.axes.of(atom).name)} goes as asked, though it is not proved: {why}")
+            why = NOT_COMPARABLE if atom in self._unverified_explicit else None if doubt is None else doubt.reason
+            if why is not None and (atom in self.explicit_axes or atom in self._unverified_explicit):
+                found.append(f"{printable(self.axes.of(atom).name)} goes as asked, though it is not proved: {why}")
         return found
 
-    def _lists_that_do_not_go(self, attempt: Attempt) -> list[Term]:
+    def _unremovable_lists(self, candidate: PlanCandidate) -> list[Term]:
         """The axes without whose elements of lists the model is another one than that which cannot choose them."""
-        every = [atom for atom in attempt.selection.changed if atom.lists]
-        if not every or self._go(attempt, every):
+        every = [atom for atom in candidate.selection.changed if atom.lists]
+        if not every or self._can_be_removed(candidate, every):
             return []
-        alone = [atom for atom in every if not self._go(attempt, [atom])]
+        alone = [atom for atom in every if not self._can_be_removed(candidate, [atom])]
         return alone or every
 
-    def _go(self, attempt: Attempt, atoms: Sequence[Term]) -> bool:
+    def _can_be_removed(self, candidate: PlanCandidate, atoms: Sequence[Term]) -> bool:
         """Whether it is so of some axes when these alone are cut."""
-        selection = attempt.selection.of(atoms)
+        selection = candidate.selection.restricted_to(atoms)
         key = tuple(
             (id(atom), selection.orders[atom][: atom.size - selection.counts[atom]].tobytes()) for atom in atoms
         )
-        if key not in self._known_to_go:
-            edits = self.outcome.edits(selection, replace(attempt, selection=selection).attributes())
-            self._known_to_go[key] = is_never_chosen(self.axes, selection.keeps(), edits)
-        return self._known_to_go[key]
+        if key not in self._removable_cache:
+            edits = self.compiler.edits(selection, replace(candidate, selection=selection).attributes())
+            self._removable_cache[key] = matches_masked_router(self.axes, selection.keep_masks(), edits)
+        return self._removable_cache[key]
 
-    def _most_that_agrees(self, attempt: Attempt, mended: Attempt, unknown: bool) -> tuple[Attempt, Rehearsal]:
+    def _largest_matching(
+        self, candidate: PlanCandidate, mended: PlanCandidate, unknown: bool
+    ) -> tuple[PlanCandidate, DryRunResult]:
         """The attempt without the axes along which the cut model gives other values, found by halves.
 
         `unknown`: or along which it goes another way, where values cannot be compared.
         """
         every = list(mended.selection.changed)
-        if unknown and (named := self.named.intersection(every)):
-            self._as_asked |= named
-            return self.mended(self._kept(attempt, {atom: UNCOMPARED for atom in every if atom not in named}))
+        if unknown and (named := self.explicit_axes.intersection(every)):
+            self._unverified_explicit |= named
+            return self.fixed(
+                self._with_unproved_pinned(candidate, {atom: NOT_COMPARABLE for atom in every if atom not in named})
+            )
         where = mended.changes[0].source if mended.changes else "the model"
         unlike = Mismatch(0, None, (), where=f"gives other values than the masked model, {where}")
         good: list[Term] = []
-        best: tuple[Attempt, Rehearsal] | None = None
+        best: tuple[PlanCandidate, DryRunResult] | None = None
         waiting = [every[len(every) // 2 :], every[: len(every) // 2]]
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_TRIES):
             if not waiting:
                 break
             part = waiting.pop()
             taken = {*good, *part}
             others = [atom for atom in every if atom not in taken]
             trial = (
-                self._kept(attempt, dict.fromkeys(others, UNCOMPARED))
+                self._with_unproved_pinned(candidate, dict.fromkeys(others, NOT_COMPARABLE))
                 if unknown
-                else self.corrections.spared(attempt, others, unlike)
+                else self.corrections.with_pinned(candidate, others, unlike)
             )
-            tried = self.mended(trial)
-            if tried[0].selection.changed and self._agrees(*tried):
+            tried = self.fixed(trial)
+            if tried[0].selection.changed and self._matches(*tried):
                 good, best = [*good, *part], tried
             elif len(part) > 1:
                 waiting += [part[len(part) // 2 :], part[: len(part) // 2]]
         if best is None and unknown:
             raise CutError(
-                f"no axis can be cut: {UNCOMPARED}. Name those that shall go all the same with per_axis={{…}}"
+                f"no axis can be cut: {NOT_COMPARABLE}. Name those that shall go all the same with per_axis={{…}}"
             )
         if best is None:
             raise CutError(
@@ -252,125 +270,134 @@ class Repair:
             )
         return best
 
-    def _is_proved(self, attempt: Attempt, found: Rehearsal) -> bool:
+    def _is_verified(self, candidate: PlanCandidate, found: DryRunResult) -> bool:
         """Whether the cut model computes what the masked original does.
 
         The dry run proves it where the same operators ran on the same values, and each number among their arguments
         is as before or the planned size of what it was the size of. Else the outputs decide; those of small models do
         so anyway where an attribute follows a size, for equal integers can be coincidence.
         """
-        guessed = any(change.kind == ATTRIBUTE for change in attempt.changes)
-        affordable = guessed and self.axes.graph.flops() < AFFORDABLE
-        doubted = any(self._doubt(atom) and atom not in self.named for atom in attempt.selection.changed)
-        return (found.explained and not affordable and not doubted) or self._agrees(attempt, found)
+        guessed = any(change.kind == ATTRIBUTE for change in candidate.changes)
+        affordable = guessed and self.axes.graph.flops() < AFFORDABLE_FLOPS
+        doubted = any(self._doubt(atom) and atom not in self.explicit_axes for atom in candidate.selection.changed)
+        return (found.matches_trace and not affordable and not doubted) or self._matches(candidate, found)
 
-    def _agrees(self, attempt: Attempt, found: Rehearsal) -> bool:
+    def _matches(self, candidate: PlanCandidate, found: DryRunResult) -> bool:
         """Whether the values are those of the masked model; where they tell nothing, the dry run alone decides."""
-        verdict = self._verdict(attempt, found)
+        verdict = self._verdict(candidate, found)
         if verdict is not None:
             return verdict
-        doubted = any(self._doubt(atom) and atom not in self.named for atom in attempt.selection.changed)
-        return found.explained and not doubted
+        doubted = any(self._doubt(atom) and atom not in self.explicit_axes for atom in candidate.selection.changed)
+        return found.matches_trace and not doubted
 
-    def _verdict(self, attempt: Attempt, found: Rehearsal) -> bool | None:
+    def _verdict(self, candidate: PlanCandidate, found: DryRunResult) -> bool | None:
         """What the values say; None where they cannot be compared, or two passes in a row agree by luck."""
-        doubts = map(self._doubt, attempt.selection.changed)
-        if any(doubt is not None and doubt.why.endswith(UNSTEADY) for doubt in doubts):
+        doubts = map(self._doubt, candidate.selection.changed)
+        if any(doubt is not None and doubt.reason.endswith(UNSTEADY) for doubt in doubts):
             return None
-        chosen = self._chosen(attempt)
+        chosen = self._data_chosen_axes(candidate)
         if chosen:
-            return self._verdict_beside(attempt, chosen)
-        verdict = agrees(self.axes, attempt.selection.keeps(), self.edits(attempt), found.scales)
+            return self._verdict_without(candidate, chosen)
+        verdict = matches_masked_model(self.axes, candidate.selection.keep_masks(), self.edits(candidate), found.scales)
         # where lists get shorter, what was recorded has more calls, and it is known that the rest does not choose them
-        shorter = [] if verdict is not None else [atom for atom in attempt.selection.changed if atom.lists]
-        return self._verdict_beside(attempt, shorter) if shorter else verdict
+        shorter = [] if verdict is not None else [atom for atom in candidate.selection.changed if atom.lists]
+        return self._verdict_without(candidate, shorter) if shorter else verdict
 
-    def _chosen(self, attempt: Attempt) -> list[Term]:
+    def _data_chosen_axes(self, candidate: PlanCandidate) -> list[Term]:
         """The axes that data choose from, where they decide the way: a cut model goes another one then."""
         if self.axes.graph.traced_on != REAL:
             return []
         chosen = chosen_axes(self.axes)
-        return [atom for atom in attempt.selection.changed if atom in chosen or atom.lists]
+        return [atom for atom in candidate.selection.changed if atom in chosen or atom.lists]
 
-    def _verdict_beside(self, attempt: Attempt, chosen: Sequence[Term]) -> bool:
+    def _verdict_without(self, candidate: PlanCandidate, chosen: Sequence[Term]) -> bool:
         """What the values say without the axes that data choose from, whose proof is the permutation."""
-        if any(self._doubt(atom) and atom not in self.named for atom in chosen):
+        if any(self._doubt(atom) and atom not in self.explicit_axes for atom in chosen):
             return False
-        rest = [atom for atom in attempt.selection.changed if atom not in chosen]
+        rest = [atom for atom in candidate.selection.changed if atom not in chosen]
         if not rest:
             return True
-        beside = replace(attempt, selection=attempt.selection.of(rest))
-        found = self.rehearse(beside)
-        return found.mismatch is None and self._is_proved(beside, found)
+        beside = replace(candidate, selection=candidate.selection.restricted_to(rest))
+        found = self.dry_run(beside)
+        return found.mismatch is None and self._is_verified(beside, found)
 
-    def goes_on(self, attempt: Attempt, before: Rehearsal, edits: Edits) -> bool:
-        """Whether a pass that went as planned, `before`, goes so and computes the same with further edits."""
+    def still_runs(self, candidate: PlanCandidate, result_before: DryRunResult, edits: Edits) -> bool:
+        """Whether a pass that went as planned, `result_before`, goes so and computes the same with further edits."""
         try:
-            found = rehearse(self.axes, attempt.selection, edits)
+            found = dry_run(self.axes, candidate.selection, edits)
         except CutError:
             return False
-        if found.mismatch is not None or _numbers(found) != _numbers(before):
+        if found.mismatch is not None or _scale_pairs(found) != _scale_pairs(result_before):
             return False
-        if found.explained:
+        if found.matches_trace:
             return True
-        affordable = self.axes.graph.flops() < AFFORDABLE
-        return affordable and agrees(self.axes, attempt.selection.keeps(), edits, found.scales) is True
+        affordable = self.axes.graph.flops() < AFFORDABLE_FLOPS
+        return (
+            affordable
+            and matches_masked_model(self.axes, candidate.selection.keep_masks(), edits, found.scales) is True
+        )
 
-    def mended(self, attempt: Attempt) -> tuple[Attempt, Rehearsal]:
+    def fixed(self, candidate: PlanCandidate) -> tuple[PlanCandidate, DryRunResult]:
         """The attempt with the corrections that it needs; raises `CutError` when none makes it run."""
-        found = self.rehearse(attempt)
+        found = self.dry_run(candidate)
         while found.mismatch is not None:
-            attempt, found = self._corrected(attempt, found.mismatch)
-        return attempt, found
+            candidate, found = self._correct(candidate, found.mismatch)
+        return candidate, found
 
-    def _corrected(self, attempt: Attempt, mismatch: Mismatch) -> tuple[Attempt, Rehearsal]:
+    def _correct(self, candidate: PlanCandidate, mismatch: Mismatch) -> tuple[PlanCandidate, DryRunResult]:
         """The first correction with which the dry run comes further, made at all places that need the same."""
-        near = self.neighbourhood.of(mismatch.position)
-        if near is not None and self.rehearse(attempt, near).mismatch != mismatch:
+        near = self.rerun_ranges.range_of(mismatch.position)
+        if near is not None and self.dry_run(candidate, near).mismatch != mismatch:
             # what is not run again had written into the model, or its result is known by value
-            self.neighbourhood.untrue.add(mismatch.position)
-        for trial in self._trials(attempt, mismatch):
-            close = self.near(trial, mismatch.position)
+            self.rerun_ranges.unreliable.add(mismatch.position)
+        for trial in self._correction_options(candidate, mismatch):
+            close = self.rerun_near(trial, mismatch.position)
             if not _is_further(close, mismatch):
                 continue
-            for option in self._narrowed(attempt, mismatch, trial, close):
+            for option in self._narrowed_options(candidate, mismatch, trial, close):
                 # what ran whole already need not do so again
-                found = close if option is trial and close.whole else self.rehearse(option)
+                found = close if option is trial and close.is_complete else self.dry_run(option)
                 if _is_further(found, mismatch):
-                    log.debug("%s", option.changes[len(attempt.changes)])
+                    log.debug("%s", option.changes[len(candidate.changes)])
                     return option, found
         raise CutError(
             f"no plan could be made to run: {mismatch.where} "
-            + (f"raises {shown(mismatch.error, 300)}" if mismatch.error else "gives sizes that no choice of axes meets")
+            + (
+                f"raises {printable(mismatch.error, 300)}"
+                if mismatch.error
+                else "gives sizes that no choice of axes meets"
+            )
             + ". Spare the module with keep=[…], or choose axes with only=[…]"
         )
 
-    def _narrowed(self, attempt: Attempt, mismatch: Mismatch, trial: Attempt, found: Rehearsal) -> Iterator[Attempt]:
+    def _narrowed_options(
+        self, candidate: PlanCandidate, mismatch: Mismatch, trial: PlanCandidate, found: DryRunResult
+    ) -> Iterator[PlanCandidate]:
         """A correction that helps with as few axes spared as will do and wherever it is needed, then as it is."""
         fewest = trial
-        if trial.changes[-1].kind == WHOLE:
-            fewest = self.corrections.fewest(attempt, mismatch, trial, found)
-        self.precedents.add(attempt, fewest, mismatch)
-        everywhere = self.precedents.everywhere(fewest, mismatch)
+        if trial.changes[-1].kind == PINNED:
+            fewest = self.corrections.fewest_pinned(candidate, mismatch, trial, found)
+        self.cache.add(candidate, fewest, mismatch)
+        everywhere = self.cache.apply_everywhere(fewest, mismatch)
         yield everywhere
         if everywhere is not fewest:
             yield fewest
         if fewest is not trial:
             yield trial
 
-    def _trials(self, attempt: Attempt, mismatch: Mismatch) -> Iterator[Attempt]:
+    def _correction_options(self, candidate: PlanCandidate, mismatch: Mismatch) -> Iterator[PlanCandidate]:
         """What helped at the same line of another module of the class first."""
-        yield from self.precedents.of(attempt, mismatch)
-        yield from self.corrections.of(attempt, mismatch)
+        yield from self.cache.candidates(candidate, mismatch)
+        yield from self.corrections.candidates(candidate, mismatch)
 
-    def changes(self, attempt: Attempt) -> tuple[Change, ...]:
+    def changes(self, candidate: PlanCandidate) -> tuple[Change, ...]:
         """The corrections, of size constraints with the sizes that they came to in the end."""
-        constraints = iter(attempt.constraints)
+        constraints = iter(candidate.constraints)
         changes = [
-            replace(change, what=self.corrections.described(next(constraints), attempt.selection))
+            replace(change, what=self.corrections.describe_constraint(next(constraints), candidate.selection))
             if change.kind == CONSTRAINT
             else change
-            for change in attempt.changes
+            for change in candidate.changes
         ]
         return tuple(dict.fromkeys(changes))
 
@@ -382,26 +409,26 @@ def _is_weight(node: DataNode) -> bool:
     return node.is_parameter
 
 
-def _place(axis: Axis) -> list[tuple[str, int]]:
+def _numberless_location(axis: Axis) -> list[tuple[str, int]]:
     """Where an axis stands, whatever the number of the element in a list."""
-    return [(re.sub(r"\.\d+\.", ".*.", node.label), at) for node, at in axis.places]
+    return [(re.sub(r"\.\d+\.", ".*.", node.label), at) for node, at in axis.tensor_dims]
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return f"{', '.join(names[:MOST_NAMES])}{more} {'is' if len(names) == 1 else 'are'}"
+def _listed_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return f"{', '.join(names[:MAX_NAMES])}{more} {'is' if len(names) == 1 else 'are'}"
 
 
-def _stays(names: Sequence[str]) -> str:
+def _stay_verb(names: Sequence[str]) -> str:
     return "stays" if len(names) == 1 else "stay"
 
 
-def _numbers(found: Rehearsal) -> list[tuple[float, float]]:
+def _scale_pairs(found: DryRunResult) -> list[tuple[float, float]]:
     """The numbers that the code computes from sizes."""
     return [(scale.before, scale.after) for scale in found.scales]
 
 
-def _is_further(found: Rehearsal, before: Mismatch) -> bool:
+def _is_further(found: DryRunResult, before: Mismatch) -> bool:
     """Whether a dry run came further, or to the same place with fewer sizes that do not fit."""
     now = found.mismatch
     if now is None:
@@ -426,10 +453,10 @@ def scale_changes(scales: Iterable[ScaleChange]) -> list[Change]:
 def output_changes(axes: Axes, selection: Selection) -> list[Change]:
     """The outputs that follow the cut."""
     found = []
-    for name, node in axes.graph.following.items():
+    for name, node in axes.graph.cuttable_outputs.items():
         after = [selection.size(term) for term in axes.inference.dims(node)]
         if after != list(node.shape):
             source = "" if node.producer is None else node.producer.where
-            what = f"the output {shown(name)}" if name else "the output"
+            what = f"the output {printable(name)}" if name else "the output"
             found.append(Change(OUTPUT, f"{what} becomes {after}, was {list(node.shape)}", source))
     return found

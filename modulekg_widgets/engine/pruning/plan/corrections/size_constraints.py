@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from modulekg_widgets.engine.axes.terms.algebra import ATOM, SUM, Term, find, flat
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, SUM, Term, find, flattened_parts
 from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
 
-SECONDS = 10.0  # for one solution
+TIME_LIMIT = 10.0  # for one solution
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,25 +22,25 @@ class SizeConstraint:
     right: Term | None
     times: int = 1
 
-    def holds(self, selection: Selection) -> bool:
+    def is_met(self, selection: Selection) -> bool:
         """Whether the sizes of a selection meet it."""
         if self.right is None:
             return selection.size(self.left) == self.times
         return selection.size(self.left) * self.times == selection.size(self.right)
 
 
-Form = tuple[float, dict[Term, float]]  # a constant, and how often each axis's count comes in
+LinearForm = tuple[float, dict[Term, float]]  # a constant, and how often each axis's count comes in
 
 
-def size_form(term: Term, selection: Selection) -> Form:
+def linear_size(term: Term, selection: Selection) -> LinearForm:
     """The size of a dimension as a linear form in the counts; of several factors that vary the last one counts."""
     term = find(term)
     if term.kind == ATOM:
         if term in selection.counts and term not in selection.pinned:
-            smallest, times = selection.proportions.counted_by(term)
+            smallest, times = selection.proportions.base_axis(term)
             return 0.0, {smallest: float(times)}
         return float(selection.counts.get(term, term.size)), {}
-    forms = [size_form(part, selection) for part in flat(term)]
+    forms = [linear_size(part, selection) for part in flattened_parts(term)]
     if term.kind == SUM:
         total: dict[Term, float] = {}
         for _, counts in forms:
@@ -48,25 +48,25 @@ def size_form(term: Term, selection: Selection) -> Form:
                 total[atom] = total.get(atom, 0.0) + times
         return sum(constant for constant, _ in forms), total
     varying = max((at for at, (_, counts) in enumerate(forms) if counts), default=len(forms) - 1)
-    others = float(np.prod([selection.size(part) for at, part in enumerate(flat(term)) if at != varying]))
+    others = float(np.prod([selection.size(part) for at, part in enumerate(flattened_parts(term)) if at != varying]))
     constant, counts = forms[varying]
     return constant * others, {atom: times * others for atom, times in counts.items()}
 
 
-def solved(
-    selection: Selection, constraints: Sequence[SizeConstraint], wanted: Mapping[Term, int], held: Container[Term] = ()
+def solve(
+    selection: Selection, constraints: Sequence[SizeConstraint], wanted: Mapping[Term, int], fixed: Container[Term] = ()
 ) -> Selection | None:
     """The selection nearest to the wanted counts in which all constraints hold; None when there is none.
 
-    Axes that are `held` keep the counts that the selection has of them.
+    Axes that are `fixed` keep the counts that the selection has of them.
     """
     rows: list[tuple[dict[Term, float], float]] = []
     for constraint in constraints:
-        constant, counts = size_form(constraint.left, selection)
+        constant, counts = linear_size(constraint.left, selection)
         if constraint.right is None:
             rows.append((counts, constraint.times - constant))
             continue
-        other, others = size_form(constraint.right, selection)
+        other, others = linear_size(constraint.right, selection)
         merged = {atom: times * constraint.times for atom, times in counts.items()}
         for atom, times in others.items():
             merged[atom] = merged.get(atom, 0.0) - times
@@ -74,8 +74,8 @@ def solved(
     atoms = list(dict.fromkeys(atom for counts, _ in rows for atom in counts))
     if not atoms:
         return selection if all(value == 0 for _, value in rows) else None
-    rows += [({atom: 1.0}, float(selection.counts[atom])) for atom in atoms if atom in held]
-    found = _nearest(atoms, rows, [wanted[atom] for atom in atoms], selection)
+    rows += [({atom: 1.0}, float(selection.counts[atom])) for atom in atoms if atom in fixed]
+    found = _nearest_counts(atoms, rows, [wanted[atom] for atom in atoms], selection)
     if found is None:
         return None
     changed = selection
@@ -85,7 +85,7 @@ def solved(
     return changed
 
 
-def _nearest(
+def _nearest_counts(
     atoms: Sequence[Term], rows: Sequence[tuple[dict[Term, float], float]], wanted: Sequence[int], selection: Selection
 ) -> list[int] | None:
     """Counts from the least to each axis's size that satisfy the rows, as near to `wanted` as these allow.
@@ -105,7 +105,7 @@ def _nearest(
     goal = np.asarray(wanted, dtype=float)
     sizes = np.array([atom.size for atom in atoms], dtype=float)
     steps = np.array([selection.steps.get(atom, 1) for atom in atoms], dtype=float)
-    least = np.array([selection.least.get(atom, 1) for atom in atoms], dtype=float)
+    least = np.array([selection.minimum.get(atom, 1) for atom in atoms], dtype=float)
     most, rest = np.divmod(sizes, steps)
     identity, nothing = np.eye(count), np.zeros((count, count))
     counted = np.hstack([np.diag(steps), np.diag(rest)])  # from the variables to the counts
@@ -122,6 +122,6 @@ def _nearest(
         constraints=[LinearConstraint(*limit) for limit in limits],
         integrality=np.concatenate([np.ones(2 * count), np.zeros(count)]),
         bounds=Bounds(*bounds),
-        options={"time_limit": SECONDS},
+        options={"time_limit": TIME_LIMIT},
     )
     return None if found.x is None else np.rint(counted @ np.rint(found.x[: 2 * count])).astype(int).tolist()

@@ -11,32 +11,32 @@ from typing import Any, NamedTuple
 import torch
 
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.inference.inference import said_equal, sizes_meet
-from modulekg_widgets.engine.axes.proof.decisions import Decisions, NoEnd, chosen_axes, known_way
+from modulekg_widgets.engine.axes.inference.inference import has_consistent_sizes, unified_pairs
+from modulekg_widgets.engine.axes.proof.control_flow import Decisions, OperatorLimit, chosen_axes, traced_path
 from modulekg_widgets.engine.axes.terms.algebra import Term, atoms
 from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.identity.walk import Walk
-from modulekg_widgets.engine.operators.arguments import OperatorCall, missing_in, reading_of
-from modulekg_widgets.engine.operators.recorded import Value, without_data
+from modulekg_widgets.engine.operators.arguments import OperatorCall, missing_arguments, schema_reading
+from modulekg_widgets.engine.operators.recorded_call import Value, meta_tensor
 from modulekg_widgets.engine.operators.signature import base_name
 from modulekg_widgets.engine.operators.traits import BEFORE_VIEWS, traits_of
-from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit, places, slices
-from modulekg_widgets.engine.pruning.cut.transaction import Slice, put_in_place
+from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit, locate_tensors, slicer
+from modulekg_widgets.engine.pruning.cut.transaction import Slicer, apply_edits
 from modulekg_widgets.engine.pruning.plan.dry_run.recorded_calls import (
     FailedCall,
-    asked_by,
     is_same_call,
-    is_same_place,
-    numbers,
-    results,
+    is_same_call_site,
+    result_nodes,
+    scalar_pairs,
+    sizes_asked_by,
 )
 from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
-from modulekg_widgets.engine.pruning.plan.sizes.size_terms import resizing
+from modulekg_widgets.engine.pruning.plan.sizes.size_terms import operator_resizer
 from modulekg_widgets.engine.residuals.blocks import is_inside
-from modulekg_widgets.engine.torch_runtime.hooks import Given
-from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Stage
+from modulekg_widgets.engine.torch_runtime.hooks import SkippedCall
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
 from modulekg_widgets.engine.torch_runtime.private import disable_current_modes, schema_of
-from modulekg_widgets.engine.torch_runtime.structure import with_leaves
+from modulekg_widgets.engine.torch_runtime.pytree import with_leaves
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, ModuleCall, OperatorNode
 from modulekg_widgets.engine.tracing.trace import META, REAL, trace_dataflow
 
@@ -44,53 +44,53 @@ from modulekg_widgets.engine.tracing.trace import META, REAL, trace_dataflow
 # The part of a pass around one operator: calls that ended before the current module was called need not run again.
 
 
-BEHIND = 40  # operators that run behind the one in question: what an answer changes shows soon
-WORTHWHILE = 60  # operators that need not run: to spare fewer costs more than it saves
+OPERATORS_AFTER = 40  # operators that run behind the one in question: what an answer changes shows soon
+MIN_SKIPPED = 60  # operators that need not run: to spare fewer costs more than it saves
 
 
-class Surroundings(NamedTuple):
+class RerunRange(NamedTuple):
     """What runs of a pass: from the call of a module on, to an operator behind it."""
 
     calls: dict[tuple[str, int], ModuleCall]  # by path and first operator
     begin: int
     until: int
 
-    def finished(self, path: str, at: int) -> ModuleCall | None:
+    def finished_call(self, path: str, at: int) -> ModuleCall | None:
         """The recorded call of a module that begins with an operator and has ended before these surroundings."""
         call = self.calls.get((path, at))
         return None if call is None or call.end is None or call.end > self.begin else call
 
 
-class Neighbourhood:
+class RerunRanges:
     """The surroundings of the operators of one recorded pass."""
 
     def __init__(self, graph: Dataflow) -> None:
         self.graph = graph
         self.calls: dict[tuple[str, int], ModuleCall] = {}
-        self.untrue: set[int] = set()  # operators around which less than all shows something else
+        self.unreliable: set[int] = set()  # operators around which less than all shows something else
         for node in dict.fromkeys(graph.modules.values()):
             for call in node.calls:
                 # a call that is no plain structure cannot be given, and one without operators costs nothing
                 if call.result is not None and call.end is not None and call.end > call.start:
                     self.calls.setdefault((call.path, call.start), call)
 
-    def of(self, position: int) -> Surroundings | None:
+    def range_of(self, position: int) -> RerunRange | None:
         """What runs to look at an operator; None where all has to run or hardly anything is spared."""
-        if self.graph.traced_on == REAL or position >= len(self.graph.operators) or position in self.untrue:
+        if self.graph.traced_on == REAL or position >= len(self.graph.operators) or position in self.unreliable:
             return None
         begin = 0
         module = self.graph.modules.get(self.graph.operators[position].module)
         for call in () if module is None else module.calls:
             if call.start <= position and (call.end is None or position < call.end):
                 begin = max(begin, call.start)
-        return Surroundings(self.calls, begin, position + BEHIND) if begin >= WORTHWHILE else None
+        return RerunRange(self.calls, begin, position + OPERATORS_AFTER) if begin >= MIN_SKIPPED else None
 
 
 # ----------------------------------------
 
 
 Tensor = torch.Tensor
-SIZES = ("size", "shape", "split_size", "split_sizes")  # the arguments that views and splits have for them
+SIZE_ARGUMENTS = ("size", "shape", "split_size", "split_sizes")  # the arguments that views and splits have for them
 
 
 class ScaleChange(NamedTuple):
@@ -121,70 +121,80 @@ class Mismatch:
 
 
 @dataclass(frozen=True)
-class Rehearsal:
+class DryRunResult:
     """The result of a dry run; `mismatch` is None when all went as planned."""
 
     graph: Dataflow | None  # None where it was stopped
     mismatch: Mismatch | None
-    whole: bool = True  # whether all ran, and not the surroundings of an operator alone
+    is_complete: bool = True  # whether all ran, and not the surroundings of an operator alone
     scales: list[ScaleChange] = field(default_factory=list)  # numbers of the code that changed
-    explained: bool = True  # whether it was the recorded pass, call by call, on the planned sizes
+    matches_trace: bool = True  # whether it was the recorded pass, call by call, on the planned sizes
 
 
-def rehearse(
-    axes: Axes, selection: Selection, edits: Edits, listening: bool = False, near: Surroundings | None = None
-) -> Rehearsal:
+def dry_run(
+    axes: Axes, selection: Selection, edits: Edits, record_failures: bool = False, rerun_range: RerunRange | None = None
+) -> DryRunResult:
     """Run the traced call with the tensors and attributes of `edits`; the model stays as it is.
 
-    `listening`: to every call of a torch function from the beginning, for one that raises asks for sizes. `near`: only
-    these surroundings of an operator run.
+    `record_failures`: to every call of a torch function from the beginning, for one that raises asks for sizes.
+    `rerun_range`: only these surroundings of an operator run.
     """
-    found = _rehearsed(axes, selection, edits, FailedCall() if listening else None, near)
-    if not listening and found.mismatch is not None and found.mismatch.error and not found.mismatch.requests:
+    found = _dry_run(axes, selection, edits, FailedCall() if record_failures else None, rerun_range)
+    if not record_failures and found.mismatch is not None and found.mismatch.error and not found.mismatch.requests:
         # listening to every call takes time, and only one that raised has something to tell
-        return _rehearsed(axes, selection, edits, FailedCall(), near)
+        return _dry_run(axes, selection, edits, FailedCall(), rerun_range)
     return found
 
 
-def _rehearsed(
-    axes: Axes, selection: Selection, edits: Edits, calls: FailedCall | None, near: Surroundings | None
-) -> Rehearsal:
+def _dry_run(
+    axes: Axes, selection: Selection, edits: Edits, calls: FailedCall | None, rerun_range: RerunRange | None
+) -> DryRunResult:
     recorded = axes.graph
-    lockstep = _Lockstep(axes, selection, near)
-    decisions = _decisions(axes, selection)
+    lockstep = _ReplayChecker(axes, selection, rerun_range)
+    decisions = _traced_decisions(axes, selection)
 
-    def prepare(walk: Walk, stage: Stage) -> None:
-        put_in_place(walk, stage, edits, _slices(walk, edits, recorded.traced_on == REAL))
+    def prepare(walk: Walk, stage: Sandbox) -> None:
+        apply_edits(walk, stage, edits, _slicer(walk, edits, recorded.traced_on == REAL))
 
     try:
         tried = trace_dataflow(
-            recorded.model, *recorded.call, training=recorded.training, ways=(recorded.traced_on,), prepare=prepare,
-            watch=lockstep.follow, instead=lockstep.given if near else None, around=_Around(recorded, calls, decisions),
-            seed=recorded.seed, gradients=recorded.gradients, watches=recorded.watched,
-        )  # fmt: skip
-    except _Parted as parted:
-        return Rehearsal(None, parted.mismatch, near is None)
+            recorded.model,
+            *recorded.call,
+            training=recorded.training,
+            modes=(recorded.traced_on,),
+            prepare=prepare,
+            watch=lockstep.check,
+            skip_call=lockstep.skipped_call if rerun_range else None,
+            around=_RunContexts(recorded, calls, decisions),
+            seed=recorded.seed,
+            gradients=recorded.gradients,
+            watch_memory=recorded.watched,
+        )
+    except _Diverged as parted:
+        return DryRunResult(None, parted.mismatch, rerun_range is None)
     except TraceError as caught:
         if not isinstance(caught.graph, Dataflow):
             raise
-        return Rehearsal(None, lockstep.stopped(caught.graph, str(caught.__cause__ or caught), calls), near is None)
-    explained = lockstep.explained and not lockstep.parted and lockstep.at == len(recorded.operators)
-    scales = _of_sizes(axes, selection, lockstep.scales)
-    return Rehearsal(tried, lockstep.ended(tried), near is None, scales, explained)
+        return DryRunResult(
+            None, lockstep.error_mismatch(caught.graph, str(caught.__cause__ or caught), calls), rerun_range is None
+        )
+    explained = lockstep.matches_trace and not lockstep.diverged and lockstep.at == len(recorded.operators)
+    scales = _size_dependent(axes, selection, lockstep.scales)
+    return DryRunResult(tried, lockstep.final_mismatch(tried), rerun_range is None, scales, explained)
 
 
-def _decisions(axes: Axes, selection: Selection) -> Decisions | None:
+def _traced_decisions(axes: Axes, selection: Selection) -> Decisions | None:
     """The decisions of the traced pass, which a pass of other sizes shall go by; None where it decides anew.
 
     Indices that are chosen by data are other ones once some are gone, and so are elements of lists.
     """
-    known = known_way(axes).decisions
+    known = traced_path(axes).decisions
     chosen = chosen_axes(axes) if known else ()
     is_anew = not known or any(atom in chosen or atom.lists for atom in selection.changed)
     return None if is_anew else Decisions(known)
 
 
-class _Around:
+class _RunContexts:
     """The contexts of a dry run, which may be entered once more where a look has to run a model twice."""
 
     def __init__(self, recorded: Dataflow, calls: FailedCall | None, decisions: Decisions | None) -> None:
@@ -193,7 +203,7 @@ class _Around:
     def __enter__(self) -> None:
         recorded, calls, decisions = self.every
         self.entered = ExitStack()
-        unled = NoEnd(recorded) if recorded.traced_on == REAL else nullcontext()
+        unled = OperatorLimit(recorded) if recorded.traced_on == REAL else nullcontext()
         self.entered.enter_context(unled if decisions is None else decisions)
         self.entered.enter_context(calls or nullcontext())
 
@@ -201,7 +211,7 @@ class _Around:
         self.entered.close()
 
 
-def _of_sizes(axes: Axes, selection: Selection, scales: list[ScaleChange]) -> list[ScaleChange]:
+def _size_dependent(axes: Axes, selection: Selection, scales: list[ScaleChange]) -> list[ScaleChange]:
     """The numbers that change because sizes do, and not by themselves, as those that a clock gives."""
     every = {selection.size(term) / term.size for term in selection.changed}
 
@@ -213,33 +223,33 @@ def _of_sizes(axes: Axes, selection: Selection, scales: list[ScaleChange]) -> li
 
     if all(map(goes_by_a_size, scales)):
         return scales
-    return [change for change in scales if change.operator.index not in known_way(axes).moving]
+    return [change for change in scales if change.operator.index not in traced_path(axes).varying_operators]
 
 
 def planned_operators(axes: Axes, selection: Selection) -> list[OperatorNode]:
     """The recorded operators on values of the planned sizes, for counting."""
     dims = axes.inference.dims
-    resized = resizing(lambda node: tuple(selection.size(term) for term in dims(node)))
+    resized = operator_resizer(lambda node: tuple(selection.size(term) for term in dims(node)))
     return [resized(operator) for operator in axes.graph.operators]
 
 
-def run_through(recorded: Dataflow, edits: Edits) -> Dataflow:
+def run_with_edits(recorded: Dataflow, edits: Edits) -> Dataflow:
     """The traced call with the tensors and attributes of `edits`, where no axes of it are known.
 
     Raises `CutError` when forward raises or gives outputs of other shapes.
     """
     try:
         tried = trace_dataflow(
-            recorded.model, *recorded.call, training=recorded.training, ways=(recorded.traced_on,),
-            prepare=lambda walk, stage: put_in_place(
-                walk, stage, edits, _slices(walk, edits, recorded.traced_on == REAL)
+            recorded.model, *recorded.call, training=recorded.training, modes=(recorded.traced_on,),
+            prepare=lambda walk, stage: apply_edits(
+                walk, stage, edits, _slicer(walk, edits, recorded.traced_on == REAL)
             ),
-            seed=recorded.seed, gradients=recorded.gradients, watches=recorded.watched,
+            seed=recorded.seed, gradients=recorded.gradients, watch_memory=recorded.watched,
         )  # fmt: skip
     except TraceError as error:
         raise CutError(f"the plan does not run in the traced mode: {error}") from error
     tried.wanted = recorded.wanted
-    before, after = ([node.shape for node in graph.counted] for graph in (recorded, tried))
+    before, after = ([node.shape for node in graph.fixed_outputs] for graph in (recorded, tried))
     if before != after and recorded.traced_on != REAL:
         raise CutError(f"the plan changes the outputs of the traced mode from {before} to {after}")
     return tried
@@ -248,16 +258,16 @@ def run_through(recorded: Dataflow, edits: Edits) -> Dataflow:
 # ------------------------------------------------------------- planned sizes
 
 
-def _slices(walk: Walk, edits: Edits, with_values: bool) -> Slice:
+def _slicer(walk: Walk, edits: Edits, with_values: bool) -> Slicer:
     """What stays of each tensor, or memory of that size."""
     if not with_values:
-        return _empty
-    values = {name: place.tensor.detach() for place in places(walk, edits) for name in place.edit.names}
-    slice_of = slices(edits, values.__getitem__)
+        return _empty_slice
+    values = {name: place.tensor.detach() for place in locate_tensors(walk, edits) for name in place.edit.names}
+    slice_of = slicer(edits, values.__getitem__)
     return lambda edit, tensor: slice_of(edit)
 
 
-def _empty(edit: TensorEdit, tensor: Tensor) -> Tensor:
+def _empty_slice(edit: TensorEdit, tensor: Tensor) -> Tensor:
     """A tensor of the planned size, in memory that is not even written."""
     layout = sorted(range(tensor.dim()), key=lambda at: -tensor.stride(at))
     return torch.empty_permuted(edit.shape_after, layout, dtype=tensor.dtype, device=tensor.device)
@@ -271,7 +281,7 @@ def _calls_around_shorter_lists(axes: Axes, selection: Selection) -> Iterator[Mo
         yield from axes.graph.modules[path.rpartition(".")[0]].calls
 
 
-class _Parted(BaseException):
+class _Diverged(BaseException):
     """Ends a dry run that differed or came far enough; no `Exception`, so that the model's code does not catch it."""
 
     def __init__(self, mismatch: Mismatch | None) -> None:
@@ -279,141 +289,153 @@ class _Parted(BaseException):
         self.mismatch = mismatch
 
 
-class _Lockstep:
-    def __init__(self, axes: Axes, selection: Selection, near: Surroundings | None) -> None:
+class _ReplayChecker:
+    def __init__(self, axes: Axes, selection: Selection, rerun_range: RerunRange | None) -> None:
         self.axes = axes
         self.selection = selection
-        self.near = near
+        self.rerun_range = rerun_range
         self.recorded = axes.graph.operators
         self.idle = axes.inference.idle
-        self.by_data = axes.graph.traced_on == REAL
+        self.is_data_dependent = axes.graph.traced_on == REAL
         self.at = 0  # how many operators went alike
         self.skipped = 0  # how many of them did not run
-        self.device = "meta" if axes.graph.traced_on == META else _home(axes.graph)
-        self.parted = False
-        self.shorter = list(_calls_around_shorter_lists(axes, selection))
-        self.within: ModuleCall | None = None  # a call around a list that got shorter, which goes its own way
-        self.explained = True
+        self.device = "meta" if axes.graph.traced_on == META else _model_device(axes.graph)
+        self.diverged = False
+        self.shorter_list_calls = list(_calls_around_shorter_lists(axes, selection))
+        self.shorter_call: ModuleCall | None = None  # a call around a list that got shorter, which goes its own way
+        self.matches_trace = True
         self.scales: list[ScaleChange] = []
 
-    def given(self, path: str) -> Given | None:
+    def skipped_call(self, path: str) -> SkippedCall | None:
         """What a module that is called now gives, in the planned sizes, where its call need not run."""
-        call = self.near.finished(path, self.at) if self.near is not None and not self.parted else None
+        call = (
+            self.rerun_range.finished_call(path, self.at)
+            if self.rerun_range is not None and not self.diverged
+            else None
+        )
         if call is None or call.end is None:
             return None
         self.at = call.end
         self.skipped += call.end - call.start
-        return Given(with_leaves(call.result, DataNode, self._planned))
+        return SkippedCall(with_leaves(call.result, DataNode, self._planned_tensor))
 
-    def _planned(self, node: DataNode) -> Tensor:
+    def _planned_tensor(self, node: DataNode) -> Tensor:
         shape = [self.selection.size(term) for term in self.axes.inference.dims(node)]
         layout = sorted(range(len(shape)), key=lambda at: -node.stride[at])
         with disable_current_modes():  # making it is no operator of the model
             return torch.empty_permuted(shape, layout, dtype=node.dtype, device=self.device)
 
-    def follow(self, now: OperatorNode) -> None:
+    def check(self, now: OperatorNode) -> None:
         """Compare an operator of the dry run with the recorded one."""
-        if self.parted or self._is_own_way(now) or now.index + self.skipped != self.at:
+        if self.diverged or self._in_shorter_list(now) or now.index + self.skipped != self.at:
             return
         before = self.recorded[self.at] if self.at < len(self.recorded) else None
-        if before is None or before.overload is not now.overload or (self.by_data and not is_same_place(before, now)):
-            self.parted = True
+        if (
+            before is None
+            or before.overload is not now.overload
+            or (self.is_data_dependent and not is_same_call_site(before, now))
+        ):
+            self.diverged = True
             return
         idle = before in self.idle
-        if (idle or _several_changed(before, now)) and not sizes_meet(now) and sizes_meet(before):
+        if (
+            (idle or _joins_changed_values(before, now))
+            and not has_consistent_sizes(now)
+            and has_consistent_sizes(before)
+        ):
             shapes = " and ".join(str(list(node.shape)) for node in now.inputs)
             text = f"{now.name} cannot take the shapes {shapes}"  # some kernels for tensors without data do not look
-            raise _Parted(Mismatch(before.index, before, tuple(self._unequal(before)), text, before.where))
-        if (text := _refused(now)) and not _refused(before):
-            raise _Parted(Mismatch(before.index, before, (), text, before.where))
-        requests = [] if idle else self._requested_by(before, now)
-        if self.by_data and not any(self.selection.cut(request.term) for request in requests):
+            raise _Diverged(Mismatch(before.index, before, tuple(self._unequal_sizes(before)), text, before.where))
+        if (text := _schema_error(now)) and not _schema_error(before):
+            raise _Diverged(Mismatch(before.index, before, (), text, before.where))
+        requests = [] if idle else self._size_requests(before, now)
+        if self.is_data_dependent and not any(self.selection.cut_atoms(request.term) for request in requests):
             # other data lead to other numbers of things, and on another way from here
-            self.parted = bool(requests)
+            self.diverged = bool(requests)
         elif requests:
-            raise _Parted(Mismatch(before.index, before, tuple(requests), where=before.where))
-        self.at += not self.parted
-        if self.near is not None and self.at > self.near.until:
-            raise _Parted(None)
-        self.explained = self.explained and is_same_call(before, now, self.axes.inference.dims, self.selection)
-        self.scales += [ScaleChange(before, old, new) for old, new in numbers(before, now) if old != new]
-        if goes_by_root_of_size(before):
+            raise _Diverged(Mismatch(before.index, before, tuple(requests), where=before.where))
+        self.at += not self.diverged
+        if self.rerun_range is not None and self.at > self.rerun_range.until:
+            raise _Diverged(None)
+        self.matches_trace = self.matches_trace and is_same_call(before, now, self.axes.inference.dims, self.selection)
+        self.scales += [ScaleChange(before, old, new) for old, new in scalar_pairs(before, now) if old != new]
+        if has_default_scale(before):
             old, new = (OperatorCall(call)["query"].shape[-1] for call in (before, now))
             self.scales += [ScaleChange(before, old**-0.5, new**-0.5)] if old != new else []
 
-    def _is_own_way(self, now: OperatorNode) -> bool:
+    def _in_shorter_list(self, now: OperatorNode) -> bool:
         """Whether an operator runs in a module of which a list got shorter; behind it, operators meet again."""
-        if self.within is None and now.index + self.skipped == self.at:
-            self.within = next((call for call in self.shorter if call.start == self.at), None)
-        call = self.within
+        if self.shorter_call is None and now.index + self.skipped == self.at:
+            self.shorter_call = next((call for call in self.shorter_list_calls if call.start == self.at), None)
+        call = self.shorter_call
         if call is None or call.end is None:
             return False
-        self.explained = False
+        self.matches_trace = False
         if is_inside(now.module, call.path) or now.module == call.path:
             return True
-        self.at, self.skipped, self.within = call.end, call.end - now.index, None
+        self.at, self.skipped, self.shorter_call = call.end, call.end - now.index, None
         return False
 
-    def _requested_by(self, before: OperatorNode, now: OperatorNode) -> list[SizeRequest]:
-        pairs = zip(results(before), results(now), strict=False)
-        return [request for old, new in pairs for request in self._requests(old, list(new.shape))]
+    def _size_requests(self, before: OperatorNode, now: OperatorNode) -> list[SizeRequest]:
+        pairs = zip(result_nodes(before), result_nodes(now), strict=False)
+        return [request for old, new in pairs for request in self._requests_of(old, list(new.shape))]
 
-    def ended(self, tried: Dataflow) -> Mismatch | None:
+    def final_mismatch(self, trace: Dataflow) -> Mismatch | None:
         """The mismatch, if any, when the forward pass ended."""
-        if self.by_data and self.parted:
+        if self.is_data_dependent and self.diverged:
             return None
         outputs: list[SizeRequest] = []
-        for old, new in zip(self.axes.graph.outputs, tried.outputs, strict=False):
-            outputs += self._requests(old, list(new.shape))
-        same = len(self.axes.graph.outputs) == len(tried.outputs)
+        for old, new in zip(self.axes.graph.outputs, trace.outputs, strict=False):
+            outputs += self._requests_of(old, list(new.shape))
+        same = len(self.axes.graph.outputs) == len(trace.outputs)
         if outputs or not same:
-            text = "" if same else f"{len(tried.outputs)} outputs, not {len(self.axes.graph.outputs)}"
+            text = "" if same else f"{len(trace.outputs)} outputs, not {len(self.axes.graph.outputs)}"
             return Mismatch(len(self.recorded), None, tuple(outputs), text, "the model's output")
         return None
 
-    def stopped(self, tried: Dataflow, error: str, calls: FailedCall | None) -> Mismatch:
+    def error_mismatch(self, trace: Dataflow, error: str, calls: FailedCall | None) -> Mismatch:
         """The mismatch when the forward pass raised."""
-        if self.parted or self.within is not None:
-            self.at = self._counterpart_of_last(tried)
+        if self.diverged or self.shorter_call is not None:
+            self.at = self._counterpart_of_last(trace)
         operator = self.recorded[self.at] if self.at < len(self.recorded) else None
-        viewed = self._view_to_come()
-        attempt = tried.attempt if tried.attempt and tried.attempt.index == len(tried.operators) else None
+        viewed = self._upcoming_view()
+        attempt = trace.attempt if trace.attempt and trace.attempt.index == len(trace.operators) else None
         found: list[SizeRequest] = []
         if viewed is not None:
             name, sizes = ("", ()) if calls is None else (calls.name, calls.arguments[1:])
             if attempt is not None:
                 call = OperatorCall(attempt)
-                name, sizes = call.name, [call[size] for size in SIZES if call.has(size)]
+                name, sizes = call.name, [call[size] for size in SIZE_ARGUMENTS if call.has(size)]
             dim = OperatorCall(viewed).get("dim", 0)
-            for node, asked in asked_by(name, sizes, results(viewed), dim if isinstance(dim, int) else 0):
-                found += self._requests(node, asked)
+            for node, asked in sizes_asked_by(name, sizes, result_nodes(viewed), dim if isinstance(dim, int) else 0):
+                found += self._requests_of(node, asked)
         if operator is not None and operator in self.idle and not found:
-            found = self._unequal(operator)
+            found = self._unequal_sizes(operator)
         failed = attempt or viewed or operator
         where = failed.where if failed is not None else "the end of forward"
         return Mismatch(self.at, viewed or operator, tuple(found), error, where)
 
-    def _counterpart_of_last(self, tried: Dataflow) -> int:
+    def _counterpart_of_last(self, trace: Dataflow) -> int:
         """The recorded operator after which a run stopped whose path depends on data: that of the same line of code."""
-        if not tried.operators:
+        if not trace.operators:
             return self.at
-        last = tried.operators[-1]
+        last = trace.operators[-1]
 
         def alike(operators: list[OperatorNode]) -> list[OperatorNode]:
             return [each for each in operators if (each.overload, each.module, each.source)
                     == (last.overload, last.module, last.source)]  # fmt: skip
 
-        count, known = len(alike(tried.operators)), alike(self.recorded)
+        count, known = len(alike(trace.operators)), alike(self.recorded)
         return known[min(count, len(known)) - 1].index + 1 if known else self.at
 
-    def _unequal(self, operator: OperatorNode) -> list[SizeRequest]:
+    def _unequal_sizes(self, operator: OperatorNode) -> list[SizeRequest]:
         """The dimensions that meet in an idle operator, which couples none, and whose planned sizes differ."""
-        pairs = said_equal(operator, self.axes.inference.dims)
+        pairs = unified_pairs(operator, self.axes.inference.dims)
         sizes = ((term, self.selection.size(term), self.selection.size(other))
                  for a, b in pairs for term, other in ((a, b), (b, a)))  # fmt: skip
         return [SizeRequest(*entry) for entry in sizes if entry[1] != entry[2]]
 
-    def _view_to_come(self) -> OperatorNode | None:
+    def _upcoming_view(self) -> OperatorNode | None:
         """The view that a call which raised would have made: a reshape may copy first."""
         for operator in self.recorded[self.at : self.at + 3]:
             traits = traits_of(operator.overload)
@@ -423,7 +445,7 @@ class _Lockstep:
                 return None
         return None
 
-    def _requests(self, node: DataNode, asked: list[int] | list[int | None]) -> list[SizeRequest]:
+    def _requests_of(self, node: DataNode, asked: list[int] | list[int | None]) -> list[SizeRequest]:
         terms = self.axes.inference.dims(node)
         if len(asked) != len(terms) or not (node.consumers or node.is_output):
             return []
@@ -438,25 +460,25 @@ class _Lockstep:
         return found
 
 
-def _home(graph: Dataflow) -> torch.device | str:
+def _model_device(graph: Dataflow) -> torch.device | str:
     """Where the model's tensors are."""
     return next((node.tensor.device for node in graph.state.values() if node.tensor is not None), "cpu")
 
 
-def _several_changed(before: OperatorNode, now: OperatorNode) -> bool:
+def _joins_changed_values(before: OperatorNode, now: OperatorNode) -> bool:
     """Whether an operator that joins several values has some in other shapes; a pointwise one looks at them itself."""
     if len(now.inputs) < 2 or torch.Tag.pointwise in now.overload.tags:
         return False
     return any(old.shape != new.shape for old, new in zip(before.inputs, now.inputs, strict=False))
 
 
-def _refused(operator: OperatorNode) -> str:
+def _schema_error(operator: OperatorNode) -> str:
     """What the operator that a user's is like says against a call; without data the user's need not look at sizes."""
-    reading = reading_of(operator.overload)
+    reading = schema_reading(operator.overload)
     like = reading.overload
-    if reading.is_own or missing_in(reading):
+    if reading.is_native or missing_arguments(reading):
         return ""  # a call that leaves out what the other one demands cannot be asked of it
-    args, kwargs = with_leaves(OperatorCall(operator).arranged(), Value, without_data)
+    args, kwargs = with_leaves(OperatorCall(operator).native_arguments(), Value, meta_tensor)
     try:
         with disable_current_modes():
             like(*args, **kwargs)
@@ -465,6 +487,6 @@ def _refused(operator: OperatorNode) -> str:
     return ""
 
 
-def goes_by_root_of_size(operator: OperatorNode) -> bool:
+def has_default_scale(operator: OperatorNode) -> bool:
     """Whether an operator divides by the root of the query's size, as it gets no scale."""
     return traits_of(operator.overload).is_attention and OperatorCall(operator).get("scale") is None

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from modulekg_widgets.engine.axes.terms.algebra import ATOM, SUM, Term, find, flat
-from modulekg_widgets.engine.axes.terms.expression import parts_of
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, SUM, Term, find, flattened_parts
+from modulekg_widgets.engine.axes.terms.term_positions import subterms
 from modulekg_widgets.engine.operators.arguments import OperatorCall, number_arguments
 from modulekg_widgets.engine.operators.traits import traits_named, traits_of
 from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
 from modulekg_widgets.engine.torch_runtime.private import disable_current_modes, schema_of
-from modulekg_widgets.engine.torch_runtime.structure import leaves
+from modulekg_widgets.engine.torch_runtime.pytree import leaves
 from modulekg_widgets.engine.tracing.dataflow import CONSTANT, DataNode, OperatorNode
 
 # -------------------- The sizes that a call which raised had asked for
@@ -38,9 +38,9 @@ class FailedCall(TorchFunctionMode):
             raise
 
 
-def asked_by(name: str, sizes: Any, results: list[DataNode], dim: int) -> list[tuple[DataNode, list[int | None]]]:
+def sizes_asked_by(name: str, sizes: Any, results: list[DataNode], dim: int) -> list[tuple[DataNode, list[int | None]]]:
     """The sizes that a view or a split asks for, by dimension of each result; None where it leaves them open."""
-    given = [size for size in flattened(sizes) if isinstance(size, int)]
+    given = [size for size in flatten(sizes) if isinstance(size, int)]
     dims, traits = results[0].dim(), traits_named(f"aten::{name}")
     if traits.asks_for_sizes and len(given) == dims:
         return [(results[0], [size if size >= 0 else None for size in given])]
@@ -55,11 +55,11 @@ def asked_by(name: str, sizes: Any, results: list[DataNode], dim: int) -> list[t
     return []
 
 
-def flattened(value: Any) -> Iterator[Any]:
+def flatten(value: Any) -> Iterator[Any]:
     """The values in nested tuples and lists."""
     for part in value:
         if isinstance(part, tuple | list):
-            yield from flattened(part)
+            yield from flatten(part)
         else:
             yield part
 
@@ -67,11 +67,11 @@ def flattened(value: Any) -> Iterator[Any]:
 # ----------------------------------------
 
 
-MOST_BLOCKS = 64  # of equal size in one dimension, that code would take one by one
+MAX_BLOCKS = 64  # of equal size in one dimension, that code would take one by one
 Pairs = set[tuple[int, int]]  # sizes before and after
 
 
-def is_same_place(before: OperatorNode, now: OperatorNode) -> bool:
+def is_same_call_site(before: OperatorNode, now: OperatorNode) -> bool:
     """Whether a call was made by the same line of the same module, and reads the same weights."""
     if (before.module, before.source) != (now.module, now.source):
         return False
@@ -89,7 +89,7 @@ def is_same_call(
     if traits_of(before.overload).asks_for_sizes:
         return OperatorCall(before).inputs[0].index == OperatorCall(now).inputs[0].index
     changed: Pairs = set()
-    for old, new in _arguments(before, now):
+    for old, new in _argument_pairs(before, now):
         if isinstance(old, DataNode) and isinstance(new, DataNode):
             if old.index != new.index:
                 return False
@@ -97,42 +97,42 @@ def is_same_call(
             changed.add((old, new))
         elif type(old) is not type(new) or (old != new and not isinstance(old, float)):
             return False
-    terms = (term for node in (*before.inputs, *results(before)) for term in dims(node))
+    terms = (term for node in (*before.inputs, *result_nodes(before)) for term in dims(node))
     return not changed or _are_planned(changed, list(terms), selection)
 
 
 def _are_planned(changed: Pairs, terms: list[Term], selection: Selection) -> bool:
     """Whether all changes are those of a size, or of the place in a dimension where one part of it ends."""
-    sizes = {(part.size, selection.size(part)) for term in terms for part in parts_of(term)}
-    return changed <= sizes or changed <= sizes.union(*(_borders(find(term), selection) for term in terms))
+    sizes = {(part.size, selection.size(part)) for term in terms for part in subterms(term)}
+    return changed <= sizes or changed <= sizes.union(*(_part_ends(find(term), selection) for term in terms))
 
 
-def _borders(term: Term, selection: Selection) -> Pairs:
+def _part_ends(term: Term, selection: Selection) -> Pairs:
     """The ends of the parts of a dimension that a slice may ask for: summands, and blocks of one size."""
-    parts = [] if term.kind == ATOM else flat(term)
+    parts = [] if term.kind == ATOM else flattened_parts(term)
     before, after = [part.size for part in parts], [selection.size(part) for part in parts]
     if term.kind == SUM:
         return set(zip(accumulate(before), accumulate(after), strict=True))
     found: Pairs = set()
     for at in range(1, len(parts)):
         blocks = math.prod(before[:at])
-        if blocks <= MOST_BLOCKS and before[:at] == after[:at]:
+        if blocks <= MAX_BLOCKS and before[:at] == after[:at]:
             inner, now = math.prod(before[at:]), math.prod(after[at:])
             found |= {(block * inner, block * now) for block in range(1, blocks)}
     return found
 
 
-def results(operator: OperatorNode) -> list[DataNode]:
+def result_nodes(operator: OperatorNode) -> list[DataNode]:
     """The values that an operator gave, in the order of its schema."""
     return [node for _, node in leaves(operator.result, DataNode)]
 
 
-def _arguments(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[Any, Any]]:
+def _argument_pairs(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[Any, Any]]:
     """The arguments of two calls in pairs."""
-    yield from zip(flattened(computed_with(before)), flattened(computed_with(now)), strict=False)
+    yield from zip(flatten(arguments_without_sizes(before)), flatten(arguments_without_sizes(now)), strict=False)
 
 
-def computed_with(operator: OperatorNode) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def arguments_without_sizes(operator: OperatorNode) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The arguments and keywords, with integers that are computed with as floating-point numbers: they are no sizes.
 
     What makes a tensor of nothing, as `arange`, takes sizes everywhere.
@@ -149,15 +149,15 @@ def computed_with(operator: OperatorNode) -> tuple[tuple[Any, ...], tuple[Any, .
     )  # fmt: skip
 
 
-def numbers(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[float, float]]:
+def scalar_pairs(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[float, float]]:
     """The pairs of numbers among the arguments of two calls that are no sizes or positions."""
-    for old, new in _arguments(before, now):
-        first, second = number_in(old), number_in(new)
+    for old, new in _argument_pairs(before, now):
+        first, second = scalar_value(old), scalar_value(new)
         if first is not None and second is not None:
             yield first, second
 
 
-def number_in(argument: Any) -> float | None:
+def scalar_value(argument: Any) -> float | None:
     """A floating-point number, or a constant tensor of one number, as in `x / torch.tensor(channels).sqrt()`."""
     if isinstance(argument, float):
         return argument

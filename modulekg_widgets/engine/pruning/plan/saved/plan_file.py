@@ -11,21 +11,27 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from modulekg_widgets.engine.errors import PlanFileError, shown
-from modulekg_widgets.engine.pruning.blocks.removal_file import removal_read
-from modulekg_widgets.engine.pruning.cut.edits import Edits, Ints, TensorEdit, Whole
+from modulekg_widgets.engine.errors import PlanFileError, printable
+from modulekg_widgets.engine.pruning.blocks.removal_file import parse_removal
+from modulekg_widgets.engine.pruning.cut.edits import Edits, Ints, SizeValue, TensorEdit
 from modulekg_widgets.engine.pruning.plan.corrections.candidate import Change
-from modulekg_widgets.engine.pruning.plan.saved.plan_writing import FORMAT, VERSION, WITH_BLOCKS, checked_path, text_of
+from modulekg_widgets.engine.pruning.plan.saved.plan_writing import (
+    FORMAT,
+    VERSION,
+    VERSION_WITH_BLOCKS,
+    checked_path,
+    plan_bytes,
+)
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import AxisCut, PruningPlan
-from modulekg_widgets.engine.residuals.removal import NOTHING_REMOVED
-from modulekg_widgets.engine.safe_files import NO_LINK, PATHLIKE, NewFile, parse_json, read_whole
+from modulekg_widgets.engine.residuals.module_removal import NOTHING_REMOVED
+from modulekg_widgets.engine.safe_files import NO_FOLLOW, PATHLIKE, AtomicFile, parse_json, read_bounded
 
-LARGEST_FILE = 64 << 20  # bytes; the plan of a model of billions of parameters has a third of it
-MOST_PARTS = 1_000_000  # lists and objects in a file
-LONGEST_TEXT = 10_000  # of a name; plans are printed in columns as wide as their longest name
-LARGEST_SIZE = 1 << 40
-MOST_DIMENSIONS = 64  # that a tensor can have
-LARGEST_NUMBER = 10**30  # of what is counted and only printed, as FLOPs
+MAX_FILE_SIZE = 64 << 20  # bytes; the plan of a model of billions of parameters has a third of it
+MAX_PARTS = 1_000_000  # lists and objects in a file
+MAX_TEXT_LENGTH = 10_000  # of a name; plans are printed in columns as wide as their longest name
+MAX_SIZE = 1 << 40
+MAX_DIMENSIONS = 64  # that a tensor can have
+MAX_NUMBER = 10**30  # of what is counted and only printed, as FLOPs
 T = TypeVar("T")
 
 
@@ -63,25 +69,25 @@ def load_plan(path: str | os.PathLike[str]) -> PruningPlan:
     """
     file = checked_path(path)
     try:
-        content = read_whole(file, LARGEST_FILE)
+        content = read_bounded(file, MAX_FILE_SIZE)
     except (OSError, ValueError) as error:  # a name with a null in it is a ValueError
-        raise PlanFileError(f"{shown(str(file))} cannot be read: {shown(str(error))}") from error
+        raise PlanFileError(f"{printable(str(file))} cannot be read: {printable(str(error))}") from error
     try:
-        return plan_of(content, f"mk.load_plan({os.fspath(path)!r})")
+        return parse_plan(content, f"mk.load_plan({os.fspath(path)!r})")
     except PlanFileError as error:
-        raise PlanFileError(f"{shown(str(file))} is no plan: {error}; save one with plan.save(path)") from error
+        raise PlanFileError(f"{printable(str(file))} is no plan: {error}; save one with plan.save(path)") from error
     except (ValueError, RecursionError) as error:
         raise PlanFileError(
-            f"{shown(str(file))} is no JSON: {shown(str(error))}; save one with plan.save(path)"
+            f"{printable(str(file))} is no JSON: {printable(str(error))}; save one with plan.save(path)"
         ) from error
 
 
-def plan_of(content: bytes, call: str) -> PruningPlan:
+def parse_plan(content: bytes, call: str) -> PruningPlan:
     """The plan that a file holds, whose repr is `call`.
 
     Raises `PlanFileError` for another document, `ValueError` or `RecursionError` for what is no JSON.
     """
-    return _PlanReader(parse_json(content, PlanFileError, MOST_PARTS, unique=True)).plan(call)
+    return _PlanReader(parse_json(content, PlanFileError, MAX_PARTS, unique=True)).plan(call)
 
 
 class _PlanReader:
@@ -91,9 +97,11 @@ class _PlanReader:
         self.document = _mapping(document, "the document")
         known, version = self.document.get("format"), self.document.get("version")
         if known != FORMAT:
-            raise PlanFileError(f"its format is {_described(known)}, not {FORMAT!r}")
-        if type(version) is not int or version not in (VERSION, WITH_BLOCKS):
-            raise PlanFileError(f"its version is {_described(version)}, this release reads {VERSION} and {WITH_BLOCKS}")
+            raise PlanFileError(f"its format is {_describe(known)}, not {FORMAT!r}")
+        if type(version) is not int or version not in (VERSION, VERSION_WITH_BLOCKS):
+            raise PlanFileError(
+                f"its version is {_describe(version)}, this release reads {VERSION} and {VERSION_WITH_BLOCKS}"
+            )
 
     def plan(self, call: str) -> PruningPlan:
         self.positions = self._each("positions", lambda value: _ascending(value, "positions"))
@@ -102,15 +110,16 @@ class _PlanReader:
         if len(set(names)) != len(names):
             raise PlanFileError("a tensor is listed twice")
         _check_gains(tensors)
-        has_blocks = self.document["version"] == WITH_BLOCKS
-        blocks, removal = removal_read(self.document) if has_blocks else ((), NOTHING_REMOVED)
+        has_blocks = self.document["version"] == VERSION_WITH_BLOCKS
+        blocks, removal = parse_removal(self.document) if has_blocks else ((), NOTHING_REMOVED)
         attributes = {
-            name: _change(name, pair) for name, pair in _mapping(self._get("attributes"), "attributes").items()
+            name: _attribute_change(name, pair)
+            for name, pair in _mapping(self._get("attributes"), "attributes").items()
         }
         return PruningPlan(
-            tuple(self._each("axes", _axis)),
+            tuple(self._each("axes", _parse_axis_cut)),
             Edits(tuple(tensors), attributes, removal),
-            tuple(self._each("changes", _correction)),
+            tuple(self._each("changes", _parse_change)),
             self._pair("params"), self._pair("flops"), self._pair("macs"), call,
             bytes=self._pair("bytes") if "bytes" in self.document else None, blocks=blocks,
             matmul_flops=self._pair("matmul_flops") if "matmul_flops" in self.document else None,
@@ -125,40 +134,40 @@ class _PlanReader:
         return [read(value) for value in _list(self._get(name), name)]
 
     def _pair(self, name: str) -> tuple[int, int]:
-        before, after = _sizes(_list(self._get(name), name, 2), name, 0, LARGEST_NUMBER)
+        before, after = _sizes(_list(self._get(name), name, 2), name, 0, MAX_NUMBER)
         return before, after
 
     def _tensor(self, value: Any) -> TensorEdit:
         entry = _mapping(value, "tensors")
         names = tuple(_text(name, "a name") for name in _list(entry.get("names"), "names"))
-        shape = tuple(_sizes(_list(entry.get("shape"), "shape")[: MOST_DIMENSIONS + 1], "shape"))
-        if len(shape) > MOST_DIMENSIONS:
-            raise PlanFileError(f"{shown(str(names))} has more than {MOST_DIMENSIONS} dimensions")
+        shape = tuple(_sizes(_list(entry.get("shape"), "shape")[: MAX_DIMENSIONS + 1], "shape"))
+        if len(shape) > MAX_DIMENSIONS:
+            raise PlanFileError(f"{printable(str(names))} has more than {MAX_DIMENSIONS} dimensions")
         kept = {}
         for key, number in _mapping(entry.get("kept"), "kept").items():
             at = next((at for at in range(len(shape)) if str(at) == key), None)
             if at is None or not _is_size(number) or number >= len(self.positions):
                 raise PlanFileError(
-                    f"{shown(str(names))} has no dimension {shown(key)} or positions {_described(number)}"
+                    f"{printable(str(names))} has no dimension {printable(key)} or positions {_describe(number)}"
                 )
             kept[at] = self.positions[number]
             if not len(kept[at]) or kept[at][-1] >= shape[at]:
                 raise PlanFileError(
-                    f"{shown(str(names))} keeps positions that its shape {shown(str(shape))} does not have"
+                    f"{printable(str(names))} keeps positions that its shape {printable(str(shape))} does not have"
                 )
         produced = _sizes(_list(entry.get("produced"), "produced"), "produced")
         if not names or not set(produced) <= set(kept):
             raise PlanFileError("a tensor has no name, or makes what it does not keep")
         by_gain = _sizes(_list(entry.get("by_gain", []), "by_gain"), "by_gain")
         if not set(by_gain) <= set(produced):
-            raise PlanFileError(f"{shown(str(names))} leaves to a gain what it does not make")
+            raise PlanFileError(f"{printable(str(names))} leaves to a gain what it does not make")
         gain, values = _gain_of(entry.get("gain_of")), self._values(entry.get("values"))
         return TensorEdit(names, shape, kept, frozenset(produced), gain, values, frozenset(by_gain))
 
     def _values(self, number: Any) -> Ints | None:
         """The indices that stay of those that a buffer holds."""
         if number is not None and (not _is_size(number) or number >= len(self.positions)):
-            raise PlanFileError(f"a buffer of indices has no positions {_described(number)}")
+            raise PlanFileError(f"a buffer of indices has no positions {_describe(number)}")
         return None if number is None else self.positions[number]
 
 
@@ -166,8 +175,8 @@ def _gain_of(value: Any) -> tuple[str, int] | None:
     if value is None:
         return None
     name, dim = _list(value, "gain_of", 2)
-    if type(dim) is not int or not -1 <= dim < MOST_DIMENSIONS:
-        raise PlanFileError(f"a gain keeps the dimension {_described(dim)}")
+    if type(dim) is not int or not -1 <= dim < MAX_DIMENSIONS:
+        raise PlanFileError(f"a gain keeps the dimension {_describe(dim)}")
     return _text(name, "a direction"), dim
 
 
@@ -180,13 +189,13 @@ def _check_gains(tensors: list[TensorEdit]) -> None:
         name, dim = edit.gain_of
         direction = by_name.get(name)
         if direction is None or direction.gain_of or dim >= len(direction.shape):
-            raise PlanFileError(f"{shown(name)} is no direction of a normalised weight")
+            raise PlanFileError(f"{printable(name)} is no direction of a normalised weight")
         for gain, whole in ((edit.shape, direction.shape), (edit.shape_after, direction.shape_after)):
             if math.prod(gain) != (1 if dim < 0 else whole[dim]):
-                raise PlanFileError(f"{shown(edit.names[0])} has not one entry for each norm of {shown(name)}")
+                raise PlanFileError(f"{printable(edit.names[0])} has not one entry for each norm of {printable(name)}")
 
 
-def _axis(value: Any) -> AxisCut:
+def _parse_axis_cut(value: Any) -> AxisCut:
     entry = _mapping(value, "axes")
     dropped = _ascending(entry.get("dropped"), "dropped").tolist()
     (size,) = _sizes([entry.get("size")], "size")
@@ -196,59 +205,61 @@ def _axis(value: Any) -> AxisCut:
     return AxisCut(_text(entry.get("name"), "an axis's name"), size, tuple(dropped), members)
 
 
-def _correction(value: Any) -> Change:
+def _parse_change(value: Any) -> Change:
     entry = _mapping(value, "changes")
     kind, what, source = (_text(entry.get(name), name) for name in ("kind", "what", "source"))
     return Change(kind, what, source)
 
 
-def _change(name: str, pair: Any) -> tuple[Whole, Whole]:
+def _attribute_change(name: str, pair: Any) -> tuple[SizeValue, SizeValue]:
     """What an attribute was and becomes: sizes of one kind, as many as before."""
     _text(name, "an attribute's name")
-    before, after = (_whole(value, name) for value in _list(pair, name, 2))
+    before, after = (_size_value(value, name) for value in _list(pair, name, 2))
     alike = type(before) is type(after) and (isinstance(before, int) or len(before) == len(after))  # type: ignore[arg-type]
     if not alike:
-        raise PlanFileError(f"{shown(name)} changes from {_described(before)} to {_described(after)}")
+        raise PlanFileError(f"{printable(name)} changes from {_describe(before)} to {_describe(after)}")
     if any(part.startswith("__") or not part for part in name.split(".")):
-        raise PlanFileError(f"{shown(name)} is no attribute that holds a size")
+        raise PlanFileError(f"{printable(name)} is no attribute that holds a size")
     return before, after
 
 
-def _whole(value: Any, name: str) -> Whole:
+def _size_value(value: Any, name: str) -> SizeValue:
     """A size or several; one that code leaves open is -1, as in a view."""
     if isinstance(value, dict):
-        return tuple(_sizes(_list(value.get("tuple"), name), name, -LARGEST_SIZE))
-    found = _sizes(value if isinstance(value, list) else [value], name, -LARGEST_SIZE)
+        return tuple(_sizes(_list(value.get("tuple"), name), name, -MAX_SIZE))
+    found = _sizes(value if isinstance(value, list) else [value], name, -MAX_SIZE)
     return found if isinstance(value, list) else found[0]
 
 
 def _mapping(value: Any, name: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise PlanFileError(f"{name} is {_described(value)}, not an object")
+        raise PlanFileError(f"{name} is {_describe(value)}, not an object")
     return value
 
 
 def _list(value: Any, name: str, length: int | None = None) -> list[Any]:
     if not isinstance(value, list) or length not in (None, len(value)):
-        raise PlanFileError(f"{shown(name)} is {_described(value)}, not a list" + (f" of {length}" if length else ""))
+        raise PlanFileError(
+            f"{printable(name)} is {_describe(value)}, not a list" + (f" of {length}" if length else "")
+        )
     return value
 
 
 def _text(value: Any, name: str) -> str:
-    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
-        raise PlanFileError(f"{name} is {_described(value)}, not text of at most {LONGEST_TEXT:,} letters")
+    if not isinstance(value, str) or len(value) > MAX_TEXT_LENGTH:
+        raise PlanFileError(f"{name} is {_describe(value)}, not text of at most {MAX_TEXT_LENGTH:,} letters")
     return value
 
 
 def _is_size(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= LARGEST_SIZE
+    return type(value) is int and 0 <= value <= MAX_SIZE
 
 
-def _sizes(found: Iterable[Any], name: str, least: int = 0, most: int = LARGEST_SIZE) -> list[int]:
+def _sizes(found: Iterable[Any], name: str, least: int = 0, most: int = MAX_SIZE) -> list[int]:
     every = list(found)
     for each in every:
         if type(each) is not int or not least <= each <= most:
-            raise PlanFileError(f"{shown(name)} has {_described(each)}, not a size")
+            raise PlanFileError(f"{printable(name)} has {_describe(each)}, not a size")
     return every
 
 
@@ -262,19 +273,19 @@ def _ascending(value: Any, name: str) -> Ints:
     return positions
 
 
-def _described(value: Any) -> str:
+def _describe(value: Any) -> str:
     """A value for a message, formatted in time proportional to the message's length."""
     if isinstance(value, dict | list | tuple):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
-    return shown(repr(value[:80] if isinstance(value, str) else value), 40)
+    return printable(repr(value[:80] if isinstance(value, str) else value), 40)
 
 
 # -------------------- The plan files that a page may write and read: inside one folder, never through a symbolic link
 
 
-ENDING = ".json"
-HAS_HANDLES = NO_LINK != 0 and {os.open, os.stat, os.link, os.unlink, os.rename} <= os.supports_dir_fd
-Place = tuple[str, int | None]  # a name and the folder that it is in, or a path
+SUFFIX = ".json"
+HAS_DIRECTORY_HANDLES = NO_FOLLOW != 0 and {os.open, os.stat, os.link, os.unlink, os.rename} <= os.supports_dir_fd
+FileLocation = tuple[str, int | None]  # a name and the folder that it is in, or a path
 
 
 class PlanFolder:
@@ -284,49 +295,49 @@ class PlanFolder:
     """
 
     def __init__(self, folder: PATHLIKE | None = None) -> None:
-        self._given = None if folder is None else os.path.abspath(folder)
+        self._folder = None if folder is None else os.path.abspath(folder)
 
     @property
     def folder(self) -> str:
         try:
-            return os.getcwd() if self._given is None else self._given
+            return os.getcwd() if self._folder is None else self._folder
         except OSError as error:
-            raise _WrongNameError(f"the working folder is gone ({shown(str(error))}): go to another one") from error
+            raise _WrongNameError(f"the working folder is gone ({printable(str(error))}): go to another one") from error
 
     def path(self, name: PATHLIKE) -> str:
         """The path of a name, as the user's own code may write it."""
-        return os.fspath(name) if self._given is None else os.path.join(self._given, name)
+        return os.fspath(name) if self._folder is None else os.path.join(self._folder, name)
 
-    def checked(self, name: Any) -> str:
+    def checked_name(self, name: Any) -> str:
         """The name itself; only the name is looked at, and no file."""
-        self._parts(name)
+        self._path_parts(name)
         return name
 
     def save(self, plan: PruningPlan, name: str) -> None:
         """Write a plan; of what is there, only another plan is replaced."""
-        content = text_of(plan)
+        content = plan_bytes(plan)
         try:
-            with self._place(name) as (path, folder):
-                _put(content, path, folder)
+            with self._open_location(name) as (path, folder):
+                _write_plan(content, path, folder)
         except PlanFileError:
             raise
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise PlanFileError(f"{shown(name)} cannot be written: {shown(reason)}") from error
+            raise PlanFileError(f"{printable(name)} cannot be written: {printable(reason)}") from error
 
     def load(self, name: str) -> PruningPlan:
         """Read a plan; the error is the same for what is no plan and for what is not there."""
         try:
-            with self._place(name) as (path, folder):
-                return plan_of(read_whole(path, LARGEST_FILE, folder), f"mk.load_plan({self.path(name)!r})")
+            with self._open_location(name) as (path, folder):
+                return parse_plan(read_bounded(path, MAX_FILE_SIZE, folder), f"mk.load_plan({self.path(name)!r})")
         except _WrongNameError:
             raise
         except (OSError, ValueError, RecursionError):
             raise PlanFileError(
-                f"{shown(name)} cannot be read as a plan: choose another name; mk.load_plan in Python says more"
+                f"{printable(name)} cannot be read as a plan: choose another name; mk.load_plan in Python says more"
             ) from None
 
-    def _parts(self, name: Any) -> tuple[str, ...]:
+    def _path_parts(self, name: Any) -> tuple[str, ...]:
         """The folders on the way and the file, one after the other."""
         if not isinstance(name, str) or not name.strip():
             raise _WrongNameError("a plan needs the name of a file, as plan.modulekg.json")
@@ -336,24 +347,25 @@ class PlanFolder:
             path = next((path.relative_to(each) for each in names if path.is_relative_to(each)), path)
         if path.anchor or ".." in path.parts or not path.parts:
             raise _WrongNameError(
-                f"{shown(name)} is not below {shown(self.folder)}, where this page may write and read: name a file "
+                f"{printable(name)} is not below {printable(self.folder)}, where this page may write and read: name "
+                "a file "
                 "there, or pass MaskEditor(…, folder=…) in Python"
             )
-        if path.suffix != ENDING:
-            raise _WrongNameError(f"{shown(name)} does not end in {ENDING}, as the plans of a page do")
+        if path.suffix != SUFFIX:
+            raise _WrongNameError(f"{printable(name)} does not end in {SUFFIX}, as the plans of a page do")
         return path.parts
 
     @contextmanager
-    def _place(self, name: str) -> Iterator[Place]:
+    def _open_location(self, name: str) -> Iterator[FileLocation]:
         """The file in its folder, which stays the same one whatever is renamed on the way meanwhile."""
-        *folders, last = self._parts(name)
-        if not HAS_HANDLES:
+        *folders, last = self._path_parts(name)
+        if not HAS_DIRECTORY_HANDLES:
             yield _path_without_links(self.folder, folders, last), None
             return
         handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             for each in folders:
-                inner = os.open(each, os.O_RDONLY | os.O_DIRECTORY | NO_LINK, dir_fd=handle)
+                inner = os.open(each, os.O_RDONLY | os.O_DIRECTORY | NO_FOLLOW, dir_fd=handle)
                 os.close(handle)
                 handle = inner
             yield last, handle
@@ -373,34 +385,34 @@ def _path_without_links(folder: str, folders: list[str], last: str) -> str:
     return path
 
 
-def _put(content: bytes, path: str, folder: int | None) -> None:
+def _write_plan(content: bytes, path: str, folder: int | None) -> None:
     """Write a plan where a plan or nothing is."""
-    known = _plan_at(path, folder)
-    new = NewFile(path, folder)
+    known = _existing_plan(path, folder)
+    new = AtomicFile(path, folder)
     try:
         new.open().write(content)
         if known is None:
-            new.keep_as_first()
-        elif known == _identity(path, folder):
-            new.keep()
+            new.commit_new()
+        elif known == _file_identity(path, folder):
+            new.commit()
         else:
             raise FileExistsError("another file has come there")
     finally:
         new.discard()
 
 
-def _plan_at(path: str, folder: int | None) -> tuple[int, ...] | None:
+def _existing_plan(path: str, folder: int | None) -> tuple[int, ...] | None:
     """Which file is there, or None; raises `PlanFileError` for one that is no plan."""
-    known = _identity(path, folder)
+    known = _file_identity(path, folder)
     if known is not None:
         try:
-            plan_of(read_whole(path, LARGEST_FILE, folder), "")
+            parse_plan(read_bounded(path, MAX_FILE_SIZE, folder), "")
         except (OSError, ValueError, RecursionError):
-            raise PlanFileError(f"{shown(path)} is there and is no plan: choose another name") from None
+            raise PlanFileError(f"{printable(path)} is there and is no plan: choose another name") from None
     return known
 
 
-def _identity(path: str, folder: int | None) -> tuple[int, ...] | None:
+def _file_identity(path: str, folder: int | None) -> tuple[int, ...] | None:
     try:
         found = os.stat(path, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:

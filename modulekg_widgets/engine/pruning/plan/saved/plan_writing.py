@@ -8,13 +8,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from modulekg_widgets.engine.errors import PlanFileError, shown
-from modulekg_widgets.engine.pruning.blocks.removal_file import removal_written
-from modulekg_widgets.engine.pruning.cut.edits import Ints, Whole
-from modulekg_widgets.engine.safe_files import replacing
+from modulekg_widgets.engine.errors import PlanFileError, printable
+from modulekg_widgets.engine.pruning.blocks.removal_file import removal_document
+from modulekg_widgets.engine.pruning.cut.edits import Ints, SizeValue
+from modulekg_widgets.engine.safe_files import atomic_writer
 
 FORMAT, VERSION = "modulekg-plan", 1
-WITH_BLOCKS = 2  # of a plan that removes modules, which a reader of the first would leave out without a word
+VERSION_WITH_BLOCKS = 2  # of a plan that removes modules, which a reader of the first would leave out without a word
 
 
 def save_plan(plan: Any, path: str | os.PathLike[str]) -> None:
@@ -22,16 +22,16 @@ def save_plan(plan: Any, path: str | os.PathLike[str]) -> None:
 
     Raises `PlanFileError` where it cannot be written.
     """
-    target, content = checked_path(path), text_of(plan)
+    target, content = checked_path(path), plan_bytes(plan)
     try:
-        with replacing(target) as file:
+        with atomic_writer(target) as file:
             file.write(content)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise PlanFileError(f"{shown(str(target))} cannot be written: {shown(reason)}") from error
+        raise PlanFileError(f"{printable(str(target))} cannot be written: {printable(reason)}") from error
 
 
-def text_of(plan: Any) -> bytes:
+def plan_bytes(plan: Any) -> bytes:
     """What is in the file of a `PruningPlan`."""
     return json.dumps(_document(plan), separators=(",", ":")).encode("ascii")
 
@@ -56,7 +56,7 @@ def _document(plan: Any) -> dict[str, Any]:
     ]
     return {
         "format": FORMAT,
-        "version": WITH_BLOCKS if plan.edits.removal else VERSION,
+        "version": VERSION_WITH_BLOCKS if plan.edits.removal else VERSION,
         "params": plan.params,
         "flops": plan.flops,
         "macs": plan.macs,
@@ -67,22 +67,22 @@ def _document(plan: Any) -> dict[str, Any]:
             for axis in plan.axes
         ],
         "changes": [{"kind": c.kind, "what": c.what, "source": c.source} for c in plan.changes],
-        "attributes": {name: list(map(_plain, values)) for name, values in plan.edits.attributes.items()},
+        "attributes": {name: list(map(_json_size, values)) for name, values in plan.edits.attributes.items()},
         "tensors": tensors,
         "positions": list(positions),
-        **(removal_written(plan.blocks, plan.edits.removal) if plan.edits.removal else {}),
+        **(removal_document(plan.blocks, plan.edits.removal) if plan.edits.removal else {}),
     }
 
 
-def _plain(value: Whole) -> Any:
+def _json_size(value: SizeValue) -> Any:
     """Sizes as JSON has them, which knows no tuples; some are numbers of NumPy, as what a shape was computed with."""
     if isinstance(value, tuple):
-        return {"tuple": _plain(list(value))}
+        return {"tuple": _json_size(list(value))}
     return list(map(operator.index, value)) if isinstance(value, list) else operator.index(value)
 
 
 def checked_path(path: Any) -> Path:
     """The path of a file, given as text or path; raises `PlanFileError` for anything else."""
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
-        raise PlanFileError(f"a plan is named by the path of a file, got a {shown(type(path).__name__)}")
+        raise PlanFileError(f"a plan is named by the path of a file, got a {printable(type(path).__name__)}")
     return Path(path)

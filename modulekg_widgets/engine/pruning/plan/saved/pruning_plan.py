@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import CutError, counted, shown
+from modulekg_widgets.engine.errors import CutError, pluralize, printable
 from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit
-from modulekg_widgets.engine.pruning.cut.optimizers import Optimizers
+from modulekg_widgets.engine.pruning.cut.optimizer_state import Optimizers
 from modulekg_widgets.engine.pruning.plan.corrections.candidate import Change
-from modulekg_widgets.engine.pruning.plan.saved.plan_writing import save_plan, text_of
+from modulekg_widgets.engine.pruning.plan.saved.plan_writing import plan_bytes, save_plan
 
-ROWS = 40
+MAX_ROWS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +158,8 @@ class PruningPlan:
         >>> model[1].num_batches_tracked.item()
         0
         """
-        from modulekg_widgets.engine.pruning.recover.passes import TracedCall
         from modulekg_widgets.engine.pruning.recover.recovery import cut_and_recover
+        from modulekg_widgets.engine.pruning.recover.sandbox_runs import TracedCall
 
         traced = TracedCall.of_signature(model) if self.traced is None else self.traced
         receipt = cut_and_recover(
@@ -185,9 +185,9 @@ class PruningPlan:
         Any
             What `run` gives.
         """
-        from modulekg_widgets.engine.pruning.latency import timed_as_cut
+        from modulekg_widgets.engine.pruning.latency import time_cut_copy
 
-        return timed_as_cut(model, self.edits, call, run)
+        return time_cut_copy(model, self.edits, call, run)
 
     def flow(self, graph: Any) -> Any:
         """The traced pass as it would go through the cut model.
@@ -207,12 +207,12 @@ class PruningPlan:
         CutError
             For what is no graph, and where the pass does not go through.
         """
-        from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import run_through
+        from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import run_with_edits
         from modulekg_widgets.engine.tracing.dataflow import Dataflow
 
         if not isinstance(graph, Dataflow):
-            raise CutError(f"plan.flow takes what mk.trace(model, args) gives, got a {shown(type(graph).__name__)}")
-        return run_through(graph, self.edits)
+            raise CutError(f"plan.flow takes what mk.trace(model, args) gives, got a {printable(type(graph).__name__)}")
+        return run_with_edits(graph, self.edits)
 
     @property
     def _axis_names(self) -> dict[tuple[str, int], str]:
@@ -273,7 +273,7 @@ class PruningPlan:
         tensor([1., 0., 1.])
         """
         if self.edits.removal:
-            names = ", ".join(shown(each.path) for each in self.edits.removal.modules[:3])
+            names = ", ".join(printable(each.path) for each in self.edits.removal.modules[:3])
             raise CutError(f"masks are zeros in weights, and {names} go as a whole: cut instead, plan.cut(model)")
         found: dict[str, torch.Tensor] = {}
         for edit in self.edits.tensors:
@@ -311,7 +311,7 @@ class PruningPlan:
         """What a folder keeps of the cut."""
         from modulekg_widgets.engine.pruning.saving.origin import SavedCut
 
-        return SavedCut(self.edits, self.cut, text_of(self))
+        return SavedCut(self.edits, self.cut, plan_bytes(self))
 
     def save(self, path: Any) -> None:
         """Write the plan as JSON; `mk.load_plan` reads it.
@@ -330,53 +330,56 @@ class PruningPlan:
 
     def __str__(self) -> str:
         # names may come from a file: they are printed as text, without what a terminal would obey
-        rows = [(shown(axis.name), axis) for axis in self.axes[:ROWS]]
+        rows = [(printable(axis.name), axis) for axis in self.axes[:MAX_ROWS]]
         width = max([len(name) for name, _ in rows], default=4)
         lines = [self.summary, ""]
-        lines += [f"  without {shown(path)}" for path in self.blocks[:ROWS]]
+        lines += [f"  without {printable(path)}" for path in self.blocks[:MAX_ROWS]]
         lines += (
-            [f"  … and {counted(len(self.blocks) - ROWS, 'more block', 'more blocks')}"]
-            if len(self.blocks) > ROWS
+            [f"  … and {pluralize(len(self.blocks) - MAX_ROWS, 'more block', 'more blocks')}"]
+            if len(self.blocks) > MAX_ROWS
             else []
         )
         lines += [
-            f"  {name:<{width}} {axis.size:>6} → {axis.left:<6} {shown(_few(axis.members), 300)}" for name, axis in rows
+            f"  {name:<{width}} {axis.size:>6} → {axis.left:<6} {printable(_shortened(axis.members), 300)}"
+            for name, axis in rows
         ]
-        if len(self.axes) > ROWS:
-            lines.append(f"  … and {counted(len(self.axes) - ROWS, 'more axis', 'more axes')}")
+        if len(self.axes) > MAX_ROWS:
+            lines.append(f"  … and {pluralize(len(self.axes) - MAX_ROWS, 'more axis', 'more axes')}")
         if self.changes:
             lines += [
                 "",
                 "corrections that the dry run asked for:",
-                *(f"  {shown(str(change), 500)}" for change in self.changes[:ROWS]),
+                *(f"  {printable(str(change), 500)}" for change in self.changes[:MAX_ROWS]),
             ]
-            lines += [f"  … and {len(self.changes) - ROWS} more"] if len(self.changes) > ROWS else []
-        lines += ["", *(shown(note, 500) for note in self.notes)] if self.notes else []
+            lines += [f"  … and {len(self.changes) - MAX_ROWS} more"] if len(self.changes) > MAX_ROWS else []
+        lines += ["", *(printable(note, 500) for note in self.notes)] if self.notes else []
         return "\n".join(lines)
 
     @property
     def summary(self) -> str:
         """One line: parameters, FLOPs, those in matrix products and convolutions, and milliseconds before and after."""
-        blocks = f", {counted(len(self.blocks), 'block', 'blocks')}" if self.blocks else ""
+        blocks = f", {pluralize(len(self.blocks), 'block', 'blocks')}" if self.blocks else ""
         sizes = f"parameters {_change(*self.params)}, FLOPs {_change(*self.flops)}"
         if self.matmul_flops is not None:
             sizes += f", matmul FLOPs {_change(*self.matmul_flops)}"
-        return f"{sizes}{_latency(self.latency)}, {counted(len(self.axes), 'axis', 'axes')}{blocks}"
+        return f"{sizes}{_latency(self.latency)}, {pluralize(len(self.axes), 'axis', 'axes')}{blocks}"
 
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><td>{html.escape(axis.name)}</td><td>{axis.size}</td><td>{axis.left}</td>"
-            f"<td>{html.escape(_few(axis.members))}</td></tr>"
-            for axis in self.axes[:ROWS]
+            f"<td>{html.escape(_shortened(axis.members))}</td></tr>"
+            for axis in self.axes[:MAX_ROWS]
         )
         more = (
-            f"<p>… and {counted(len(self.axes) - ROWS, 'more axis', 'more axes')}</p>" if len(self.axes) > ROWS else ""
+            f"<p>… and {pluralize(len(self.axes) - MAX_ROWS, 'more axis', 'more axes')}</p>"
+            if len(self.axes) > MAX_ROWS
+            else ""
         )
         head = "<tr><th>axis</th><th>before</th><th>after</th><th>members</th></tr>"
-        changes = "".join(f"<li>{html.escape(str(change))}</li>" for change in self.changes[:ROWS])
+        changes = "".join(f"<li>{html.escape(str(change))}</li>" for change in self.changes[:MAX_ROWS])
         listed = f"<p>corrections that the dry run asked for</p><ul>{changes}</ul>" if changes else ""
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
-        gone = f"<p>without {html.escape(_few(self.blocks))}</p>" if self.blocks else ""
+        gone = f"<p>without {html.escape(_shortened(self.blocks))}</p>" if self.blocks else ""
         return f"<p>{html.escape(self.summary)}</p>{gone}<table>{head}{rows}</table>{more}{listed}{notes}"
 
 
@@ -389,7 +392,7 @@ def _mask(edit: TensorEdit) -> torch.Tensor:
     return mask
 
 
-def _few(members: Iterable[str]) -> str:
+def _shortened(members: Iterable[str]) -> str:
     every = list(members)
     return ", ".join(every[:3]) + (f", … ({len(every)})" if len(every) > 3 else "")
 

@@ -10,25 +10,25 @@ from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.terms.algebra import Term
-from modulekg_widgets.engine.pruning.plan.selection.limits import FLOOR, FLOOR_OF_TARGET, Limits
-from modulekg_widgets.engine.pruning.plan.selection.proportions import NONE, Proportions, Together
+from modulekg_widgets.engine.pruning.plan.selection.limits import DEFAULT_FLOOR, DEFAULT_TARGET_FLOOR, Limits
+from modulekg_widgets.engine.pruning.plan.selection.proportions import NO_PROPORTIONS, GroupArrays, Proportions
 from modulekg_widgets.engine.tracing.dataflow import split_name
 
 Scores = Mapping[Term, NDArray[np.float64]]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 LOCAL = "local"
-MOST_OF_ONE = 1.5  # times the share that goes of all axes; of 1.2 … 2 what serves a ResNet, a ViT and an LSTM
-WEAK = 0.5  # of the mean score of an axis: what is below may go beyond that
+MAX_AXIS_FACTOR = 1.5  # times the share that goes of all axes; of 1.2 … 2 what serves a ResNet, a ViT and an LSTM
+WEAK_SCORE = 0.5  # of the mean score of an axis: what is below may go beyond that
 SCOPES = (LOCAL, "global", "isomorphic")
 
 
-def gone(size: int, ratio: float) -> int:
+def removed_count(size: int, ratio: float) -> int:
     """How many of `size` indices a ratio takes; never more than it says, and never all."""
     return min(size - 1, math.floor(size * ratio + 1e-9))
 
 
-def rounded(count: int, size: int, step: int) -> int:
+def round_up(count: int, size: int, step: int) -> int:
     """The next multiple of `step`, or all."""
     return min(size, -(-count // step) * step)
 
@@ -50,86 +50,86 @@ class Counts:
         steps: Mapping[Term, int] | None = None,
         limits: Limits | None = None,
         is_fair: bool = True,
-        paces: Floats | None = None,
-        proportions: Proportions = NONE,
+        exponents: Floats | None = None,
+        proportions: Proportions = NO_PROPORTIONS,
     ) -> None:
         limits = limits or Limits()
         terms = [axis.term for axis in chosen]
         self.proportions = proportions
-        self.together = Together(proportions, terms)
-        self._paces = None if paces is None else self.together.mean(paces)
+        self.group_arrays = GroupArrays(proportions, terms)
+        self._exponents = None if exponents is None else self.group_arrays.mean(exponents)
         self._is_fair = is_fair
         self.chosen = list(chosen)
         self.scores = [scores[term] for term in terms] if scope != LOCAL else []
         self.sizes: Ints = np.array([axis.size for axis in chosen], dtype=np.int64)
         self.steps: Ints = np.array([(steps or {}).get(term, 1) for term in terms], dtype=np.int64)
-        self._floors: Ints = np.array([limits.least.get(term, 0) for term in terms], dtype=np.int64)
-        most = np.array([limits.most.get(term, term.size) for term in terms], dtype=np.int64)
-        self.most: Ints = np.where(most < self.sizes, most // self.steps * self.steps, self.sizes)
+        self._floors: Ints = np.array([limits.minimum.get(term, 0) for term in terms], dtype=np.int64)
+        most = np.array([limits.maximum.get(term, term.size) for term in terms], dtype=np.int64)
+        self.maximum: Ints = np.where(most < self.sizes, most // self.steps * self.steps, self.sizes)
         self._is_local = scope == LOCAL
-        self._weak: Ints = np.array([_weak(own) for own in self.scores], dtype=np.int64)
+        self._weak: Ints = np.array([_weak_count(own) for own in self.scores], dtype=np.int64)
         self._ranked = [self._ranking(group) for group in self._groups(scope)]
 
-    def of(self, ratio: float, tilt: Floats | float = 0.0) -> Ints:
+    def at_ratio(self, ratio: float, tilt: Floats | float = 0.0) -> Ints:
         """How many stay; `tilt` is added to the ratio of each axis, or lowers its scores in a common ranking."""
         if self._is_local:
-            share = np.clip(ratio + self._common(tilt), 0.0, 1.0)
-            if self._paces is not None:
-                share = 1 - (1 - share) ** self._paces
+            share = np.clip(ratio + self._group_tilt(tilt), 0.0, 1.0)
+            if self._exponents is not None:
+                share = 1 - (1 - share) ** self._exponents
             stay = self.sizes - np.minimum(self.sizes - 1, np.floor(self.sizes * share + 1e-9).astype(np.int64))
         else:
             stay = self.sizes.copy()
             for group, order, owner in self._ranked:
                 if np.any(tilt):
-                    order, owner = self._ordered(group, np.exp(-np.asarray(self._common(tilt))[group]))
-                stay[group] = self._by_rank(group, order, owner, min(max(ratio, 0.0), 1.0))
+                    order, owner = self._ordered(group, np.exp(-np.asarray(self._group_tilt(tilt))[group]))
+                stay[group] = self._remove_lowest(group, order, owner, min(max(ratio, 0.0), 1.0))
         return self.allowed(stay, ratio)
 
     def allowed(self, stay: Ints, ratio: float = 0.0) -> Ints:
         """The next numbers of indices that steps and limits allow."""
-        wanted = np.maximum(self.together.whole(stay), self.least(ratio))
-        return np.minimum(self._up(wanted), self.most)
+        wanted = np.maximum(self.group_arrays.round_up(stay), self.minimum(ratio))
+        return np.minimum(self._round_up(wanted), self.maximum)
 
-    def least(self, ratio: float = 0.0) -> Ints:
+    def minimum(self, ratio: float = 0.0) -> Ints:
         """How many indices stay at least when so large a share of them goes."""
-        usual = 1 if self._is_local else self._least_by_rank(ratio)
+        usual = 1 if self._is_local else self._ranked_minimum(ratio)
         least = np.where(self._floors > 0, self._floors, np.maximum(usual, 1)).astype(np.int64)
-        return np.minimum(self._up(self.together.largest(least)), self.most)
+        return np.minimum(self._round_up(self.group_arrays.at_least(least)), self.maximum)
 
-    def _common(self, tilt: Floats | float) -> Floats | float:
+    def _group_tilt(self, tilt: Floats | float) -> Floats | float:
         """What axes that go together give beyond the ratio."""
-        return self.together.mean(tilt) if isinstance(tilt, np.ndarray) else tilt
+        return self.group_arrays.mean(tilt) if isinstance(tilt, np.ndarray) else tilt
 
-    def _least_by_rank(self, ratio: float) -> Ints:
+    def _ranked_minimum(self, ratio: float) -> Ints:
         """What a common ranking leaves of each axis where this share of all indices goes.
 
         The scores within an axis often differ less than those of two axes, so that all of one would go before any of
         the other: measured on trained nets, an LSTM lost the dimensions of its embedding and nothing else.
         """
-        usual = FLOOR if self._paces is None else FLOOR_OF_TARGET
+        usual = DEFAULT_FLOOR if self._exponents is None else DEFAULT_TARGET_FLOOR
         some = np.ceil(self.sizes * min(usual, max(0.0, 1 - ratio)) - 1e-9)
         if not self._is_fair:
             return some.astype(np.int64)
-        fair = np.floor(self.sizes * (1 - MOST_OF_ONE * ratio) + 1e-9)
+        fair = np.floor(self.sizes * (1 - MAX_AXIS_FACTOR * ratio) + 1e-9)
         return np.maximum(some, np.minimum(fair, self.sizes - self._weak)).astype(np.int64)
 
-    def above(self, count: int, at: int) -> int:
+    def next_above(self, count: int, at: int) -> int:
         """The next larger number of indices of an axis, or the same."""
         step = int(self.steps[at])
-        return int(min((count // step + 1) * step, self.most[at]))
+        return int(min((count // step + 1) * step, self.maximum[at]))
 
-    def below(self, count: int, at: int, least: int) -> int:
+    def next_below(self, count: int, at: int, least: int) -> int:
         """The next smaller number of indices of an axis that is not below `least`, or the same."""
         step = int(self.steps[at])
         fewer = (-(-count // step) - 1) * step
         return fewer if fewer >= least else count
 
-    def least_with(self, stay: Ints) -> Ints:
+    def minimum_with(self, stay: Ints) -> Ints:
         """How many indices stay at least where the share that goes of all is that of a choice."""
         whole = int(self.sizes.sum())
-        return self.least(1 - int(stay.sum()) / whole if whole else 0.0)
+        return self.minimum(1 - int(stay.sum()) / whole if whole else 0.0)
 
-    def _up(self, stay: Ints) -> Ints:
+    def _round_up(self, stay: Ints) -> Ints:
         return np.minimum(self.sizes, -(-stay // self.steps) * self.steps)
 
     # -------------------------------------------------------- common rankings
@@ -141,7 +141,7 @@ class Counts:
             return [np.arange(len(self.chosen))]
         kinds: dict[object, list[int]] = {}
         for at, axis in enumerate(self.chosen):
-            kinds.setdefault(_kind(axis), []).append(at)
+            kinds.setdefault(_axis_kind(axis), []).append(at)
         return [np.array(group) for group in kinds.values()]
 
     def _ranking(self, group: Ints) -> tuple[Ints, Ints, Ints]:
@@ -159,25 +159,25 @@ class Counts:
             rank[start + np.argsort(own, kind="stable")] = np.arange(len(own))
         return rank[every], owner[every]
 
-    def _by_rank(self, group: Ints, rank: Ints, owner: Ints, ratio: float) -> Ints:
+    def _remove_lowest(self, group: Ints, rank: Ints, owner: Ints, ratio: float) -> Ints:
         """How many stay when the lowest scores of a group go, as far as limits allow."""
         sizes = self.sizes[group]
-        able = sizes - self.least(ratio)[group]
-        forced = sizes - self.most[group]
+        able = sizes - self.minimum(ratio)[group]
+        forced = sizes - self.maximum[group]
         going = np.flatnonzero((rank >= forced[owner]) & (rank < able[owner]))
         left = max(0, math.floor(len(rank) * ratio + 1e-9) - int(forced.sum()))
         return sizes - forced - np.bincount(owner[going[:left]], minlength=len(group))
 
 
-def _weak(scores: Floats) -> int:
+def _weak_count(scores: Floats) -> int:
     """How many indices of an axis matter clearly less than the others."""
-    return int((scores < WEAK * np.abs(scores).mean()).sum()) if len(scores) else 0
+    return int((scores < WEAK_SCORE * np.abs(scores).mean()).sum()) if len(scores) else 0
 
 
-def _kind(axis: Axis) -> frozenset[tuple[str, str, int]]:
+def _axis_kind(axis: Axis) -> frozenset[tuple[str, str, int]]:
     """What an axis runs along: the same attributes and dimensions of modules of the same classes."""
     found = set()
-    for node, dim in axis.places:
+    for node, dim in axis.tensor_dims:
         path, attribute = split_name(node.graph, node.label)
         found.add((type(node.graph.modules[path].module).__name__, attribute, dim))
     return frozenset(found)

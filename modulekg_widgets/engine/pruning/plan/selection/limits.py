@@ -9,30 +9,32 @@ from typing import Any
 
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.terms.algebra import Term
-from modulekg_widgets.engine.axes.terms.index_semantics import LeastCount
-from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.axes.terms.index_semantics import MinimumCount
+from modulekg_widgets.engine.errors import CutError, printable
 
 Limit = float | int | Mapping[Any, float | int]  # a share or a number of indices, of every axis or by axis
-FLOOR = 0.1  # of what an axis has: a common ranking takes no layer away altogether
-FLOOR_OF_TARGET = 0.05  # where it spends a target: MiniLM does without nearly all of its feed-forward layers
+DEFAULT_FLOOR = 0.1  # of what an axis has: a common ranking takes no layer away altogether
+DEFAULT_TARGET_FLOOR = 0.05  # where it spends a target: MiniLM does without nearly all of its feed-forward layers
 
 
 @dataclass(frozen=True)
 class Limits:
     """How many indices of an axis stay at least and at most, where the user says so."""
 
-    least: Mapping[Term, int] = field(default_factory=dict)
-    most: Mapping[Term, int] = field(default_factory=dict)
-    taken: Mapping[Term, LeastCount] = field(default_factory=dict)  # by the code, at once: more than the user asks for
+    minimum: Mapping[Term, int] = field(default_factory=dict)
+    maximum: Mapping[Term, int] = field(default_factory=dict)
+    code_minimums: Mapping[Term, MinimumCount] = field(
+        default_factory=dict
+    )  # by the code, at once: more than the user asks for
 
     def check(self, axis: Axis, count: int, what: str) -> None:
         """Raise `CutError` where `what` leaves so many indices of an axis, and a limit says otherwise."""
-        least, most = self.least.get(axis.term, 1), self.most.get(axis.term, axis.size)
+        least, most = self.minimum.get(axis.term, 1), self.maximum.get(axis.term, axis.size)
         if not least <= count <= most:
             limit = f"floor asks for {least} at least" if count < least else f"ceiling for {most} at most"
-            if count < least and axis.term in self.taken:
-                limit = f"{least} at least must stay: {self.taken[axis.term].reason}"
-            raise CutError(f"{what} leaves {count} of the {axis.size} indices of {shown(axis.name)}, and {limit}")
+            if count < least and axis.term in self.code_minimums:
+                limit = f"{least} at least must stay: {self.code_minimums[axis.term].reason}"
+            raise CutError(f"{what} leaves {count} of the {axis.size} indices of {printable(axis.name)}, and {limit}")
 
 
 def limits_of(
@@ -48,11 +50,11 @@ def limits_of(
     that exclude each other or name an axis that the plan does not cut, and what `named` raises.
     """
     every = {axis.term: axis for axis in able}
-    least = _by_term("floor", floor, every, named)
+    least = _limits_by_axis("floor", floor, every, named)
     found = {term: axis.least for term, axis in every.items()}
     taken = {term: known for term, known in found.items() if known is not None and known.count > least.get(term, 1)}
     least.update((term, known.count) for term, known in taken.items())
-    most = _by_term("ceiling", ceiling, every, named)
+    most = _limits_by_axis("ceiling", ceiling, every, named)
     for term, count in most.items():
         axis, step = every[term], steps.get(term, 1)
         lower = min(axis.size, -(-least.get(term, 1) // step) * step)
@@ -62,27 +64,27 @@ def limits_of(
             low = f"floor asks for {least[term]} at least" if term in least else "one stays at least"
             low = f"{least[term]} at least must stay ({taken[term].reason})" if term in taken else low
             raise CutError(
-                f"{shown(axis.name)} has {axis.size} indices: {low}, and ceiling for {count} at most{multiples}"
+                f"{printable(axis.name)} has {axis.size} indices: {low}, and ceiling for {count} at most{multiples}"
             )
     return Limits(least, most, taken)
 
 
-def _by_term(
+def _limits_by_axis(
     name: str, limit: Limit | None, every: Mapping[Term, Axis], named: Callable[[Any], list[Axis]]
 ) -> dict[Term, int]:
     if limit is None:
         return {}
     if not isinstance(limit, Mapping):
-        return {term: _count(name, limit, axis) for term, axis in every.items()}
+        return {term: _index_count(name, limit, axis) for term, axis in every.items()}
     found: dict[Term, int] = {}
     for key, value in limit.items():
         axes = named(key)
         inside = [axis for axis in axes if axis.term in every]
         for axis in inside:
-            found[axis.term] = _count(name, value, axis)
+            found[axis.term] = _index_count(name, value, axis)
         if name == "ceiling" and not inside:
             why = next((axis.frozen for axis in axes if axis.frozen), "it is no axis that only=… and keep=… leave")
-            raise CutError(f"ceiling: the plan cuts no axis of {shown(str(key))!r}: {shown(why, 300)}")
+            raise CutError(f"ceiling: the plan cuts no axis of {printable(str(key))!r}: {printable(why, 300)}")
     return found
 
 
@@ -90,15 +92,15 @@ def check_limit(name: str, limit: Any) -> None:
     """Raise `CutError` for what is no share or number of indices, nor a mapping to such."""
     entries = limit.items() if isinstance(limit, Mapping) else [] if limit is None else [(None, limit)]
     for key, value in entries:
-        where = name if key is None else f"{name}[{shown(str(key))!r}]"
+        where = name if key is None else f"{name}[{printable(str(key))!r}]"
         is_number = isinstance(value, float | int) and not isinstance(value, bool)
         if not is_number or not (0 <= value <= 1 if isinstance(value, float) else value >= 0):
-            raise CutError(f"{where}={shown(repr(value))}: give a share of 0.0 … 1.0 or a whole number of indices")
+            raise CutError(f"{where}={printable(repr(value))}: give a share of 0.0 … 1.0 or a whole number of indices")
         if name == "ceiling" and value == 0:
             raise CutError(f"{where}={value}: no axis can lose all of its indices: leave one at least")
 
 
-def _count(name: str, value: float | int, axis: Axis) -> int:
+def _index_count(name: str, value: float | int, axis: Axis) -> int:
     """How many indices of an axis a limit means; one stays always."""
     if isinstance(value, int):
         return min(max(value, 1), axis.size)

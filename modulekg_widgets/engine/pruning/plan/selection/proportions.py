@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.terms.algebra import Term
-from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.pruning.plan.selection.limits import Limits
 
 Ints = NDArray[np.int64]
-Named = Callable[[Term], str]
+NameOf = Callable[[Term], str]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Proportions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_term", {term: group for group in self.groups for term in group.terms})
 
-    def with_count(self, term: Term, count: int) -> dict[Term, int]:
+    def counts_with(self, term: Term, count: int) -> dict[Term, int]:
         """What stays of an axis and of all that go with it, in whole units."""
         group = self.by_term.get(term)
         if group is None:
@@ -51,17 +51,17 @@ class Proportions:
         units = -(-count // group.unit(term))
         return {each: units * group.unit(each) for each in group.terms}
 
-    def counted_by(self, term: Term) -> tuple[Term, int]:
+    def base_axis(self, term: Term) -> tuple[Term, int]:
         """The axis whose count says that of another one, and how many indices go with one of its own."""
         group = self.by_term.get(term)
         return (term, 1) if group is None else (min(group.terms, key=lambda each: each.size), group.unit(term))
 
-    def all_with(self, terms: Iterable[Term]) -> list[Term]:
+    def with_group_members(self, terms: Iterable[Term]) -> list[Term]:
         """Some axes and all that go with them, each once."""
         found = (group.terms if (group := self.by_term.get(term)) else (term,) for term in terms)
         return list(dict.fromkeys(each for every in found for each in every))
 
-    def among(self, terms: Container[Term]) -> Proportions:
+    def restricted_to(self, terms: Container[Term]) -> Proportions:
         """Those of the groups that are wholly among some axes."""
         return Proportions(tuple(group for group in self.groups if all(term in terms for term in group.terms)))
 
@@ -69,24 +69,24 @@ class Proportions:
         """What the numbers of indices are multiples of when those of each axis are multiples of `steps`."""
         found = dict(steps)
         for group in self.groups:
-            units = [_units(steps.get(term, 1), group.unit(term)) for term in group.terms]
+            units = [_smallest_multiple(steps.get(term, 1), group.unit(term)) for term in group.terms]
             found.update({term: math.lcm(*units) * group.unit(term) for term in group.terms})
         return found
 
-    def limits(self, limits: Limits, steps: Mapping[Term, int], named: Named) -> Limits:
+    def limits(self, limits: Limits, steps: Mapping[Term, int], named: NameOf) -> Limits:
         """What stays of each axis at least and at most when that of each of a group is within `limits`.
 
         Raises `CutError` where the limits of two axes of a group exclude each other.
         """
-        least, most = dict(limits.least), dict(limits.most)
+        least, most = dict(limits.minimum), dict(limits.maximum)
         for group in self.groups:
-            low = [-(-limits.least[term] // group.unit(term)) for term in group.terms if term in limits.least]
-            high = [limits.most[term] // group.unit(term) for term in group.terms if term in limits.most]
+            low = [-(-limits.minimum[term] // group.unit(term)) for term in group.terms if term in limits.minimum]
+            high = [limits.maximum[term] // group.unit(term) for term in group.terms if term in limits.maximum]
             step = max(steps.get(group.terms[0], 1) // group.unit(group.terms[0]), 1)
             lowest = min(-(-max(low, default=1) // step) * step, group.size)
             highest = min(high, default=group.size)
             if lowest > (highest if highest >= group.size else highest // step * step):
-                names = ", ".join(shown(named(term)) for term in group.terms[:3])
+                names = ", ".join(printable(named(term)) for term in group.terms[:3])
                 raise CutError(
                     f"{names} go together: of {group.size}, floor asks for {lowest} at least and ceiling for "
                     f"{highest} at most"
@@ -95,18 +95,18 @@ class Proportions:
                 least.update({term: max(low) * group.unit(term) for term in group.terms})
             if high:
                 most.update({term: highest * group.unit(term) for term in group.terms})
-        return Limits(least, most, limits.taken)
+        return Limits(least, most, limits.code_minimums)
 
 
-def _units(step: int, unit: int) -> int:
+def _smallest_multiple(step: int, unit: int) -> int:
     """How many times `unit` is a multiple of `step` first."""
     return step // math.gcd(step, unit)
 
 
-NONE = Proportions()
+NO_PROPORTIONS = Proportions()
 
 
-class Together:
+class GroupArrays:
     """Proportions over the places of some axes, for arrays of what stays of each."""
 
     def __init__(self, proportions: Proportions, terms: Sequence[Term]) -> None:
@@ -117,31 +117,31 @@ class Together:
             group = proportions.by_term.get(term)
             self._group[at] = numbers.setdefault(id(term if group is None else group), len(numbers))
             self._units[at] = 1 if group is None else group.unit(term)
-        self._is_any = len(numbers) < len(terms)
+        self._has_groups = len(numbers) < len(terms)
         self._total = np.bincount(self._group, self._units, minlength=len(numbers))
 
     @property
-    def movers(self) -> list[Ints]:
+    def groups(self) -> list[Ints]:
         """The places of each group, those of a single axis alone."""
         count = len(self._total)
         return [np.flatnonzero(self._group == number) for number in range(count)]
 
     def mean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Of every axis the mean over its group."""
-        if not self._is_any:
+        if not self._has_groups:
             return values
         return (np.bincount(self._group, values) / np.bincount(self._group))[self._group]
 
-    def whole(self, stay: Ints) -> Ints:
+    def round_up(self, stay: Ints) -> Ints:
         """As many of each axis as its group keeps altogether, the next whole units."""
-        if not self._is_any:
+        if not self._has_groups:
             return stay
         found = np.ceil(np.bincount(self._group, stay, len(self._total)) / self._total - 1e-9)
         return found.astype(np.int64)[self._group] * self._units
 
-    def largest(self, stay: Ints) -> Ints:
+    def at_least(self, stay: Ints) -> Ints:
         """As many of each axis as none of its group is below."""
-        if not self._is_any:
+        if not self._has_groups:
             return stay
         most = np.zeros(len(self._total), dtype=np.int64)
         np.maximum.at(most, self._group, -(-stay // self._units))

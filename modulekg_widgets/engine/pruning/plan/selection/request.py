@@ -10,16 +10,16 @@ from torch import nn
 
 from modulekg_widgets.engine.axes.cut_analysis import Cut
 from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.errors import CutError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import CutError, UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.plan.selection.counts import LOCAL, SCOPES
 from modulekg_widgets.engine.pruning.plan.selection.limits import Limit, check_limit
-from modulekg_widgets.engine.tracing.unregistered_tensors import held_tensors
+from modulekg_widgets.engine.tracing.unregistered_tensors import named_registered_tensors
 
 Importance = str | Callable[..., Any] | object
 FREE, UNIFORM = "free", "uniform"
 TARGETS = ("params", "flops", "matmul_flops", "macs", "bytes")
-LARGEST_STEP = 2**31  # of sizes
+MAX_STEP = 2**31  # of sizes
 LATENCY = "latency"  # a target as well, which is measured and not counted
 
 
@@ -70,13 +70,13 @@ def _is_literal(value: Any) -> bool:
     return type(value) in (int, float, bool, str, type(None))
 
 
-def check(graph: Any, request: Request) -> None:
+def check_request(graph: Any, request: Request) -> None:
     """Raise `CutError` or `UnknownNameError` for what makes no sense."""
     if not isinstance(graph, DataflowGraph):
         what = (
             "trace it first: mk.plan(mk.trace(model, args), …)" if isinstance(graph, nn.Module) else "pass mk.trace(…)"
         )
-        raise CutError(f"a plan is made for a traced graph, got {shown(type(graph).__name__)}: {what}")
+        raise CutError(f"a plan is made for a traced graph, got {printable(type(graph).__name__)}: {what}")
     if graph.error is not None:
         raise CutError("the graph ends where its forward pass stopped: trace with inputs that go through")
     wanted = [name for name in ("ratio", "target", "per_axis", "cuts", "blocks") if getattr(request, name) is not None]
@@ -85,18 +85,20 @@ def check(graph: Any, request: Request) -> None:
     if "ratio" in wanted and "target" in wanted:
         raise CutError("ratio and target exclude each other: the target finds the ratio")
     if request.ratio is not None and not (isinstance(request.ratio, float | int) and 0 <= request.ratio < 1):
-        raise CutError(f"ratio={shown(repr(request.ratio))}: give the share of indices that goes, from 0 to below 1")
+        raise CutError(
+            f"ratio={printable(repr(request.ratio))}: give the share of indices that goes, from 0 to below 1"
+        )
     for option, ways in (("scope", SCOPES), ("layers", (FREE, UNIFORM)), ("per", TARGETS)):
         name = getattr(request, option)
         if (name is not None or option != "per") and not (isinstance(name, str) and name in ways):
-            raise UnknownNameError(f"{option}={shown(str(name))!r}: {nearest(str(name), ways)}")
+            raise UnknownNameError(f"{option}={printable(str(name))!r}: {closest_match_hint(str(name), ways)}")
     if request.per_axis is not None and not isinstance(request.per_axis, Mapping):
         raise CutError(
-            f"per_axis={shown(repr(request.per_axis))}: give shares or indices by axis, as {{'layer1.conv1': 0.5}}"
+            f"per_axis={printable(repr(request.per_axis))}: give shares or indices by axis, as {{'layer1.conv1': 0.5}}"
         )
     step = request.round_to
-    if step is not None and not (isinstance(step, int) and 1 <= step <= LARGEST_STEP):
-        raise CutError(f"round_to={shown(repr(step))}: give the multiple that sizes shall have, as 8")
+    if step is not None and not (isinstance(step, int) and 1 <= step <= MAX_STEP):
+        raise CutError(f"round_to={printable(repr(step))}: give the multiple that sizes shall have, as 8")
     if request.per is not None and request.scope == LOCAL:
         raise CutError(f"per={request.per!r} ranks the indices of several axes: pass scope='global' or 'isomorphic'")
     check_target(request.target, (*TARGETS, LATENCY))
@@ -104,25 +106,26 @@ def check(graph: Any, request: Request) -> None:
     check_limit("ceiling", request.ceiling)
 
 
-def check_current(graph: DataflowGraph) -> None:
+def check_model_unchanged(graph: DataflowGraph) -> None:
     """Raise `CutError` where parameters and modules are not what they were at the trace, as after a cut."""
     walked = walk(graph.model)
-    held = {each.name: each.tensor for each in held_tensors(walked, walked.places())}
+    held = {each.name: each.tensor for each in named_registered_tensors(walked, walked.all_paths())}
     for node in dict.fromkeys(graph.state.values()):
         tensor = held.get(node.label)
         if node.is_parameter and (tensor is None or tuple(tensor.shape) != node.shape):
             now = "is gone" if tensor is None else f"has shape {list(tensor.shape)}"
             raise CutError(
-                f"the parameter {shown(node.label)!r} {now}, at the trace it had {list(node.shape)}: "
+                f"the parameter {printable(node.label)!r} {now}, at the trace it had {list(node.shape)}: "
                 "trace the model again as it is now"
             )
-    modules = {path: walked.modules[index] for path, index in walked.places()}
+    modules = {path: walked.modules[index] for path, index in walked.all_paths()}
     for path, node in graph.modules.items():
         before, now = type(node.module).__name__, modules.get(path)
         if type(now) is not type(node.module):
-            what = "is gone" if now is None else f"is a {shown(type(now).__name__)}"
+            what = "is gone" if now is None else f"is a {printable(type(now).__name__)}"
             raise CutError(
-                f"{shown(path) or 'the model'} {what}, at the trace it was a {shown(before)}: trace the model again "
+                f"{printable(path) or 'the model'} {what}, at the trace it was a {printable(before)}: trace the "
+                "model again "
                 "as it is now"
             )
 
@@ -131,7 +134,7 @@ def check_target(target: Any, units: Sequence[str] = TARGETS) -> None:
     """Raise `CutError` for a target that is none."""
     if target is not None and not _is_target(target, units):
         raise CutError(
-            f"target={shown(repr(target))}: give what shall be left of {', '.join(units)}, as "
+            f"target={printable(repr(target))}: give what shall be left of {', '.join(units)}, as "
             "{'params': 0.5} or {'flops': 1e9, 'params': 0.6}"
         )
 

@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.axes.cut_analysis import Keeps
+from modulekg_widgets.engine.axes.cut_analysis import KeepMasks
 from modulekg_widgets.engine.axes.terms.algebra import Term, atoms, find
-from modulekg_widgets.engine.axes.terms.expression import remaining
-from modulekg_widgets.engine.pruning.plan.selection.proportions import NONE, Proportions
+from modulekg_widgets.engine.axes.terms.term_positions import remaining_size
+from modulekg_widgets.engine.pruning.plan.selection.proportions import NO_PROPORTIONS, Proportions
 
 Ints = NDArray[np.int64]
 
@@ -23,10 +23,10 @@ class Selection:
 
     orders: Mapping[Term, Ints]  # the indices of each axis that may be cut, the first to go first
     counts: Mapping[Term, int]  # how many stay
-    least: Mapping[Term, int] = field(default_factory=dict)  # how many must stay, where the user names those that go
+    minimum: Mapping[Term, int] = field(default_factory=dict)  # how many must stay, where the user names those that go
     steps: Mapping[Term, int] = field(default_factory=dict)  # what the counts are multiples of, unless all stay
     pinned: Mapping[Term, str] = field(default_factory=dict)  # axes that had to stay whole, and why
-    proportions: Proportions = NONE  # axes that lose the same share
+    proportions: Proportions = NO_PROPORTIONS  # axes that lose the same share
 
     @cached_property
     def changed(self) -> dict[Term, int]:
@@ -38,7 +38,7 @@ class Selection:
         """The sizes that were asked for: a dry run asks at every operator."""
         return {}
 
-    def keeps(self) -> Keeps:
+    def keep_masks(self) -> KeepMasks:
         """Which indices stay, of the axes that lose some."""
         found = {}
         for atom, count in self.changed.items():
@@ -50,30 +50,30 @@ class Selection:
     def size(self, term: Term) -> int:
         """The size of a dimension afterwards."""
         if term not in self._sizes:
-            self._sizes[term] = remaining(term, self.changed)
+            self._sizes[term] = remaining_size(term, self.changed)
         return self._sizes[term]
 
-    def free(self, term: Term) -> list[Term]:
+    def free_atoms(self, term: Term) -> list[Term]:
         """The atoms of a dimension whose count may be set, each once."""
         return [atom for atom in dict.fromkeys(atoms(term)) if atom in self.counts and atom not in self.pinned]
 
-    def cut(self, term: Term) -> list[Term]:
+    def cut_atoms(self, term: Term) -> list[Term]:
         """The atoms of a dimension that lose indices, each once."""
         return [atom for atom in dict.fromkeys(atoms(find(term))) if atom in self.changed]
 
-    def of(self, every: Sequence[Term]) -> Selection:
+    def restricted_to(self, terms: Sequence[Term]) -> Selection:
         """The same of these axes alone, the others whole."""
-        return Selection({atom: self.orders[atom] for atom in every}, {atom: self.counts[atom] for atom in every})
+        return Selection({atom: self.orders[atom] for atom in terms}, {atom: self.counts[atom] for atom in terms})
 
     def with_count(self, atom: Term, count: int) -> Selection:
         """The same with another number of indices for one axis, and as many in proportion for those that go with it."""
-        return replace(self, counts={**self.counts, **self.proportions.with_count(atom, count)})
+        return replace(self, counts={**self.counts, **self.proportions.counts_with(atom, count)})
 
-    def pin(self, every: list[Term], reason: str) -> Selection:
+    def pin(self, terms: list[Term], reason: str) -> Selection:
         """The same with these axes kept whole, and those that go with them."""
-        every = self.proportions.all_with(every)
+        terms = self.proportions.with_group_members(terms)
         return replace(
             self,
-            counts={**self.counts, **{atom: atom.size for atom in every}},
-            pinned={**self.pinned, **dict.fromkeys(every, reason)},
+            counts={**self.counts, **{atom: atom.size for atom in terms}},
+            pinned={**self.pinned, **dict.fromkeys(terms, reason)},
         )

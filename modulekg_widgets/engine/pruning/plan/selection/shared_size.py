@@ -10,8 +10,8 @@ from torch import nn
 
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.terms.algebra import Term
-from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.pruning.cut.edits import Whole, is_plain_object
+from modulekg_widgets.engine.errors import printable
+from modulekg_widgets.engine.pruning.cut.edits import SizeValue, is_plain_object
 from modulekg_widgets.engine.pruning.plan.selection.proportions import Proportion, Proportions
 from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.tracing.dataflow import split_name
@@ -20,7 +20,7 @@ from modulekg_widgets.engine.tracing.dataflow import split_name
 # The attributes of a module that hold sizes: integers, integers in tuples and lists, and those of plain objects.
 
 
-LEAST = 2  # smaller numbers are flags and counters
+MIN_SIZE = 2  # smaller numbers are flags and counters
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Attribute:
     module: str
     name: str  # dotted behind the module, as `config.hidden_size`
     index: int | None  # in a tuple or list
-    value: Whole = field(compare=False)
+    value: SizeValue = field(compare=False)
     holder: int = field(default=0, compare=False)  # what has it: of modules that share a configuration, the same
 
     @property
@@ -46,7 +46,7 @@ class Attribute:
     def size(self) -> int:
         return self.value if isinstance(self.value, int) else self.value[self.index or 0]
 
-    def with_size(self, value: Whole, size: int) -> Whole:
+    def with_size(self, value: SizeValue, size: int) -> SizeValue:
         """`value`, which is this attribute's with other corrections, with `size` in its place."""
         if isinstance(value, int):
             return size
@@ -54,7 +54,7 @@ class Attribute:
         parts[self.index or 0] = size
         return parts if isinstance(value, list) else tuple(parts)
 
-    def at(self, path: str, module: nn.Module) -> Attribute | None:
+    def in_module(self, path: str, module: nn.Module) -> Attribute | None:
         """The same attribute of another module."""
         return next(
             (each for each in attributes_of(path, module) if (each.name, each.index) == (self.name, self.index)), None
@@ -67,15 +67,15 @@ class Attribute:
 def attributes_of(path: str, module: nn.Module) -> Iterator[Attribute]:
     """The sizes that a module holds itself, then those of the plain objects that it holds."""
     state = module_state(module)
-    yield from _integers(path, "", state)
+    yield from _integer_attributes(path, "", state)
     for name, value in state.copy().items():  # another thread may run the model
         if is_plain_object(value):
-            yield from _integers(path, f"{name}.", value.__dict__)
+            yield from _integer_attributes(path, f"{name}.", value.__dict__)
 
 
-def _integers(path: str, prefix: str, state: dict[str, Any]) -> Iterator[Attribute]:
+def _integer_attributes(path: str, prefix: str, state: dict[str, Any]) -> Iterator[Attribute]:
     for name, value in state.copy().items():
-        if type(value) is int and value >= LEAST:
+        if type(value) is int and value >= MIN_SIZE:
             yield Attribute(path, prefix + name, None, value, id(state))
         elif (
             isinstance(value, tuple | list)
@@ -83,44 +83,44 @@ def _integers(path: str, prefix: str, state: dict[str, Any]) -> Iterator[Attribu
             and all(type(part) is int for part in value)
         ):
             for index, part in enumerate(value):
-                if part >= LEAST:
+                if part >= MIN_SIZE:
                     yield Attribute(path, prefix + name, index, value, id(state))
 
 
 # ----------------------------------------
 
 
-def with_one_number(proportions: Proportions, chosen: Sequence[Axis]) -> Proportions:
+def with_shared_sizes(proportions: Proportions, chosen: Sequence[Axis]) -> Proportions:
     """The same, and of the axes that are in none of them those that seem to have one size."""
-    groups = [tuple(chosen[at].term for at in group) for group in of_one_number(chosen)]
+    groups = [tuple(chosen[at].term for at in group) for group in shared_size_groups(chosen)]
     more = [Proportion(terms) for terms in groups if not any(term in proportions.by_term for term in terms)]
     return Proportions((*proportions.groups, *more)) if more else proportions
 
 
-def of_one_number(chosen: Sequence[Axis]) -> Iterator[list[int]]:
+def shared_size_groups(chosen: Sequence[Axis]) -> Iterator[list[int]]:
     """The places of axes that the parameters of one module put out, where it has fewer attributes of their size.
 
     So do the states of a recurrent layer of several layers or directions, which has one `hidden_size` for all.
     """
-    return (group for _, _, group in _shared_numbers(chosen))
+    return (group for _, _, group in _shared_sizes(chosen))
 
 
-def one_number_names(chosen: Sequence[Axis]) -> dict[Term, tuple[str, tuple[Term, ...]]]:
+def shared_size_names(chosen: Sequence[Axis]) -> dict[Term, tuple[str, tuple[Term, ...]]]:
     """For each of such axes the number by name, as `hidden_size of rnn`, and all axes that it is for."""
     found: dict[Term, tuple[str, tuple[Term, ...]]] = {}
-    for path, names, group in _shared_numbers(chosen):
+    for path, names, group in _shared_sizes(chosen):
         terms = tuple(chosen[at].term for at in group)
-        number = f"{' and '.join(map(shown, names))} of {shown(path) or 'the model'}"
+        number = f"{' and '.join(map(printable, names))} of {printable(path) or 'the model'}"
         found.update((term, (number, terms)) for term in terms if term not in found)
     return found
 
 
-def _shared_numbers(chosen: Sequence[Axis]) -> Iterator[tuple[str, list[str], list[int]]]:
+def _shared_sizes(chosen: Sequence[Axis]) -> Iterator[tuple[str, list[str], list[int]]]:
     """The path of each such module, its attributes of the size, and the places of the axes."""
     found: dict[tuple[str, int], dict[int, None]] = {}
     modules = {}
     for at, axis in enumerate(chosen):
-        for node, dim in axis.places:
+        for node, dim in axis.tensor_dims:
             if node.is_parameter and dim == 0:
                 path, _ = split_name(node.graph, node.label)
                 modules[path] = node.graph.modules[path].module

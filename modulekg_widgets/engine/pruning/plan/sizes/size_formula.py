@@ -10,21 +10,21 @@ from numpy.typing import NDArray
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.operators.cost import operator_flops
 from modulekg_widgets.engine.pruning.plan.sizes.size_terms import (
-    SUM,
+    PLUS,
     TIMES,
     Cost,
+    DetailedSizeTerms,
     Expression,
-    OtherCost,
-    WrittenSizes,
-    resizing,
-    value_of,
-    written_sizes,
+    NonPolynomialCost,
+    detailed_size_terms,
+    evaluate,
+    operator_resizer,
 )
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
-Counts = NDArray[np.int64]  # how many indices stay, of all axes by their numbers
+CountArray = NDArray[np.int64]  # how many indices stay, of all axes by their numbers
 Floats = NDArray[np.float64]
-COSTLY = ("flops", "matmul_flops", "macs", "latency")  # the units that the operators are asked for
+COST_UNITS = ("flops", "matmul_flops", "macs", "latency")  # the units that the operators are asked for
 
 
 class SizeFormula:
@@ -38,22 +38,22 @@ class SizeFormula:
         self, axes: Axes, counted: Axes | None, units: Sequence[str], times: Mapping[int, float] | None = None
     ) -> None:
         self.units = tuple(units)
-        self.full: Counts = np.array([axis.size for axis in axes], dtype=np.int64)
-        written = written_sizes(axes, counted, any(unit in COSTLY for unit in units), times)
-        self._values = _Values(written.terms.terms, len(self.full))
-        self._sums = [_SumOfProducts(_products(written, unit), self._values) for unit in units]
-        self._others = [_Other(other, self.full.tolist()) for other in written.others]
+        self.full: CountArray = np.array([axis.size for axis in axes], dtype=np.int64)
+        written = detailed_size_terms(axes, counted, any(unit in COST_UNITS for unit in units), times)
+        self._values = _ExpressionValues(written.terms.terms, len(self.full))
+        self._sums = [_SumOfProducts(_products_of_unit(written, unit), self._values) for unit in units]
+        self._others = [_NonPolynomialTerm(other, self.full.tolist()) for other in written.others]
         self.before: Floats = self.sizes(self.full)
 
-    def sizes(self, counts: Counts) -> Floats:
+    def sizes(self, counts: CountArray) -> Floats:
         """(units,) for the counts (axes,), or (choices, units) for (choices, axes)."""
         several = np.atleast_2d(counts)
-        values = self._values.of(several)
-        found = np.stack([each.of(values) for each in self._sums], axis=1)
+        values = self._values.evaluate(several)
+        found = np.stack([each.evaluate(values) for each in self._sums], axis=1)
         for other in self._others:
-            more = np.array([other.more(choice) for choice in several])
+            more = np.array([other.difference(choice) for choice in several])
             for at, unit in enumerate(self.units):
-                found[:, at] += more * other.part_of(unit)
+                found[:, at] += more * other.share_of_unit(unit)
         return found if counts.ndim > 1 else found[0]
 
     def savings(self, numbers: Sequence[int], unit: str) -> Floats:
@@ -66,22 +66,22 @@ class SizeFormula:
         return (self.before[at] - self.sizes(choices)[:, at]) / max(self.before[at], 1.0)
 
 
-def _products(written: WrittenSizes, unit: str) -> list[Cost]:
+def _products_of_unit(terms: DetailedSizeTerms, unit: str) -> list[Cost]:
     if unit == "flops":
-        return list(written.terms.flops)
+        return list(terms.terms.flops)
     if unit == "macs":
-        return list(written.macs)
+        return list(terms.macs)
     if unit == "matmul_flops":
-        return list(written.matmul)
+        return list(terms.matmul)
     if unit == "latency":
-        return list(written.times)
-    tensors = written.terms.tensors
+        return list(terms.times)
+    tensors = terms.terms.tensors
     if unit == "params":
         return [Cost(tensor.factor, tensor.terms) for tensor in tensors if tensor.is_parameter]
     return [Cost(tensor.factor * tensor.itemsize, tensor.terms) for tensor in tensors]
 
 
-class _Values:
+class _ExpressionValues:
     """The values of expressions, those of one depth at once: a column for each, that of the constant 1 the last."""
 
     def __init__(self, terms: Sequence[Expression], axes: int) -> None:
@@ -90,7 +90,7 @@ class _Values:
         self._constants: list[tuple[int, int]] = [(0, 1)]
         self._levels: dict[tuple[int, str], list[tuple[int, list[int]]]] = {}  # depth and kind: column, its parts
         self._count = 1
-        self.columns = [self._placed(term)[0] for term in terms]
+        self.columns = [self._add(term)[0] for term in terms]
         self._steps = [
             (
                 np.multiply if kind == TIMES else np.add,
@@ -103,7 +103,7 @@ class _Values:
         own = np.array(self._axes, dtype=np.int64).reshape(-1, 2)
         self._own, self._numbers = own[:, 0], own[:, 1]
 
-    def _placed(self, term: Expression) -> tuple[int, int]:
+    def _add(self, term: Expression) -> tuple[int, int]:
         """The column of an expression, and its depth."""
         if isinstance(term, int):
             if term not in self._columns:
@@ -111,16 +111,16 @@ class _Values:
                 (self._constants if term < 0 else self._axes).append((self._count, abs(term)))
                 self._count += 1
             return self._columns[term], 0
-        inside = [self._placed(part) for part in term[1:]]
+        inside = [self._add(part) for part in term[1:]]
         depth = 1 + max(depth for _, depth in inside)
         if term not in self._columns:
             self._columns[term] = self._count
-            kind = TIMES if term[0] == TIMES else SUM
+            kind = TIMES if term[0] == TIMES else PLUS
             self._levels.setdefault((depth, kind), []).append((self._count, [column for column, _ in inside]))
             self._count += 1
         return self._columns[term], depth
 
-    def of(self, counts: Counts) -> Floats:
+    def evaluate(self, counts: CountArray) -> Floats:
         """(choices, columns) for counts (choices, axes)."""
         values = np.empty((len(counts), self._count))
         for column, constant in self._constants:
@@ -134,14 +134,14 @@ class _Values:
 class _SumOfProducts:
     """A sum of products of expressions."""
 
-    def __init__(self, products: Sequence[Cost], values: _Values) -> None:
+    def __init__(self, products: Sequence[Cost], values: _ExpressionValues) -> None:
         most = max((len(product.terms) for product in products), default=0)
         columns = [[values.columns[at] for at in product.terms] for product in products]
         self._columns = np.array([own + [0] * (most - len(own)) for own in columns], dtype=np.int64)
         self._factors = np.array([product.factor for product in products], dtype=np.float64)
         self._most = most
 
-    def of(self, values: Floats) -> Floats:
+    def evaluate(self, values: Floats) -> Floats:
         """(choices,)."""
         if not len(self._factors):
             return np.zeros(len(values))
@@ -151,21 +151,21 @@ class _SumOfProducts:
         return found.sum(axis=1)
 
 
-class _Other:
+class _NonPolynomialTerm:
     """What an operator costs that has no formula in sizes, remembered by the sizes that it depends on."""
 
-    def __init__(self, other: OtherCost, full: Sequence[int]) -> None:
+    def __init__(self, cost: NonPolynomialCost, full: Sequence[int]) -> None:
         self._full = full
-        self._other = other
-        self._axes = sorted({axis for dims in other.dims.values() for dim in dims for axis in _axes_in(dim)})
+        self._other = cost
+        self._axes = sorted({axis for dims in cost.dims.values() for dim in dims for axis in _axes_in(dim)})
         self._known: dict[tuple[int, ...], float] = {}
 
-    def part_of(self, unit: str) -> float:
+    def share_of_unit(self, unit: str) -> float:
         """How much of its FLOPs counts in a unit."""
         kind = self._other.kind
         return {"flops": 1.0, "macs": kind.pairs / 2, "matmul_flops": float(kind.products)}.get(unit, 0.0)
 
-    def more(self, counts: Counts) -> float:
+    def difference(self, counts: CountArray) -> float:
         """The cost with these counts, less that of the whole model."""
         key = tuple(counts[self._axes].tolist())
         if key not in self._known:
@@ -173,9 +173,9 @@ class _Other:
 
             def shape_of(node: DataNode) -> tuple[int, ...]:
                 dims = self._other.dims.get(node)
-                return node.shape if dims is None else tuple(value_of(dim, by_number, self._full) for dim in dims)
+                return node.shape if dims is None else tuple(evaluate(dim, by_number, self._full) for dim in dims)
 
-            found = operator_flops(resizing(shape_of)(self._other.operator))
+            found = operator_flops(operator_resizer(shape_of)(self._other.operator))
             self._known[key] = 0.0 if found is None else float(found - self._other.flops)
         return self._known[key]
 

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from modulekg_widgets.engine.axes.axis import Axes, Axis, ListElements
-from modulekg_widgets.engine.axes.terms.algebra import ATOM, PRODUCT, Term, find, flat
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, PRODUCT, Term, find, flattened_parts
 from modulekg_widgets.engine.operators.arguments import OperatorCall
-from modulekg_widgets.engine.operators.cost import Kind, flops_and_kind, operator_flops
-from modulekg_widgets.engine.operators.formulas import IN_A_STEP, apart, cells
+from modulekg_widgets.engine.operators.cost import OperationKind, flops_and_kind, operator_flops
+from modulekg_widgets.engine.operators.formulas import FLOPS_PER_STEP, elementwise_parts, recurrent_cells
 from modulekg_widgets.engine.operators.traits import RECURRENT, traits_of
-from modulekg_widgets.engine.residuals.table import NO_BLOCK, NestedBlocks
-from modulekg_widgets.engine.torch_runtime.structure import with_leaves
+from modulekg_widgets.engine.residuals.removable_blocks import NO_BLOCK, NestedBlocks
+from modulekg_widgets.engine.torch_runtime.pytree import with_leaves
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
 # -------------------- Recorded operators on values of other sizes, for counting what they would cost
@@ -28,7 +28,7 @@ from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 Shape = tuple[int, ...]
 
 
-def resizing(shape_of: Callable[[DataNode], Shape]) -> Callable[[OperatorNode], OperatorNode]:
+def operator_resizer(shape_of: Callable[[DataNode], Shape]) -> Callable[[OperatorNode], OperatorNode]:
     """What gives an operator with every value in the shape that `shape_of` says; one value is one twin throughout."""
     twins: dict[DataNode, DataNode] = {}
 
@@ -58,9 +58,9 @@ def resizing(shape_of: Callable[[DataNode], Shape]) -> Callable[[OperatorNode], 
 
 
 Expression = int | tuple[Any, ...]  # an axis by its number, a constant n as -n, or ("*" | "+", parts …)
-POINTS = (1, 2, 3)  # no operator's cost is of a higher degree than 2 in one dimension
-MOST_DIMENSIONS = 4  # of one operator that vary, each on its own
-SUM, TIMES = "+", "*"
+SAMPLE_POINTS = (1, 2, 3)  # no operator's cost is of a higher degree than 2 in one dimension
+MAX_DIMENSIONS = 4  # of one operator that vary, each on its own
+PLUS, TIMES = "+", "*"
 _Costs = defaultdict[tuple[tuple[int, ...], int], float]  # by terms and block
 
 
@@ -103,50 +103,52 @@ class SizeTerms:
     flops: tuple[Cost, ...]
     is_exact: bool  # whether the FLOPs are; the cost of an operator without a formula in sizes counts as it is
 
-    def sizes(self, counts: Mapping[int, int], full: Sequence[int], gone: Collection[int] = ()) -> ModelSizes:
-        """The sizes when of each axis in `counts` so many indices stay, and the blocks in `gone` do not.
+    def sizes(self, counts: Mapping[int, int], full: Sequence[int], removed_blocks: Collection[int] = ()) -> ModelSizes:
+        """The sizes when of each axis in `counts` so many indices stay, and the blocks in `removed_blocks` do not.
 
         `full` has the sizes of all axes.
         """
-        values = [value_of(term, counts, full) for term in self.terms]
+        values = [evaluate(term, counts, full) for term in self.terms]
 
         def product(places: Sequence[int]) -> int:
             return math.prod(values[place] for place in places)
 
-        tensors = [tensor for tensor in self.tensors if tensor.block not in gone]
+        tensors = [tensor for tensor in self.tensors if tensor.block not in removed_blocks]
         elements = [(tensor, tensor.factor * product(tensor.terms)) for tensor in tensors]
         return ModelSizes(
             params=round(sum(count for tensor, count in elements if tensor.is_parameter)),
-            flops=round(sum(cost.factor * product(cost.terms) for cost in self.flops if cost.block not in gone)),
+            flops=round(
+                sum(cost.factor * product(cost.terms) for cost in self.flops if cost.block not in removed_blocks)
+            ),
             bytes=round(sum(tensor.itemsize * count for tensor, count in elements)),
         )
 
 
-class OtherCost(NamedTuple):
+class NonPolynomialCost(NamedTuple):
     """An operator whose cost is no formula in sizes: it is counted on values of the sizes in question."""
 
     operator: OperatorNode
     dims: dict[DataNode, list[Expression]]
     flops: int  # at the full sizes, as `SizeTerms` has it
-    kind: Kind
+    kind: OperationKind
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenSizes:
+class DetailedSizeTerms:
     """The formulas with what the page of an editor has no use for."""
 
     terms: SizeTerms
     macs: tuple[Cost, ...]
     matmul: tuple[Cost, ...]  # the FLOPs of matrix products and convolutions
-    others: tuple[OtherCost, ...]
+    others: tuple[NonPolynomialCost, ...]
     times: tuple[Cost, ...]  # nanoseconds, by what is known of the operators
 
 
-def value_of(term: Expression, counts: Mapping[int, int], full: Sequence[int]) -> int:
+def evaluate(term: Expression, counts: Mapping[int, int], full: Sequence[int]) -> int:
     """The size of a dimension when of each axis in `counts` so many indices stay."""
     if isinstance(term, int):
         return -term if term < 0 else counts.get(term, full[term])
-    parts = (value_of(part, counts, full) for part in term[1:])
+    parts = (evaluate(part, counts, full) for part in term[1:])
     return math.prod(parts) if term[0] == TIMES else sum(parts)
 
 
@@ -155,79 +157,79 @@ def size_terms(axes: Axes, counted: Axes | None = None, blocks: NestedBlocks | N
 
     With `blocks` each part of a formula says which of them it goes with.
     """
-    return written_sizes(axes, counted, blocks=blocks).terms
+    return detailed_size_terms(axes, counted, blocks=blocks).terms
 
 
-def written_sizes(
+def detailed_size_terms(
     axes: Axes,
     counted: Axes | None = None,
     with_costs: bool = True,
     times: Mapping[int, float] | None = None,
     blocks: NestedBlocks | None = None,
-) -> WrittenSizes:
+) -> DetailedSizeTerms:
     """As `size_terms`; without costs the formulas have no FLOPs, for who asks for parameters and bytes alone.
 
     `times`: the nanoseconds of operators by their numbers, as long as nothing is cut; they go down as the FLOPs.
     """
-    table = _Expressions()
-    own = _SizeWriter(axes, {axis.term: axis.number for axis in axes.free})
+    table = _ExpressionTable()
+    own = _ExpressionBuilder(axes, {axis.term: axis.number for axis in axes.free})
     registered = [node for node in dict.fromkeys(axes.graph.state.values()) if node.is_parameter or node.is_buffer]
-    holders = [NO_BLOCK if blocks is None else blocks.holding(node.names) for node in registered]
+    holders = [NO_BLOCK if blocks is None else blocks.block_of_tensors(node.names) for node in registered]
     elements = ListElements(axes)
     tensors = [
-        _tensor(node, own, table, block, elements.axes_of(node.label))
+        _tensor_size(node, own, table, block, elements.axes_of(node.label))
         for node, block in zip(registered, holders, strict=True)
     ]
-    other = own if counted is None or counted is axes else _SizeWriter(counted, _same(counted, axes))
+    other = own if counted is None or counted is axes else _ExpressionBuilder(counted, _matching_atoms(counted, axes))
     costs: _Costs = defaultdict(float)
     macs: _Costs = defaultdict(float)
     matmul: _Costs = defaultdict(float)
     taken: _Costs = defaultdict(float)
-    block_of = [] if blocks is None or not with_costs else blocks.of_operators(other.axes.graph)
-    others: list[OtherCost] = []
+    block_of = [] if blocks is None or not with_costs else blocks.blocks_of_operators(other.axes.graph)
+    others: list[NonPolynomialCost] = []
     for operator in other.axes.graph.operators if with_costs else ():
         asked, kind = flops_and_kind(operator)
-        found = _costs(operator, asked, kind.pairs, other)
+        found = _operator_costs(operator, asked, kind.pairs, other)
         if found is None:
             dims = {node: other.dims(node) for node in dict.fromkeys([*operator.inputs, *operator.outputs])}
-            others.append(OtherCost(operator, dims, asked or 0, kind))
+            others.append(NonPolynomialCost(operator, dims, asked or 0, kind))
         goes_with = elements.axes_of_cost(operator.module)
         pace = (times or {}).get(operator.index, 0.0) / (asked or 1)  # nanoseconds for each FLOP
-        beside = _beside_products(operator, other)
+        beside = _non_matmul_costs(operator, other)
         for expressions, factor in (found or {(): float(asked or 0)}).items():
             share = 1.0 - beside.get(expressions, 0.0) / factor if factor else 0.0  # that is made of multiply-adds
             expressions = (*expressions, *(axis.number for axis in goes_with))
             factor /= math.prod(axis.size for axis in goes_with)
-            key = tuple(sorted(map(table.place, expressions))), block_of[operator.index] if block_of else NO_BLOCK
+            key = tuple(sorted(map(table.index_of, expressions))), block_of[operator.index] if block_of else NO_BLOCK
             costs[key] += factor
             taken[key] += factor * pace
             if share > 0 and kind.pairs:
                 macs[key] += share * factor / 2
             if share > 0 and kind.products:
                 matmul[key] += share * factor
-    terms = SizeTerms(tuple(table.places), tuple(tensors), _summed(costs), not others)
-    return WrittenSizes(terms, _summed(macs), _summed(matmul), tuple(others), _summed(taken))
+    terms = SizeTerms(tuple(table.places), tuple(tensors), _cost_tuple(costs), not others)
+    return DetailedSizeTerms(terms, _cost_tuple(macs), _cost_tuple(matmul), tuple(others), _cost_tuple(taken))
 
 
-def _summed(costs: _Costs) -> tuple[Cost, ...]:
+def _cost_tuple(costs: _Costs) -> tuple[Cost, ...]:
     return tuple(Cost(factor, places, block) for (places, block), factor in costs.items() if factor)
 
 
-class _Expressions:
+class _ExpressionTable:
     """Expressions by their places."""
 
     def __init__(self) -> None:
         self.places: dict[Expression, int] = {}
 
-    def place(self, expression: Expression) -> int:
+    def index_of(self, expression: Expression) -> int:
         return self.places.setdefault(expression, len(self.places))
 
 
-class _SizeWriter:
+class _ExpressionBuilder:
     """Writes the dimensions of a traced pass as expressions; an atom that is not in `written` is a constant."""
 
-    def __init__(self, axes: Axes, written: Mapping[Term, Expression]) -> None:
-        self.axes, self._atoms = axes, written
+    def __init__(self, axes: Axes, expressions: Mapping[Term, Expression]) -> None:
+        self.axes, self._atoms = axes, expressions
         self._written: dict[Term, Expression] = {}
 
     def dims(self, node: DataNode) -> list[Expression]:
@@ -236,13 +238,13 @@ class _SizeWriter:
     def expression(self, term: Term) -> Expression:
         term = find(term)
         if term not in self._written:
-            self._written[term] = self._write(term)
+            self._written[term] = self._build(term)
         return self._written[term]
 
-    def _write(self, term: Term) -> Expression:
+    def _build(self, term: Term) -> Expression:
         if term.kind == ATOM:
             return self._atoms.get(term, -term.size)
-        parts = [self.expression(part) for part in flat(term)]
+        parts = [self.expression(part) for part in flattened_parts(term)]
         constants = [-part for part in parts if isinstance(part, int) and part < 0]
         varying = [part for part in parts if not (isinstance(part, int) and part < 0)]
         is_product = term.kind == PRODUCT
@@ -250,17 +252,17 @@ class _SizeWriter:
         if not varying:
             return -constant
         kept = [*varying, *([-constant] if constants and not (is_product and constant == 1) else [])]
-        return kept[0] if len(kept) == 1 else (TIMES if is_product else SUM, *kept)
+        return kept[0] if len(kept) == 1 else (TIMES if is_product else PLUS, *kept)
 
 
-def _same(counted: Axes, axes: Axes) -> dict[Term, Expression]:
+def _matching_atoms(counted: Axes, axes: Axes) -> dict[Term, Expression]:
     """The atoms of another pass over the same model as expressions in the axes, by the parameters that they lie on."""
-    writer = _SizeWriter(axes, {axis.term: axis.number for axis in axes.free})
+    writer = _ExpressionBuilder(axes, {axis.term: axis.number for axis in axes.free})
     found: dict[Term, Expression] = {}
     waiting = [
         (counted.term(node.label, dim), axes.term(node.label, dim))
         for axis in counted
-        for node, dim in axis.places
+        for node, dim in axis.tensor_dims
         if node.label in axes.graph.state
     ]
     while waiting:
@@ -270,8 +272,10 @@ def _same(counted: Axes, axes: Axes) -> dict[Term, Expression]:
             if not _is_constant(expression):
                 found.setdefault(own, expression)
         elif own.kind == other.kind:
-            parts = list(zip(flat(own), flat(other), strict=False))
-            if len(flat(own)) == len(flat(other)) and all(one.size == two.size for one, two in parts):
+            parts = list(zip(flattened_parts(own), flattened_parts(other), strict=False))
+            if len(flattened_parts(own)) == len(flattened_parts(other)) and all(
+                one.size == two.size for one, two in parts
+            ):
                 waiting += parts
     return found
 
@@ -280,22 +284,22 @@ def _is_constant(expression: Expression) -> bool:
     return isinstance(expression, int) and expression < 0
 
 
-def _tensor(
-    node: DataNode, writer: _SizeWriter, table: _Expressions, block: int, goes_with: Sequence[Axis]
+def _tensor_size(
+    node: DataNode, writer: _ExpressionBuilder, table: _ExpressionTable, block: int, element_axes: Sequence[Axis]
 ) -> TensorSize:
     dims = writer.dims(node)
     factor: float = math.prod(-dim for dim in dims if isinstance(dim, int) and dim < 0)
-    places = tuple(table.place(dim) for dim in dims if not _is_constant(dim))
-    factor /= math.prod(axis.size for axis in goes_with)
-    places = (*places, *(table.place(axis.number) for axis in goes_with))
+    places = tuple(table.index_of(dim) for dim in dims if not _is_constant(dim))
+    factor /= math.prod(axis.size for axis in element_axes)
+    places = (*places, *(table.index_of(axis.number) for axis in element_axes))
     return TensorSize(node.label, node.is_parameter, node.dtype.itemsize, factor, places, block)
 
 
 # ------------------------------------------------------------------ the cost of one operator
 
 
-def _costs(
-    operator: OperatorNode, asked: int | None, pairs: bool, writer: _SizeWriter
+def _operator_costs(
+    operator: OperatorNode, asked: int | None, pairs: bool, writer: _ExpressionBuilder
 ) -> dict[tuple[Expression, ...], float] | None:
     """The FLOPs as factors of products of expressions; None where they are no polynomial in its dimensions.
 
@@ -304,23 +308,23 @@ def _costs(
     if not asked:
         return {}
     if traits_of(operator.overload).layer == RECURRENT and OperatorCall(operator).has("params"):
-        return _of_cells(operator, writer)
+        return _recurrent_costs(operator, writer)
     nodes = dict.fromkeys([*operator.inputs, *operator.outputs])
     dims = {node: writer.dims(node) for node in nodes}
     if pairs and all(node.dim() <= 2 for node in operator.inputs):  # a product of matrices
-        dims = _summed_alike(operator, dims)
+        dims = _unified_inner_dims(operator, dims)
     varying = list(dict.fromkeys(dim for every in dims.values() for dim in every if not _is_constant(dim)))
     if not varying:
         return {(): float(asked)}
-    if len(varying) > MOST_DIMENSIONS:
+    if len(varying) > MAX_DIMENSIONS:
         return None
     sizes = {dim: size for node, every in dims.items() for dim, size in zip(every, node.shape, strict=True)}
     full = {dim: sizes[dim] for dim in varying}
     cost = _cost_by_size(operator, dims, full)
-    grid = np.array([cost(point) for point in itertools.product(POINTS, repeat=len(varying))], dtype=object)
+    grid = np.array([cost(point) for point in itertools.product(SAMPLE_POINTS, repeat=len(varying))], dtype=object)
     if any(value is None for value in grid):
         return None
-    found = _coefficients(grid.astype(np.float64).reshape([len(POINTS)] * len(varying)))
+    found = _coefficients(grid.astype(np.float64).reshape([len(SAMPLE_POINTS)] * len(varying)))
     costs = {
         tuple(itertools.chain.from_iterable([varying[at]] * power for at, power in enumerate(powers))): float(factor)
         for powers, factor in np.ndenumerate(found)
@@ -330,31 +334,31 @@ def _costs(
     return costs if abs(at_full - asked) <= 1e-9 * asked else None
 
 
-def _of_cells(
-    operator: OperatorNode, writer: _SizeWriter, products: bool = True
+def _recurrent_costs(
+    operator: OperatorNode, writer: _ExpressionBuilder, products: bool = True
 ) -> dict[tuple[Expression, ...], float]:
     """The FLOPs of a recurrent layer, cell by cell; without `products` what is no matrix product alone."""
     call = OperatorCall(operator)
-    steps, found = writer.dims(call.inputs[0])[:-1], _Products()
+    steps, found = writer.dims(call.inputs[0])[:-1], _CostSum()
     transposed = call.get("batch_first") and call["has_biases"] and min(call.inputs[0].shape[:2]) > 1
     first = 2 if call["bidirectional"] else 1
-    for at, cell in enumerate(cast("list[list[DataNode]]", cells(call))):
+    for at, cell in enumerate(cast("list[list[DataNode]]", recurrent_cells(call))):
         weights = [node for node in cell if node.dim() == 2]
         dims = [writer.dims(node) for node in weights]
         for own in dims if products else ():
             found.add(2, (*steps, *own))
-        found.add(IN_A_STEP[call.name], (*steps, dims[-1][-1]))
+        found.add(FLOPS_PER_STEP[call.name], (*steps, dims[-1][-1]))
         if transposed and at < first:
             found.add(1, (*steps, dims[0][0]))
     return dict(found.costs)
 
 
-def _beside_products(operator: OperatorNode, writer: _SizeWriter) -> dict[tuple[Expression, ...], float]:
+def _non_matmul_costs(operator: OperatorNode, writer: _ExpressionBuilder) -> dict[tuple[Expression, ...], float]:
     """What of the FLOPs of an operator that is made of multiply-adds is something else."""
-    return _of_cells(operator, writer, products=False) if operator.name in apart else {}
+    return _recurrent_costs(operator, writer, products=False) if operator.name in elementwise_parts else {}
 
 
-class _Products:
+class _CostSum:
     """Factors of products of expressions, which are added up."""
 
     def __init__(self) -> None:
@@ -366,7 +370,7 @@ class _Products:
         self.costs[tuple(dim for dim in dims if not _is_constant(dim))] += factor * math.prod(constants)
 
 
-def _summed_alike(
+def _unified_inner_dims(
     operator: OperatorNode, dims: Mapping[DataNode, list[Expression]]
 ) -> dict[DataNode, list[Expression]]:
     """With what a product of matrices sums over of one size in both, where that of one is written as a constant.
@@ -399,7 +403,7 @@ def _cost_by_size(
         def shape_of(node: DataNode) -> tuple[int, ...]:
             return tuple(sizes.get(dim, size) for dim, size in zip(dims[node], node.shape, strict=True))
 
-        return operator_flops(resizing(shape_of)(operator))
+        return operator_flops(operator_resizer(shape_of)(operator))
 
     return cost
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.axes.terms.algebra import Term
-from modulekg_widgets.engine.pruning.importance.scoring import normalised, score
-from modulekg_widgets.engine.pruning.importance.votes import weights_along
+from modulekg_widgets.engine.pruning.importance.members import weights_along
+from modulekg_widgets.engine.pruning.importance.scoring import normalize_scores, score
 from modulekg_widgets.engine.pruning.plan.selection.counts import Floats, Ints, Scores
-from modulekg_widgets.engine.pruning.plan.selection.explicit_axes import GivenAxis
+from modulekg_widgets.engine.pruning.plan.selection.explicit_axes import ExplicitAxis
 from modulekg_widgets.engine.pruning.plan.selection.request import LATENCY, Request
 from modulekg_widgets.engine.pruning.plan.sizes.size_formula import SizeFormula
 
@@ -26,24 +26,24 @@ from modulekg_widgets.engine.pruning.plan.sizes.size_formula import SizeFormula
 # of 29 for 23.
 
 
-RUINED = 0.1  # how much what is left of an axis counts, beside what it had; of 0 … 1
-TOWARDS_SAVINGS = 0.75  # power of what is saved for each weight; of 0 … 1, where 0 spends everywhere alike
-ALL_BUT_NOTHING = 1e-12  # of the energy of an axis
+REMAINING_WEIGHT = 0.1  # how much what is left of an axis counts, beside what it had; of 0 … 1
+SAVINGS_EXPONENT = 0.75  # power of what is saved for each weight; of 0 … 1, where 0 spends everywhere alike
+EPSILON = 1e-12  # of the energy of an axis
 
 
-def worths(scores: Scores, weights: Mapping[Term, int], savings: Mapping[Term, float]) -> dict[Term, Floats]:
+def target_scores(scores: Scores, weights: Mapping[Term, int], savings: Mapping[Term, float]) -> dict[Term, Floats]:
     """For each axis the worth of its indices, comparable from axis to axis, in the order of their scores.
 
     `weights`: how many run along an axis; `savings`: the share of the sizes asked for that goes with all of it.
     """
     found = {}
     for term, own in scores.items():
-        saved_by_weight = max(savings.get(term, 0.0), ALL_BUT_NOTHING) / max(weights.get(term, 0), 1)
-        found[term] = _lost(own) / saved_by_weight**TOWARDS_SAVINGS
+        saved_by_weight = max(savings.get(term, 0.0), EPSILON) / max(weights.get(term, 0), 1)
+        found[term] = _lost_energy(own) / saved_by_weight**SAVINGS_EXPONENT
     return found
 
 
-def _lost(scores: Floats) -> Floats:
+def _lost_energy(scores: Floats) -> Floats:
     """Of each index the energy that is lost with it when those of lower scores have gone, relative to the mean."""
     if not len(scores):
         return scores
@@ -51,16 +51,16 @@ def _lost(scores: Floats) -> Floats:
     energy = np.sign(relative) * relative**2
     order = np.argsort(energy, kind="stable")
     left = np.maximum(np.cumsum(np.maximum(energy[order], 0.0)[::-1])[::-1], np.finfo(np.float64).tiny)
-    after = np.maximum(np.append(left[1:], 0.0), ALL_BUT_NOTHING * left[0])
+    after = np.maximum(np.append(left[1:], 0.0), EPSILON * left[0])
     of_the_rest = np.empty_like(energy)
     of_the_rest[order] = np.maximum.accumulate(len(left) * np.log(left / np.minimum(left, after)))
-    return (1 - RUINED) * energy / (np.abs(energy).mean() or 1.0) + RUINED * of_the_rest
+    return (1 - REMAINING_WEIGHT) * energy / (np.abs(energy).mean() or 1.0) + REMAINING_WEIGHT * of_the_rest
 
 
 # ----------------------------------------
 
 
-LEAST_SAVED = 1e-12  # of the sizes of a model
+MIN_SAVING = 1e-12  # of the sizes of a model
 
 
 class IndexRanking:
@@ -74,18 +74,18 @@ class IndexRanking:
         axes: Axes,
         request: Request,
         independent: Sequence[Axis],
-        given: Mapping[Term, GivenAxis],
+        explicit: Mapping[Term, ExplicitAxis],
         formula: Callable[[list[str]], SizeFormula],
     ) -> None:
         self.axes = axes
         self.request = request
         self.independent = independent
-        self.given = given
+        self.explicit = explicit
         self._formula = formula
 
     def order(self, term: Term) -> Ints:
         """The indices of an axis, the first to go first: those given, else the least important."""
-        first = self.given[term].first if term in self.given else ()
+        first = self.explicit[term].drop_first if term in self.explicit else ()
         if len(first):
             return np.concatenate([first, np.setdiff1d(np.arange(term.size), first)])
         return self._orders[term]
@@ -98,7 +98,7 @@ class IndexRanking:
     def scores(self) -> Scores:
         """The scores of every axis of which the user does not say what goes."""
         terms = [axis.term for axis in self.independent]
-        terms += [term for term, given in self.given.items() if term not in terms and not len(given.first)]
+        terms += [term for term, given in self.explicit.items() if term not in terms and not len(given.drop_first)]
         return score(self.axes, terms, self.request.importance)
 
     @cached_property
@@ -106,17 +106,17 @@ class IndexRanking:
         """The scores of all chosen axes, so that they can be ranked together."""
         if self.request.per is not None:
             # in relation to the mean of an axis, a score would say nothing of what an index of it is worth
-            saved = self._saved([self.request.per])
-            return {term: scores / max(saved.get(term, 1.0), LEAST_SAVED) for term, scores in self.scores.items()}
+            saved = self._mean_savings([self.request.per])
+            return {term: scores / max(saved.get(term, 1.0), MIN_SAVING) for term, scores in self.scores.items()}
         if self.request.target is None:
-            return normalised(self.axes, self.scores)
+            return normalize_scores(self.axes, self.scores)
         units = ["flops" if unit == LATENCY else unit for unit in self.request.target]
-        savings = {term: saving * term.size for term, saving in self._saved(list(dict.fromkeys(units))).items()}
-        return worths(self.scores, weights_along(self.axes), savings)
+        savings = {term: saving * term.size for term, saving in self._mean_savings(list(dict.fromkeys(units))).items()}
+        return target_scores(self.scores, weights_along(self.axes), savings)
 
-    def _saved(self, units: list[str]) -> dict[Term, float]:
+    def _mean_savings(self, units: list[str]) -> dict[Term, float]:
         """Which share of these sizes goes with the first index of each chosen axis, the mean over them."""
-        chosen = [axis for axis in self.independent if axis.term not in self.given]
+        chosen = [axis for axis in self.independent if axis.term not in self.explicit]
         formula = self._formula(units)
         savings = [formula.savings([axis.number for axis in chosen], unit) for unit in units]
         return {axis.term: float(saved) for axis, saved in zip(chosen, np.mean(savings, axis=0), strict=True)}
@@ -126,14 +126,14 @@ class IndexRanking:
 # How fast each axis gives what a target takes where the scope is "local": slower where many weights run along it.
 
 
-PACE = 0.5
+ROOT = 0.5
 
 
-def local_paces(axes: Axes, chosen: Sequence[Axis]) -> Floats:
+def local_exponents(axes: Axes, chosen: Sequence[Axis]) -> Floats:
     """Per axis the power to which it keeps what the common ratio leaves: the root of 2 over its weights, 1 at most.
 
     One weight makes and one reads an axis inside of a block: it keeps what the ratio leaves. One that many weights run
     along keeps more, as the docstring of `mk.plan` says; of powers of 2 over the weights the root serves best.
     """
     weights = weights_along(axes)
-    return np.array([min(1.0, 2 / max(weights[axis.term], 1)) ** PACE for axis in chosen])
+    return np.array([min(1.0, 2 / max(weights[axis.term], 1)) ** ROOT for axis in chosen])

@@ -11,195 +11,199 @@ import numpy as np
 
 from modulekg_widgets.engine.axes.terms.algebra import Term, atoms
 from modulekg_widgets.engine.errors import CutError
-from modulekg_widgets.engine.pruning.plan.corrections.candidate import ATTRIBUTE, Attempt
+from modulekg_widgets.engine.pruning.plan.corrections.candidate import ATTRIBUTE, PlanCandidate
 from modulekg_widgets.engine.pruning.plan.corrections.repair import Repair
-from modulekg_widgets.engine.pruning.plan.corrections.size_constraints import solved
-from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import Rehearsal
+from modulekg_widgets.engine.pruning.plan.corrections.size_constraints import solve
+from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import DryRunResult
 from modulekg_widgets.engine.pruning.plan.selection.counts import Floats, Ints
 from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
-from modulekg_widgets.engine.pruning.plan.targets.search import ENOUGH, MEETS, Ground, Search
+from modulekg_widgets.engine.pruning.plan.targets.size_search import GOOD_ENOUGH, TOLERANCE, SearchContext, SizeSearch
 
-MOST_ROUNDS = 6  # of search and dry run
-MOST_PROOFS = 3
-FURTHER = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95)  # of the way to everything, where a choice does not do
+MAX_ROUNDS = 6  # of search and dry run
+MAX_VERIFICATIONS = 3
+LARGER_RATIOS = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95)  # of the way to everything, where a choice does not do
 log = logging.getLogger("modulekg_widgets")
 
-Sizes = Callable[[Attempt, Rehearsal], Mapping[str, tuple[float, float]]]
+CountSizes = Callable[[PlanCandidate, DryRunResult], Mapping[str, tuple[float, float]]]
 
 
 @dataclass(frozen=True)
-class Tried:
+class TargetSolution:
     """An attempt that runs, and how far what it leaves is below the goals, relative to the model."""
 
-    attempt: Attempt
-    rehearsal: Rehearsal
-    left: Floats
+    candidate: PlanCandidate
+    dry_run: DryRunResult
+    sizes: Floats
     gaps: Floats
-    as_budgets: bool = False  # of several goals the tightest is to be met, and the others are kept
+    is_budget: bool = False  # of several goals the tightest is to be met, and the others are kept
 
     @property
-    def miss(self) -> float:
+    def error(self) -> float:
         """How far it is off, where more than the goals counts as far more."""
-        gaps = self.gaps.min(keepdims=True) if self.as_budgets else self.gaps
-        return float(np.max(np.where(gaps >= 0, gaps, np.where(gaps >= -MEETS, MEETS, 1.0) - gaps)))
+        gaps = self.gaps.min(keepdims=True) if self.is_budget else self.gaps
+        return float(np.max(np.where(gaps >= 0, gaps, np.where(gaps >= -TOLERANCE, TOLERANCE, 1.0) - gaps)))
 
-    def has_room(self, at: int) -> bool:
+    def has_slack(self, at: int) -> bool:
         """Whether a goal is a budget of which more is left over than of the tightest."""
-        return self.as_budgets and bool(self.gaps[at] > max(MEETS, float(self.gaps.min())))
+        return self.is_budget and bool(self.gaps[at] > max(TOLERANCE, float(self.gaps.min())))
 
 
-class Targeting:
+class TargetSolver:
     """Finds the attempt that leaves what was asked for.
 
-    `selection_of` makes a selection of what stays of the chosen axes; `sizes` counts what an attempt leaves; `apart`: a
-    search that ties nothing, where `search` takes for granted what may not be so.
+    `selection_of` makes a selection of what stays of the chosen axes; `sizes` counts what an attempt leaves;
+    `elementwise_parts`: a search that ties nothing, where `search` takes for granted what may not be so.
     """
 
     def __init__(
         self,
-        search: Search,
+        search: SizeSearch,
         repair: Repair,
         selection_of: Callable[[Ints], Selection],
-        sizes: Sizes,
+        sizes: CountSizes,
         goals: Floats,
-        apart: Search | None = None,
+        ungrouped_search: SizeSearch | None = None,
     ) -> None:
         self.search = search
         self.repair = repair
         self.selection_of = selection_of
         self.sizes = sizes
         self.goals = goals
-        self.apart = apart
+        self.ungrouped_search = ungrouped_search
         self.formula = search.formula
         self.places = {axis.term: at for at, axis in enumerate(search.counts.chosen)}
         self._numbers = {axis.term: axis.number for axis in repair.axes}
-        self.failed: CutError | None = None  # what the last choice that does not run said
-        self.nearest: Tried | None = None  # of all that ran
+        self.last_error: CutError | None = None  # what the last choice that does not run said
+        self.nearest: TargetSolution | None = None  # of all that ran
 
-    def found(self) -> Tried | None:
+    def solve(self) -> TargetSolution | None:
         """The attempt that comes nearest and computes what it should; None where none leaves so little.
 
         Several goals are budgets: where they cannot all be met, the tightest is, and the others are kept.
         """
-        search, apart = self.search, self.apart
-        found = self._found()
-        if len(self.goals) == 1 or (found is not None and found.gaps.min() >= -MEETS and self.missed(found) is None):
+        search, apart = self.search, self.ungrouped_search
+        found = self._solve()
+        if len(self.goals) == 1 or (
+            found is not None and found.gaps.min() >= -TOLERANCE and self.missed_goal(found) is None
+        ):
             return found
-        self.search, self.apart = search.with_budgets(), apart and apart.with_budgets()
-        own = self._found()
-        if own is not None and own.gaps.min() >= -MEETS:
+        self.search, self.ungrouped_search = search.as_budget_search(), apart and apart.as_budget_search()
+        own = self._solve()
+        if own is not None and own.gaps.min() >= -TOLERANCE:
             return own
         return None if found is None else replace(found, as_budgets=True)
 
-    def _found(self) -> Tried | None:
-        best, proved = self._tried(None), None
-        if self.apart is not None and (best is None or best.miss > MEETS):
-            self.search = self.apart
-            best = min((each for each in (best, self._tried(None)) if each), key=lambda each: each.miss, default=None)
-        for _ in range(MOST_PROOFS):
+    def _solve(self) -> TargetSolution | None:
+        best, proved = self._search_rounds(None), None
+        if self.ungrouped_search is not None and (best is None or best.error > TOLERANCE):
+            self.search = self.ungrouped_search
+            best = min(
+                (each for each in (best, self._search_rounds(None)) if each), key=lambda each: each.error, default=None
+            )
+        for _ in range(MAX_VERIFICATIONS):
             if best is None:
                 return None
-            start = best.attempt if best.attempt.strict else self._begun(best.attempt.selection, None)
-            attempt, rehearsal = self.repair.confirmed(start, best.attempt, best.rehearsal)
-            if attempt.selection.counts == best.attempt.selection.counts:
+            start = best.candidate if best.candidate.strict else self._start(best.candidate.selection, None)
+            attempt, rehearsal = self.repair.verify(start, best.candidate, best.dry_run)
+            if attempt.selection.counts == best.candidate.selection.counts:
                 return replace(best, attempt=attempt, rehearsal=rehearsal)
-            proved = self._measured(attempt, rehearsal)
-            best = None if proved.miss <= MEETS else self._tried(attempt)
+            proved = self._measure(attempt, rehearsal)
+            best = None if proved.error <= TOLERANCE else self._search_rounds(attempt)
             if best is None:
                 break
         return proved
 
-    def smallest(self) -> Tried | None:
+    def smallest(self) -> TargetSolution | None:
         """What is left when all goes that may; None where that does not run."""
-        return self._run(self.search.counts.of(1.0), None)
+        return self._run_choice(self.search.counts.at_ratio(1.0), None)
 
-    def missed(self, found: Tried) -> int | None:
+    def missed_goal(self, solution: TargetSolution) -> int | None:
         """The goal of which far less is left although steps would come nearer; None where there is none.
 
         A single goal is so where the least that may go takes more, and so is the tightest of budgets; of several goals
         that are all to be met one is where the others keep it.
         """
-        worst = int(np.argmin(found.gaps) if found.as_budgets else np.argmax(found.gaps))
-        if found.gaps[worst] <= MEETS:
+        worst = int(np.argmin(solution.gaps) if solution.is_budget else np.argmax(solution.gaps))
+        if solution.gaps[worst] <= TOLERANCE:
             return None
-        wanted = found.attempt.wanted
+        wanted = solution.candidate.wanted
         stay = np.array([wanted.get(axis.term, axis.size) for axis in self.search.counts.chosen], dtype=np.int64)
-        if len(self.goals) == 1 or found.as_budgets:
-            return worst if (stay >= self.search.counts.of(0.0)).all() else None
-        ground = self._ground(found.attempt)
-        steps = self.search.all_stepped(stay, ground, (1, -1))
+        if len(self.goals) == 1 or solution.is_budget:
+            return worst if (stay >= self.search.counts.at_ratio(0.0)).all() else None
+        ground = self._context(solution.candidate)
+        steps = self.search.neighbours(stay, ground, (1, -1))
         largest = np.abs(self.search.gaps(steps, self.goals, ground) - self.search.gaps(stay, self.goals, ground))
-        return worst if found.gaps[worst] > largest[:, worst].max() else None
+        return worst if solution.gaps[worst] > largest[:, worst].max() else None
 
     # --------------------------------------------------------------- rounds
 
-    def _tried(self, known: Attempt | None) -> Tried | None:
+    def _search_rounds(self, known: PlanCandidate | None) -> TargetSolution | None:
         """The best of some rounds of search and dry run, each with what the earlier ones have found."""
         goals, best, went_further = self.goals, None, False
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             # what the code demands shows where all axes give alike; sizes that differ much may run into nothing else
-            is_look = known is None and len(goals) > 1 and not self.search.as_budgets
+            is_look = known is None and len(goals) > 1 and not self.search.is_budget
             search = self.search.by_ratio if is_look else self.search.nearest
-            stay = search(goals, self._ground(known))
-            now = None if stay is None else self._run(stay, known)
+            stay = search(goals, self._context(known))
+            now = None if stay is None else self._run_choice(stay, known)
             if now is None:
-                if went_further or (best is not None and best.gaps.min() >= -MEETS):
+                if went_further or (best is not None and best.gaps.min() >= -TOLERANCE):
                     break
-                went_further, now = True, self._further(known)
+                went_further, now = True, self._with_larger_ratio(known)
                 if now is None:
                     break
-            is_better = best is None or now.miss < best.miss
+            is_better = best is None or now.error < best.error
             best = now if is_better or best is None else best
-            counts = self.counts_of(now.attempt.selection)
+            counts = self.counts_of(now.candidate.selection)
             expected = self.formula.sizes(counts)
-            is_as_planned = known is now.attempt or (
-                now.attempt.wanted == now.attempt.selection.counts and (expected == now.left).all()
+            is_as_planned = known is now.candidate or (
+                now.candidate.wanted == now.candidate.selection.counts and (expected == now.sizes).all()
             )
-            has_learnt = _learnt(now.attempt) > _learnt(known)
-            if now.miss <= ENOUGH or not (is_look or (is_better and not is_as_planned) or has_learnt):
+            has_learnt = _correction_count(now.candidate) > _correction_count(known)
+            if now.error <= GOOD_ENOUGH or not (is_look or (is_better and not is_as_planned) or has_learnt):
                 break
-            known = now.attempt
-            goals = self.goals + (expected - now.left)
-        if best is not None and best.gaps.min() < -MEETS and not went_further:
-            now = self._further(best.attempt)
-            best = now if now is not None and now.miss < best.miss else best
+            known = now.candidate
+            goals = self.goals + (expected - now.sizes)
+        if best is not None and best.gaps.min() < -TOLERANCE and not went_further:
+            now = self._with_larger_ratio(best.candidate)
+            best = now if now is not None and now.error < best.error else best
         return best
 
-    def _run(self, stay: Ints, known: Attempt | None) -> Tried | None:
+    def _run_choice(self, stay: Ints, known: PlanCandidate | None) -> TargetSolution | None:
         """What becomes of a choice in a dry run; None where no correction makes it run."""
-        attempt = self._begun(self.selection_of(stay), known)
+        attempt = self._start(self.selection_of(stay), known)
         if not attempt.selection.changed:
             return None
         try:
-            return self._measured(*self.repair.mended(attempt))
+            return self._measure(*self.repair.fixed(attempt))
         except CutError as error:
             log.debug("a choice does not run: %s", error)
-            self.failed = error
+            self.last_error = error
             return None
 
-    def _measured(self, attempt: Attempt, rehearsal: Rehearsal) -> Tried:
-        counted = self.sizes(attempt, rehearsal)
+    def _measure(self, candidate: PlanCandidate, result: DryRunResult) -> TargetSolution:
+        counted = self.sizes(candidate, result)
         left = np.array([counted[unit][1] for unit in self.formula.units], dtype=np.float64)
         gaps = (self.goals - left) / np.maximum(self.formula.before, 1.0)
-        tried = Tried(attempt, rehearsal, left, gaps, self.search.as_budgets)
-        if self.nearest is None or tried.miss < self.nearest.miss:
+        tried = TargetSolution(candidate, result, left, gaps, self.search.is_budget)
+        if self.nearest is None or tried.error < self.nearest.error:
             self.nearest = tried
         return tried
 
-    def _further(self, known: Attempt | None) -> Tried | None:
+    def _with_larger_ratio(self, known: PlanCandidate | None) -> TargetSolution | None:
         """Where the choice does not run, or what had to stay leaves too much: with a larger ratio others may."""
-        fresh = self._fresh(known)
-        ground = self._ground(fresh)
-        for ratio in FURTHER:
-            stay = self.search.counts.of(ratio)
+        fresh = self._without_pins(known)
+        ground = self._context(fresh)
+        for ratio in LARGER_RATIOS:
+            stay = self.search.counts.at_ratio(ratio)
             if (self.search.gaps(stay, self.goals, ground) < 0).any():
                 continue
-            now = self._run(stay, fresh)
-            if now is not None and now.gaps.min() >= -MEETS:
+            now = self._run_choice(stay, fresh)
+            if now is not None and now.gaps.min() >= -TOLERANCE:
                 return now
         return None
 
-    def _fresh(self, known: Attempt | None) -> Attempt | None:
+    def _without_pins(self, known: PlanCandidate | None) -> PlanCandidate | None:
         """What dry runs have found of attributes, without the axes that had to stay whole."""
         if known is None:
             return None
@@ -208,15 +212,15 @@ class Targeting:
 
     # ------------------------------------------------------------- attempts
 
-    def _begun(self, selection: Selection, known: Attempt | None) -> Attempt:
+    def _start(self, selection: Selection, known: PlanCandidate | None) -> PlanCandidate:
         """A new attempt with what earlier ones have found."""
         if known is None:
-            return Attempt(replace(selection, pinned={}), selection.counts)
+            return PlanCandidate(replace(selection, pinned={}), selection.counts)
         pinned = known.selection.pinned
         whole = {term: term.size for term in pinned if term in selection.counts}
         begun = replace(selection, counts={**selection.counts, **whole}, pinned=pinned)
-        constraints = (*known.constraints, *known.shared)
-        settled = solved(begun, constraints, begun.counts) if constraints else begun
+        constraints = (*known.constraints, *known.shared_constraints)
+        settled = solve(begun, constraints, begun.counts) if constraints else begun
         return replace(known, selection=settled or begun, wanted=begun.counts)
 
     def counts_of(self, selection: Selection) -> Ints:
@@ -227,12 +231,12 @@ class Targeting:
                 found[self._numbers[term]] = count
         return found
 
-    def _ground(self, known: Attempt | None) -> Ground:
+    def _context(self, known: PlanCandidate | None) -> SearchContext:
         """What becomes of a choice under the corrections that are known."""
         counts = self.search.counts
         base = self.counts_of(self.selection_of(counts.sizes))
         own = np.array([self._numbers[axis.term] for axis in counts.chosen], dtype=np.int64)
-        tied = self._tied(known)
+        tied = self._tied_groups(known)
         pinned = [] if known is None else [at for term, at in self.places.items() if term in known.selection.pinned]
         settled: dict[bytes, Ints] = {}
 
@@ -245,20 +249,22 @@ class Targeting:
         def constrained(row: Ints, stay: Ints) -> Ints:
             key = stay[np.concatenate(tied)].tobytes()
             if key not in settled:
-                after = self.counts_of(self._begun(self.selection_of(stay), known).selection)
+                after = self.counts_of(self._start(self.selection_of(stay), known).selection)
                 settled[key] = np.where(after == row, -1, after)
             return np.where(settled[key] < 0, row, settled[key])
 
         apart = {*pinned, *(int(at) for mover in tied for at in mover)}
-        alone = [mover for mover in counts.together.movers if apart.isdisjoint(mover.tolist())]
-        return Ground(settle, [*alone, *tied])
+        alone = [mover for mover in counts.group_arrays.groups if apart.isdisjoint(mover.tolist())]
+        return SearchContext(settle, [*alone, *tied])
 
-    def _tied(self, known: Attempt | None) -> list[Ints]:
+    def _tied_groups(self, known: PlanCandidate | None) -> list[Ints]:
         """The chosen axes in size constraints, those that one chain of constraints joins together."""
         groups: list[set[int]] = []
-        for constraint in (*known.constraints, *known.shared) if known is not None else ():
+        for constraint in (*known.constraints, *known.shared_constraints) if known is not None else ():
             terms = [constraint.left, *([constraint.right] if constraint.right is not None else [])]
-            own = {self.places[atom] for term in terms for atom in self._with(term) if atom in self.places}
+            own = {
+                self.places[atom] for term in terms for atom in self._with_group_members(term) if atom in self.places
+            }
             for group in [group for group in groups if group & own]:
                 groups.remove(group)
                 own |= group
@@ -268,11 +274,11 @@ class Targeting:
         free = [sorted(at for at in group if self.search.counts.chosen[at].term not in pinned) for group in groups]
         return [np.array(group) for group in free if group]
 
-    def _with(self, term: Term) -> list[Term]:
+    def _with_group_members(self, term: Term) -> list[Term]:
         """The axes in a dimension, and those that go with them."""
-        return self.search.counts.proportions.all_with(atoms(term))
+        return self.search.counts.proportions.with_group_members(atoms(term))
 
 
-def _learnt(known: Attempt | None) -> int:
+def _correction_count(known: PlanCandidate | None) -> int:
     """How many corrections of sizes an attempt has got."""
-    return 0 if known is None else len(known.constraints) + len(known.shared) + len(known.selection.pinned)
+    return 0 if known is None else len(known.constraints) + len(known.shared_constraints) + len(known.selection.pinned)
