@@ -1,6 +1,7 @@
-"""What is known of a layer by its class: attributes that follow from sizes, where channels are, what it takes.
+"""Facts about layers by class: attributes computed from tensor sizes, channel dimensions, example inputs.
 
-One table by class, for torch's own layers, in which users register theirs; the nearest ancestor's entry counts.
+One table by class for torch's own layers, in which users register theirs with `@mk.adapter`; the entry of the nearest
+ancestor counts.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class LayerSizes(Protocol):
     module: nn.Module
 
     def has(self, name: str) -> bool:
-        """Whether the module has a parameter or buffer of that name."""
+        """True if the module has a parameter or buffer of that name."""
         ...
 
     def parameter(self, name: str, dim: int) -> int:
@@ -36,7 +37,7 @@ class LayerSizes(Protocol):
         ...
 
     def groups(self, name: str, dim: int, count: int) -> int:
-        """How many of `count` groups stay that a dimension of a parameter falls into, the outermost in it."""
+        """Returns the number of remaining groups when a dimension consists of `count` groups (outermost factor)."""
         ...
 
     def input_groups(self, dim: int, count: int) -> int | None:
@@ -44,7 +45,7 @@ class LayerSizes(Protocol):
         ...
 
     def of_role(self, role: str, name: str, dim: int) -> int | None:
-        """How many indices stay of the axis with a role in a dimension of a parameter."""
+        """Returns the remaining size of the axis with this role in a dimension of a parameter."""
         ...
 
 
@@ -129,7 +130,7 @@ def adapter(*classes: type) -> Callable[[AttributesOf], AttributesOf]:
 
 
 def channel_dim(module: nn.Module | type[nn.Module], ndim: int) -> int:
-    """The dimension of the channels in a tensor of `ndim` dimensions that goes into a module, or comes out of it.
+    """Returns the channel dimension of an input or output with `ndim` dimensions.
 
     Decided by the module's class: the last dimension for linear layers, layer norm, recurrence and attention; before
     the dimensions of space for convolutions and pooling, with a batch or without; for other modules dimension 1 of four
@@ -158,7 +159,7 @@ def _second(ndim: int) -> int:
 
 
 def _channels_before(spatial: int) -> ChannelDim:
-    """Channels first, then so many dimensions of space or time; what stands before them may be absent."""
+    """The channels come before this many spatial dimensions."""
     return lambda ndim: max(ndim - spatial - 1, 0)
 
 
@@ -202,7 +203,7 @@ def _convolved(layer: Any) -> Examples:
 
 
 def _images(attribute: str) -> Callable[[Any], Examples]:
-    """Channels with a batch before them and two, one, three or no dimensions of space behind."""
+    """Example images with 2, 1, 3 and 0 spatial dimensions."""
     return lambda layer: [(_zeros(layer, 2, getattr(layer, attribute), *[4] * dims),) for dims in (2, 1, 3, 0)]
 
 
@@ -345,7 +346,7 @@ def recurrent_cell(sizes: LayerSizes) -> dict[str, Any]:
 
 @adapter(nn.MultiheadAttention)
 def multihead_attention(sizes: LayerSizes) -> dict[str, Any]:
-    """in_proj has (3·heads·head_dim, embed) in one tensor, or in three where kdim or vdim is given."""
+    """in_proj has (3·heads·head_dim, embed) as one tensor, or three tensors with kdim or vdim."""
     if sizes.has("in_proj_weight"):
         query, parts = "in_proj_weight", 3
         found = {"embed_dim": sizes.parameter(query, 1)}
@@ -371,5 +372,5 @@ def fused_layer() -> dict[str, Any]:
 
 @fast_path_blockers.register(nn.TransformerEncoder)
 def fused_encoder() -> dict[str, Any]:
-    """As its layers are called, padding goes before the first of them."""
+    """Attributes that disable the nested-tensor path, so that the encoder's layers are called."""
     return {"use_nested_tensor": False}

@@ -1,4 +1,4 @@
-"""Keywords that other tools use: a call that has one is told what says the same here."""
+"""Errors for unknown keywords, with advice for those that other pruning and logging tools use."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ KEYWORD_ADVICE = {
 
 
 def explain_keywords(name: str) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
-    """For a public function, or the `__init__` of a class, that users call by `name`: unknown keywords are explained.
+    """Decorator for a public function or `__init__` that users call as `name`: unknown keywords get an advice.
 
     Raises `UnknownKeywordError`, a TypeError, that says what the keyword of another tool is here, or the nearest one.
     """

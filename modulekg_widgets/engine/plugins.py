@@ -1,4 +1,4 @@
-"""Packages that extend this one: found by their entry points, loaded once, each failure told and kept to itself."""
+"""Plugins: packages found by the entry point group `modulekg_widgets.plugins`, loaded once, failures isolated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger("modulekg_widgets")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Plugin:
-    """One entry point and what became of it."""
+    """One entry point and the result of loading it."""
 
     name: str
     distribution: str  # with its version
@@ -59,12 +59,12 @@ def plugins() -> list[Plugin]:
 
 
 def load() -> bool:
-    """Load the plugins unless that is done; False while they are being loaded, as for a plugin that uses a name."""
+    """Load all plugins once; False while another call is loading them, as for a plugin that uses a public name."""
     return _loader.load()
 
 
 class Loader:
-    """Loads each plugin once, whatever thread asks first."""
+    """Loads each plugin once, for all threads."""
 
     def __init__(self) -> None:
         self.plugins: list[Plugin] = []
@@ -88,7 +88,7 @@ class Loader:
         return True
 
     def _wait_limit(self) -> float:
-        """How many seconds to wait for another thread: none for one whose import it may itself be waiting for."""
+        """Seconds to wait for another thread: 0 for one whose own import may be what that thread waits for."""
         return 0.0 if self._thread == threading.get_ident() or _is_importing() else MAX_WAIT
 
     def _load_all(self) -> None:
@@ -127,7 +127,7 @@ def _activate(entry: EntryPoint) -> None:
 
 
 def _entry_points() -> list[tuple[str, EntryPoint]]:
-    """The entry points with the distribution of each, in an order that is the same every time.
+    """The entry points with their distributions, in a stable order.
 
     Not by `entry_points(group=…)`, which one damaged file of any package stops.
     """
@@ -188,7 +188,7 @@ def _place(trace: TracebackType | None) -> str:
 
 
 def _is_importing() -> bool:
-    """Whether this thread is in the middle of an import."""
+    """True if this thread is within an import."""
     frame = sys._getframe()
     while frame is not None:
         if frame.f_code.co_name == "_find_and_load":  # in importlib._bootstrap, under every import of a new module

@@ -1,4 +1,14 @@
-"""One small registry, used wherever users may add their own: by name, or by class with its subclasses."""
+"""Registry of functions and classes by name or by class: the table behind every extension decorator.
+
+For `@mk.metric`, `@mk.axis_rule`, `@mk.adapter`, `@mk.importance`, `@mk.exporter`, `@mk.file_reader` and internal
+tables. A key is registered once; only code of `__main__` may register it again, as a notebook cell that is run twice.
+Look-up by name raises `UnknownNameError` with the closest names; `of_class` follows the MRO. Registration is all or
+nothing: of several keys either all are new or none is added. Not for state that changes at run time.
+
+    exporters: Registry[Exporter] = Registry("exporter")
+    @exporters.register("dot", "gv")
+    def write_dot(graph): ...
+"""
 
 from __future__ import annotations
 
@@ -35,7 +45,7 @@ class Registry(Generic[Entry]):
         self.entries: Mapping[Key, _Registered] = {}  # another one after each change, for who remembers what it held
 
     def register(self, *keys: Key) -> Callable[[Entry], Entry]:
-        """A decorator that registers a function under all of `keys` or none.
+        """Returns a decorator that registers a function under all of `keys`, or under none.
 
         Raises `DuplicateNameError` for a taken one.
         """
@@ -65,18 +75,18 @@ class Registry(Generic[Entry]):
                 raise DuplicateNameError(self._taken.format(printable(_name(key))))
 
     def replace(self, entry: Entry, keys: Iterable[Key]) -> None:
-        """Register `item_write` under `keys`, taken or not: for who has made sure that it may."""
+        """Register `entry` under `keys`, replacing what is there; the caller has checked that it may."""
         self._write(dict.fromkeys(keys, _Registered(entry, getattr(entry, "__module__", None))))
 
     def _write(self, entries: Mapping[Any, _Registered]) -> None:
         self.entries = {**self.entries, **entries}
 
     def of_class(self, cls: type) -> Entry | None:
-        """What the nearest class among the ancestors of `cls`, itself included, is registered with."""
+        """Returns the entry of the nearest class in the MRO of `cls`; None if there is none."""
         return next((self.entries[base].entry for base in cls.__mro__ if base in self.entries), None)
 
     def get(self, key: Key) -> Entry | None:
-        """What is registered under a key; None for nothing."""
+        """Returns the entry of a key; None if there is none."""
         known = self.entries.get(key)
         return None if known is None else known.entry
 
@@ -98,12 +108,12 @@ class Registry(Generic[Entry]):
 
 
 def is_new_version(old: str | None, new: str | None) -> bool:
-    """Whether what module `new` registers replaces what module `old` did: a notebook's cell may run again."""
+    """True if module `new` may replace an entry of module `old`: both are the session, where cells run again."""
     return old == new == SESSION_MODULE
 
 
 def check_function(entry: object, what: str) -> None:
-    """Raise `NotAFunctionError` for what cannot be called."""
+    """Raise `NotAFunctionError` for a value that is not callable."""
     if not callable(entry):
         raise NotAFunctionError(
             f"{what} is a {printable(type(entry).__name__)}: put the decorator over a function or class"

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, read within bounds, and JSON parsed within bounds: the one place for each."""
+"""Atomic file writes, bounded reads and bounded JSON parsing, used for every file of the package."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class AtomicFile:
         self._file: IO[bytes] | None = None
 
     def open(self, buffering: int = -1) -> IO[bytes]:
-        """The empty file; with `buffering` 0, what is written is at once the operating system's."""
+        """Returns the new empty file; with `buffering` 0, each write goes to the operating system at once."""
         old = _lstat(self._path, self._folder)
         if old is not None and not stat.S_ISREG(old.st_mode):
             raise OSError("it is there, and no ordinary file")
@@ -52,12 +52,12 @@ class AtomicFile:
         return self._file
 
     def commit(self) -> None:
-        """Put the file in its place, in one move."""
+        """Move the file to its path atomically."""
         self._finish()
         os.replace(self._scratch, self._path, **self._both)
 
     def commit_new(self) -> None:
-        """Put the file in its place; raises `FileExistsError` where one has come meanwhile."""
+        """Move the file to its path; raises `FileExistsError` if another one was created meanwhile."""
         self._finish()
         try:
             os.link(self._scratch, self._path, src_dir_fd=self._folder, dst_dir_fd=self._folder)
@@ -69,7 +69,7 @@ class AtomicFile:
             self.commit()
 
     def discard(self) -> None:
-        """Leave what is at the path; after `keep` there is nothing to discard."""
+        """Delete the unfinished file and leave the path unchanged; does nothing after `commit`."""
         with suppress(OSError):  # as of a full disk, which has been told
             if self._file is not None:
                 self._file.close()
@@ -85,7 +85,7 @@ class AtomicFile:
 
 @contextmanager
 def atomic_writer(path: PATHLIKE) -> Iterator[IO[bytes]]:
-    """A file that takes the place of `path` when the block ends, and is gone when it raises."""
+    """Context manager for a file that replaces `path` when the block ends, and is deleted if it raises."""
     new = AtomicFile(path)
     try:
         yield new.open()
@@ -95,7 +95,7 @@ def atomic_writer(path: PATHLIKE) -> Iterator[IO[bytes]]:
 
 
 def write_atomic(path: PATHLIKE, content: bytes) -> None:
-    """Write a file so that no reader ever sees a part of it, or leave what is there.
+    """Write a file atomically: readers see the old content or the new one, never a part.
 
     Raises `UnknownPathError` where there is no folder, `UnwritableFileError` for every other reason.
     """
@@ -114,7 +114,7 @@ def write_atomic(path: PATHLIKE, content: bytes) -> None:
 
 
 def read_bounded(path: PATHLIKE, max_bytes: int, folder: int | None = None, links: bool = True) -> bytes:
-    """The content of an ordinary file of at most `max_bytes` bytes, others may have no end, or never answer.
+    """Returns the content of a regular file of at most `max_bytes` bytes; pipes and devices are refused.
 
     With `folder`, `path` is a name in it. There, and without `links`, a link is refused. Raises `OSError`, and
     `ValueError` for a path that none can have.
@@ -163,7 +163,7 @@ def parse_json(
 
 
 def _has_more(text: str | bytes, marks: str, most: int) -> bool:
-    """Whether a text has more of some characters."""
+    """True if a text has more than `most` of some characters."""
     if len(text) <= most:
         return False
     if isinstance(text, str):

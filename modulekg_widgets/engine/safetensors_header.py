@@ -1,4 +1,4 @@
-"""The header of a safetensors file, checked whole before a byte of a tensor is read: the one place for it.
+"""Header of safetensors files, validated as a whole before any tensor is read.
 
 A file is eight bytes with the length of the header, the header in JSON, and the bytes of the tensors:
 https://github.com/huggingface/safetensors
@@ -31,11 +31,11 @@ DTYPES = {
 
 
 class HeaderError(ValueError):
-    """What is wrong with a header."""
+    """An invalid header."""
 
 
 class HeaderEntry(NamedTuple):
-    """A tensor in a file; `dtype` is torch's word without its prefix."""
+    """A tensor of the header; `dtype` is the name in torch without its prefix."""
 
     shape: tuple[int, ...]
     dtype: str

@@ -1,4 +1,4 @@
-"""What a bug report has to say of the machine: versions of packages, Python, the accelerator and the host."""
+"""Versions of packages, Python, accelerator and host, for bug reports."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def show_versions(as_json: bool = False) -> None:
 
 
 def versions() -> dict[str, str]:
-    """By name, what `show_versions` prints."""
+    """Returns the entries of `show_versions` by name."""
     needed, optional = _requirements()
     return {
         DISTRIBUTION: _version_of(DISTRIBUTION),
@@ -68,7 +68,7 @@ def versions() -> dict[str, str]:
 
 
 def _requirements() -> tuple[list[str], list[str]]:
-    """The packages that this one needs, and those of its extras, as its metadata has them."""
+    """The dependencies of this package and of its extras, from its metadata."""
     needed: dict[str, None] = {}
     optional: dict[str, None] = {}
     for line in requires(DISTRIBUTION) or ():
@@ -80,7 +80,7 @@ def _requirements() -> tuple[list[str], list[str]]:
 
 
 def _front_end() -> str:
-    """The version of what JupyterLab shows in this environment: another one is a common fault."""
+    """The version of the JupyterLab extension in this environment; a mismatch is a common fault."""
     bases = [Path(base) for base in (sys.prefix, site.getuserbase()) if base]
     for share in (*(base / "share" for base in bases), *SHARE_FOLDERS):
         file = share / "jupyter" / "labextensions" / DISTRIBUTION / "package.json"
@@ -99,7 +99,7 @@ def _version_of(distribution: str) -> str:
 
 
 def _host() -> str:
-    """The program in whose process or under whose eyes Python runs, as far as that can be told."""
+    """The program that runs Python, as far as it can be recognised."""
     found = [host for host, module in HOSTS.items() if module in sys.modules]
     found += [host for host, variable in HOST_VARIABLES.items() if variable in os.environ]
     shell = "Jupyter kernel" if "ipykernel" in sys.modules else "IPython" if "IPython" in sys.modules else "Python"
@@ -107,7 +107,7 @@ def _host() -> str:
 
 
 def _accelerator() -> dict[str, str]:
-    """The device that torch finds beside the CPU, with what drives it."""
+    """The accelerator that torch finds beside the CPU, with its driver."""
     try:
         import torch
     except (ImportError, OSError) as reason:  # a broken torch is what the report is about

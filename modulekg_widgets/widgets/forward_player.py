@@ -1,4 +1,4 @@
-"""ForwardPlayer: the forward pass on one's own input, step by step, with pictures of what each module gives."""
+"""ForwardPlayer: a forward step by step, with pictures of the output of each module."""
 
 from __future__ import annotations
 
@@ -159,13 +159,13 @@ class ForwardPlayer(ModelWidget):
 
     @property
     def error(self) -> str | None:
-        """What the forward pass raised; None when it went through."""
+        """The exception of the forward as text; None if it completed."""
         return self._played.error
 
     # -------------------------------------------------------------- running
 
     def run(self, *args: Any, **kwargs: Any) -> None:
-        """Run the forward pass anew with another input, or with the one before where none is given.
+        """Run the forward again with another input, or with the same one if none is passed.
 
         The quiz starts anew; the step stays where the calls are the same.
 
@@ -204,7 +204,7 @@ class ForwardPlayer(ModelWidget):
                 self.selected = self._path_of(0)
 
     def close(self) -> None:
-        """Remove the widget and let go of the model and its inputs."""
+        """Close the widget, and release the model and its inputs."""
         played = vars(self).get("_played")  # a constructor that raised has none
         if played is not None:
             played.close()
@@ -272,7 +272,7 @@ class ForwardPlayer(ModelWidget):
             self._set_linked_trait(change, "step", first)
 
     def _set_linked_trait(self, change: Any, name: str, value: Any) -> None:
-        """Set a trait that goes with another one; what comes from the page is left to the page, which may be ahead."""
+        """Set a trait that depends on another one; changes from a page are left to that page."""
         if change["name"] in self._property_lock:
             if name in self._property_lock:
                 return
@@ -285,7 +285,7 @@ class ForwardPlayer(ModelWidget):
     # -------------------------------------------------------------- pictures
 
     def _on_message(self, widget: Any, content: Any, buffers: Any) -> None:
-        """The page asks for pictures; the latest question counts.
+        """Handle a request for pictures; only the latest one is answered.
 
         Messages are heard beside a running cell, in a subshell: the model runs in the main thread alone, between cells.
         """
@@ -306,7 +306,7 @@ class ForwardPlayer(ModelWidget):
             self._answer(question, may_run=True)
 
     def _answer(self, question: dict[str, Any], may_run: bool) -> bool:
-        """Send the pictures; False where the model would have to run and may not."""
+        """Send the pictures; False if the model would have to run and may not."""
         reply, pixels = {"kind": "maps", **question}, []
         if question["run"] != self._runs or question["step"] >= len(self):
             self.send({**reply, "error": "this is a step of another run"})
@@ -331,12 +331,12 @@ class ForwardPlayer(ModelWidget):
 
 
 def _sample_index(sample: Any) -> int:
-    """The item that pictures are made of; another kind of value is refused by its trait."""
+    """Returns the batch index for pictures; 0 for an invalid value, which the trait refuses."""
     return sample if type(sample) is int and sample >= 0 else 0
 
 
 def _question(content: Any) -> dict[str, int] | None:
-    """The numbers of a request for pictures; None for anything else."""
+    """Returns the numbers of a request for pictures; None for other messages."""
     if not isinstance(content, Mapping) or content.get("kind") != "maps":
         return None
     numbers = {name: content.get(name) for name in ("run", "step", "sample", "page")}
@@ -349,7 +349,7 @@ def _question(content: Any) -> dict[str, int] | None:
 
 @saved_answers.register("ForwardPlayer")
 def _pictures(player: ForwardPlayer) -> Iterator[SavedAnswer]:
-    """Of the item that is shown: the first page of each step, then the further ones, as far as there is room.
+    """Yields the saved answers: the first page of each step, then further ones within the size limit.
 
     What comes with the steps is not asked for; where it is coarse and there is no room for more, that is said.
     """
@@ -376,7 +376,7 @@ def _pictures(player: ForwardPlayer) -> Iterator[SavedAnswer]:
 
 
 def _picture(player: ForwardPlayer, step: int, page: int) -> tuple[dict[str, Any], list[bytes], bool]:
-    """The content of an answer, its pixels, and whether there is a further page."""
+    """Returns the content of an answer, its pixels, and True if there is a further page."""
     try:
         found = player._played.picture(step, player.sample, page, is_main_thread())
     except ModuleKGError as error:
@@ -388,6 +388,6 @@ def _picture(player: ForwardPlayer, step: int, page: int) -> tuple[dict[str, Any
 
 
 def _has_more(maps: Mapping[str, Any]) -> bool:
-    """Whether there is a further page."""
+    """True if there is a further page."""
     shown = {"channels": len(maps["ranges"]), "strip": maps["width"] * maps["height"]}.get(maps["form"], maps["total"])
     return maps["first"] + shown < maps["total"]

@@ -1,4 +1,4 @@
-"""KnowledgeExplorer: the graph of many models to look at, search, rank and compare."""
+"""KnowledgeExplorer: a knowledge graph to explore, search, rank and compare."""
 
 from __future__ import annotations
 
@@ -31,19 +31,18 @@ from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.engine.views.pictures.knowledge import svg
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
 
-# --------------------
-# What takes long to find out about a large graph, in a thread of its own: the page has its models meanwhile.
+# -------------------- Background analysis of a large graph, in a thread, while the page shows its models
 
 
 log = logging.getLogger("modulekg_widgets")
 
 
 class _CancelledError(Exception):
-    """Raised between two steps of an analysis that nobody asks for."""
+    """Raised between two steps of a cancelled analysis."""
 
 
 class BackgroundAnalysis:
-    """Makes the whole payload of `contents`; `done` is told once, a bound method that is held weakly."""
+    """Computes the complete payload of `contents`; calls `done`, a weakly held bound method, once."""
 
     def __init__(self, contents: Contents, families: Superfamilies, done: Callable[[BackgroundAnalysis], None]) -> None:
         self._contents, self._families = contents, families
@@ -60,13 +59,13 @@ class BackgroundAnalysis:
         return self._ready.is_set()
 
     def start(self) -> None:
-        """Start the thread, unless it was started before."""
+        """Start the thread, once."""
         with self._starting:
             if self._thread.ident is None:
                 self._thread.start()
 
     def cancel(self) -> None:
-        """Nobody asks for it any more: it ends after its present step."""
+        """End after the present step."""
         self._is_cancelled = True
 
     def _check_cancelled(self) -> None:
@@ -74,7 +73,7 @@ class BackgroundAnalysis:
             raise _CancelledError
 
     def payload(self) -> dict[str, Any]:
-        """The whole payload, or where the analysis failed that of the models alone; waits for it."""
+        """Waits for the complete payload and returns it; after a failure, that of the models alone."""
         self.start()
         self._ready.wait()
         return self._payload
@@ -199,7 +198,7 @@ class KnowledgeExplorer(ModuleKGWidget):
         return self._show(self._kg.contents())
 
     def _show(self, contents: Contents) -> dict[str, Any]:
-        """The payload of what is there at once, the analysis made ready, and the keys that there are."""
+        """Returns the payload that is available at once, and prepares the analysis and the known keys."""
         if len(contents.modules) > MAX_STRUCTURES:
             raise TooLargeError(
                 f"the graph has {len(contents.modules):,} structures, and a page holds {MAX_STRUCTURES:,} at most: "
@@ -228,7 +227,7 @@ class KnowledgeExplorer(ModuleKGWidget):
             self._take_analysis(analysis)
 
     def _take_analysis(self, analysis: BackgroundAnalysis) -> None:
-        """Take the whole payload, but for one of contents that are no longer shown."""
+        """Take the payload of an analysis, unless its contents are no longer shown."""
         payload = analysis.payload()
         with self._taking:
             if analysis is not self._analysis or not self._is_made:
@@ -242,7 +241,7 @@ class KnowledgeExplorer(ModuleKGWidget):
             self._analysis = None  # last: whoever finds none has the payload
 
     def finish(self) -> bool:
-        """Wait for the analysis of structures; whether there was one to wait for."""
+        """Wait for the analysis; True if there was one."""
         analysis = self._analysis
         if analysis is None:
             return False
@@ -269,7 +268,7 @@ class KnowledgeExplorer(ModuleKGWidget):
         self._analysis = None
 
     def _root_of(self, key: str | None) -> str | None:
-        """The fingerprint of the model that a key as "Model:resnet18" names; None for any other key."""
+        """Returns the fingerprint of the model in a key such as "Model:resnet18"; None for other keys."""
         return None if key is None else self._roots.get(text(key))
 
     def __repr__(self) -> str:
@@ -278,7 +277,7 @@ class KnowledgeExplorer(ModuleKGWidget):
         return f"<KnowledgeExplorer of {models:,} models: {structures:,} structures, selected={selected!r}>"
 
     def close(self) -> None:
-        """Remove the explorer from the kernel and from every page; the graph stays."""
+        """Close the explorer in the kernel and on every page; the graph stays."""
         self._drop_analysis()
         self._kg = None
         super().close()
@@ -297,14 +296,14 @@ class KnowledgeExplorer(ModuleKGWidget):
         return self._escaped.get(value, value)
 
     def _is_known(self, key: str) -> bool:
-        """Whether there is something of that key; one that only the analysis knows waits for it."""
+        """True if the key exists; waits for the analysis if only that knows."""
         analysis = self._analysis
         if analysis is not None and key.startswith(ANALYSIS_PREFIXES):
             return text(key) in selectable(analysis.payload())
         return text(key) in self._keys
 
     def _similar_keys(self, key: str) -> list[str]:
-        """The keys among which a wrong one is looked for: of its kind, and the models."""
+        """Returns the keys for the hint in an error: those of the same kind, else the models."""
         kind, colon, _ = key.partition(":")
         models = [known for known in self._keys if known.startswith("Model:")]
         return [known for known in self._keys if colon and known.startswith(kind + colon)] or models

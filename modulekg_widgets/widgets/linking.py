@@ -1,4 +1,4 @@
-"""`mk.link`: widgets of one model share the selection, the axis, the draft and the colors."""
+"""`mk.link`: shared selection, axis, draft and colors of the widgets of one model."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SHARED = ("selected", "axis")
 
 
 class Link:
-    """What `mk.link` has joined; `close()` parts it again, and the widgets stay."""
+    """Links made by `mk.link`; `close()` removes them, and the widgets stay."""
 
     def __init__(self, links: Iterable[PairLink]) -> None:
         self._links = list(links)
 
     def close(self) -> None:
-        """Let every widget go its own way."""
+        """Close all links."""
         for link in self._links:
             if link.widgets:  # else it went with one of them
                 link.close()

@@ -1,4 +1,4 @@
-"""Workbench: graph, mask editor, metric panel and knowledge explorer around one model, linked."""
+"""Workbench: graph, mask editor, metric panel and knowledge explorer of one model, linked."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Workbench(ModuleKGWidget):
         return [part for name in PARTS if (part := self._trait_values.get(name)) is not None]
 
     def close(self) -> None:
-        """Remove the workbench and its parts; the monitor, the model and the knowledge graph stay."""
+        """Close the workbench and its parts; monitor, model and knowledge graph stay."""
         parts = self._parts()
         super().close()
         for part in parts:

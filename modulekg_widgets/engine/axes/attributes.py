@@ -1,4 +1,4 @@
-"""Attributes of modules that a cut changes, as `out_channels`: the adapters asked, with the sizes of tensors."""
+"""Attributes of modules that a cut changes, as `out_channels`: adapters compute them from tensor sizes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TensorSizes:
 
     @cached_property
     def _tensors(self) -> dict[str, DataNode]:
-        """The module's own tensors; one that is computed from others goes by the name that forward reads it by."""
+        """The module's own tensors by name; a parametrized one is listed under the name that forward reads."""
         found = dict(self._node.params)
         prefix = f"{self._node.path}." if self._node.path else ""
         wrapped = modules_of(self.module).get("parametrizations")
@@ -64,7 +64,7 @@ class TensorSizes:
         return remaining_size(self._term(self._tensor(name), dim), self._counts)
 
     def has(self, name: str) -> bool:
-        """Whether the module has a parameter or buffer of that name."""
+        """True if the module has a parameter or buffer of that name."""
         return name in self._tensors
 
     def input(self, dim: int) -> int | None:
@@ -73,7 +73,7 @@ class TensorSizes:
         return remaining_size(self._term(inputs[0], dim), self._counts) if inputs else None
 
     def groups(self, name: str, dim: int, count: int) -> int:
-        """How many of `count` groups stay that a dimension of a parameter falls into, the outermost in it."""
+        """Returns the number of remaining groups when a dimension consists of `count` groups (outermost factor)."""
         return self._groups(self._term(self._tensor(name), dim), count)
 
     def input_groups(self, dim: int, count: int) -> int | None:
@@ -82,7 +82,7 @@ class TensorSizes:
         return self._groups(self._term(inputs[0], dim), count) if inputs else None
 
     def of_role(self, role: str, name: str, dim: int) -> int | None:
-        """How many indices stay of the axis with a role in a dimension of a parameter."""
+        """Returns the remaining size of the axis with this role in a dimension of a parameter."""
         for atom in atoms(self._term(self._tensor(name), dim)):
             if self._axes.inference.roles.get(atom) == role:
                 return self._counts.get(atom, atom.size)
@@ -154,7 +154,7 @@ def _expert_counts(axes: Axes, counts: Counts) -> Iterator[tuple[str, tuple[int,
 
 
 def _adapter_values(sizes_of: AttributesOf, sizes: TensorSizes, state: Mapping[str, Any]) -> dict[str, Any]:
-    """What an adapter says of the attributes that there are, each of the type that it has; raises `CutError`."""
+    """Returns the attributes that an adapter computes, converted to the types of today's; raises `CutError`."""
     try:
         found = dict(sizes_of(sizes))
         return {

@@ -1,4 +1,15 @@
-"""The axes of a model: named index sets, and the positions that they have in every parameter."""
+"""The axes of a model by name or by dimension, and the positions of their indices in every parameter.
+
+`Axes` is what `graph.axes` returns. Iterating gives one `Axis` per atom in the order of the model; an axis has a name
+from its origin (`layer1.0.conv1.out`), a size, its members (parameter, dimension, expression) and the reason if it is
+frozen. `axes["conv1.weight", 0]` is the axis of a dimension, or a `Dimension` where several axes share it.
+`axis.indices(name, dim)` gives the positions of each index, in an order that is equal in all members.
+
+>>> import torch, modulekg_widgets as mk
+>>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+>>> [(member.name, member.dim) for member in mk.trace(model, torch.zeros(1, 3)).axes["0.out"].members]
+[('0.weight', 0), ('0.bias', 0), ('1.weight', 1)]
+"""
 
 from __future__ import annotations
 
@@ -61,17 +72,17 @@ class Axis:
 
     @property
     def least(self) -> MinimumCount | None:
-        """How many indices must stay at least, as many as a choice by data takes at once; None where one is enough."""
+        """The smallest size of the axis that the code allows, as the k of a top-k; None where 1 is enough."""
         return self._axes.inference.chosen.minimum_of(self.term)
 
     @property
     def role(self) -> str | None:
-        """What the axis is for where that is evident, as `heads`, `head_dim` or `groups`."""
+        """The role of the axis where the data flow shows it, as `heads`, `head_dim` or `groups`."""
         return self._axes.inference.roles.get(self.term)
 
     @property
     def lists(self) -> tuple[str, ...]:
-        """The lists of modules, by path, whose element i goes with index i, as the experts of a router."""
+        """The paths of module lists whose element i belongs to index i, as the experts of a router."""
         return tuple(each.path for each in self.term.lists)
 
     @property
@@ -137,7 +148,7 @@ class Axis:
 
 
 class UnprovedReason(NamedTuple):
-    """Why an axis could not be proved, and whether the output was seen to depend on it."""
+    """The reason why an axis could not be proved, and whether the output depends on it."""
 
     reason: str
     affects_output: bool = False
@@ -153,7 +164,7 @@ class Dimension:
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """The axes in it, each once, from left to right."""
+        """The axes in the dimension, each once, from left to right."""
         return tuple(self._owner.of(atom) for atom in dict.fromkeys(atoms(self.term)) if atom.size > 1)
 
     @property
@@ -256,7 +267,7 @@ class Axes:
         return axis if axis is not None else Dimension(self, term)
 
     def __contains__(self, what: object) -> bool:
-        """Whether an axis of that name, or that axis, is one of them."""
+        """True if the given axis, or an axis of that name, is one of them."""
         if isinstance(what, str):
             return self.find_by_name(what) is not None
         return isinstance(what, Axis) and what in self._axes.values()
@@ -266,7 +277,7 @@ class Axes:
         return self._by_name.get(name) or self._once.get(name)
 
     def of(self, atom: Term) -> Axis:
-        """The axis of an atom; one that no parameter has gets a name of its own."""
+        """Returns the axis of an atom; an atom without parameters gets a generated name."""
         axis = self._axes.get(atom)
         return axis if axis is not None else Axis(self, atom, len(self._axes), f"axis_{atom.size}")
 
@@ -296,7 +307,7 @@ class Axes:
         return short_name(self.of(atom).name) if atom in self._axes else "axis"
 
     def expression(self, name: str) -> str:
-        """What every dimension of a parameter is made of, as `(heads=12 head_dim=64) hidden=768`.
+        """Returns the terms of all dimensions of a tensor as text, as `(heads=12 head_dim=64) hidden=768`.
 
         Where two axes would read the same, both go by their full names.
         """
@@ -319,7 +330,7 @@ class Axes:
 
     @property
     def unread(self) -> list[str]:
-        """The parameters and buffers that this forward pass never read: frozen, but for what their siblings share."""
+        """The parameters and buffers that this forward pass did not read; they are frozen."""
         return [node.label for node in self.graph.unread]
 
     @property
@@ -363,7 +374,7 @@ class Axes:
 
 
 # --------------------
-# What belongs to an element of a list of modules that goes with an axis, as one expert of a router.
+# The modules and tensors that belong to one element of a module list, as to one expert of a router.
 
 
 class ListElements:
@@ -381,11 +392,11 @@ class ListElements:
         return [each for each in self.lists if each.split(path) is not None]
 
     def axes_of(self, path: str) -> list[Axis]:
-        """The axes with an index of which a module or tensor goes."""
+        """Returns the axes whose cut removes the module or tensor at a path."""
         return [self.lists[each] for each in self.enclosing_lists(path)]
 
     def axes_of_cost(self, path: str) -> list[Axis]:
-        """Those with an index of which what runs at this path costs nothing any more.
+        """Returns the axes whose cut removes the cost of what runs at a path.
 
         Rows that are shared out among the elements go to others then.
         """
@@ -400,6 +411,6 @@ class ListElements:
                 yield axis, [state[f"{each.path_of(at)}.{name}"] for at in range(axis.size)]
 
     def _has_uneven_rows(self, modules: IndexedChildren, count: int) -> bool:
-        """Whether elements get different numbers of rows, or some none."""
+        """True if the elements get different numbers of rows, as experts do."""
         calls = [self.axes.graph.modules[modules.path_of(at)].calls for at in range(count)]
         return len({tuple(node.shape for call in own for node in call.inputs) for own in calls}) > 1

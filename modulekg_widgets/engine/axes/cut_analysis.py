@@ -1,4 +1,11 @@
-"""What must change when some positions of one dimension go: parameters, values and attributes; nothing is changed."""
+"""The changes that removing positions of one dimension requires: parameters, values and attributes.
+
+`cut_analysis(axes, "conv1.weight", [0, 1])` resolves positions to indices of atoms, and atoms to positions in every
+tensor with that axis. Positions inside a product that cannot be removed alone take the fewest others with them: one
+channel of `(groups=2 out=4)` is removed from each group. The result is a `Cut`, which changes nothing; `mk.plan` takes
+several. A frozen dimension, or one that would become empty, is a `CutError`. `operator_analysis` does the same for one
+operator as if it were the whole model. What Python code demands of sizes beyond the data flow is found by the dry run.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +44,7 @@ Indices = dict[int, list[int]]  # dimension → positions
 
 @dataclass(frozen=True)
 class Cut:
-    """What goes together: per axis its indices, and the positions that these have everywhere."""
+    """The result of a cut analysis: the removed indices of each axis and their positions in all tensors."""
 
     axes: Axes = field(repr=False)
     indices: dict[str, list[int]]  # axis name → indices that go
@@ -111,7 +118,7 @@ def removed_positions(dims: Dims, keeps: KeepMasks) -> Indices:
 
 
 def position_mask(index: Iterable[int], size: int, where: str) -> KeepMask:
-    """Which positions of a dimension are meant, by number (negative ones from the end) or by a boolean for each."""
+    """Returns a boolean mask of positions, given as integers (negative ones from the end) or as booleans."""
     try:
         chosen = np.asarray(index if isinstance(index, Sequence | np.ndarray) else list(index))
     except (TypeError, ValueError):
@@ -221,7 +228,7 @@ def _node(axes: Axes, name: str) -> DataNode:
 
 
 def operator_analysis(operator: OperatorNode, value: DataNode, mask: Any) -> dict[DataNode, Indices]:
-    """What one operator alone makes of a mask on one of its tensors.
+    """Returns the positions that a mask on one tensor removes from the other tensors of one operator.
 
     `mask` is {dimension: positions that go}, or an array in the tensor's shape whose zeros go where a whole slice is
     zero. Raises `CutError` when the operator cannot follow.

@@ -1,4 +1,14 @@
-"""`mk.trace`: a data-flow graph that knows its axes."""
+"""`mk.trace`, and the data-flow graph with axes that it returns.
+
+`DataflowGraph` is the recorded forward pass (`tracing/dataflow.py`) with everything that axes add: `.axes`,
+`.cut_analysis`, the dependency views, `.blocks()` and `.profile()`. Each method is a thin call into the module that
+does the work, imported from below; axes are inferred on first use, in one pass over the operators.
+
+>>> import torch, modulekg_widgets as mk
+>>> graph = mk.trace(torch.nn.Linear(3, 4), torch.zeros(1, 3))
+>>> graph.axes.expression("weight")
+'out=4 in=3'
+"""
 
 from __future__ import annotations
 
@@ -41,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class DataflowGraph(Dataflow):
-    """The data flow of one forward pass, as `mk.trace` gives it, and the axes that run through it.
+    """The data flow of one forward pass, as returned by `mk.trace`, with its axes.
 
     Attributes
     ----------
@@ -68,7 +78,7 @@ class DataflowGraph(Dataflow):
 
     @cached_property
     def axes(self) -> ProvableAxes:
-        """The axes, with the model's inputs and outputs kept as they are."""
+        """The axes; the dimensions of the model's inputs and outputs are frozen."""
         return build_axes(self)
 
     def free_axes(self, inputs: bool = False, outputs: bool = False) -> ProvableAxes:
@@ -94,7 +104,7 @@ class DataflowGraph(Dataflow):
         return build_axes(self, free_inputs=inputs, free_outputs=outputs)
 
     def blocks(self) -> pd.DataFrame:
-        """The residual blocks x + f(x) that can go, so that x goes on as it is.
+        """Returns a table of the residual blocks x + f(x) that can be removed.
 
         A block is a module of the kind as a whole, such as a layer of a transformer or a block of a ResNet, or a module
         that is the branch f of a sum, such as an attention or an MLP; layers and their branches are both listed.
@@ -185,7 +195,7 @@ class DataflowGraph(Dataflow):
         return fill_values(self, args, kwargs)
 
     def cut_analysis(self, what: str | DataNode, index: Iterable[int], dim: int = 0) -> Cut:
-        """What must change when some positions of a dimension go; nothing is changed.
+        """Computes all changes that removing some positions of a dimension requires; changes nothing.
 
         Parameters
         ----------
@@ -218,7 +228,7 @@ class DataflowGraph(Dataflow):
         return cut_analysis(self.axes, what, index, dim)
 
     def operator_analysis(self, operator: OperatorNode, value: DataNode, mask: Any) -> dict[DataNode, Indices]:
-        """What one operator alone makes of positions that go from one of its tensors.
+        """Computes the positions that a mask on one tensor removes from the other tensors of one operator.
 
         Parameters
         ----------
@@ -295,7 +305,7 @@ class DataflowGraph(Dataflow):
         return reshape_dependency(self.axes)
 
     def attention_dependency(self) -> AttentionDependency:
-        """The projections of q, k, v and out of every attention, in whatever way it is written."""
+        """Returns the projections of q, k, v and out of every attention, fused or written out."""
         return AttentionDependency(tuple(find_attention(Layers(self.axes.inference))))
 
 
@@ -308,7 +318,7 @@ def trace(
     *,
     training: bool | None = None,
 ) -> DataflowGraph:
-    """Follow `model(*args, **kwargs)` once, on tensors without data where that goes; the model stays as it is.
+    """Records one call `model(*args, **kwargs)`, on meta tensors where possible; the model is not changed.
 
     Parameters
     ----------
@@ -358,7 +368,7 @@ def trace_with_wrappers(
 
 
 def _cuttable_outputs_note(graph: DataflowGraph) -> str:
-    """What a cut does to the outputs that do not count."""
+    """Returns the note that lists the outputs whose shape a cut may change."""
     names = ", ".join(printable(name) for name in list(graph.cuttable_outputs)[:8] if name)
     if graph.wanted is not None and not graph.wanted:
         return f"No output keeps its shape, as outputs=[] says: {names or 'the output'} may be cut."

@@ -1,4 +1,4 @@
-"""A config.json beside a model file, as transformers, diffusers and timm write it: title and sizes, none of it run."""
+"""config.json beside a model file, as transformers, diffusers and timm write it: title and settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_EXACT_INTEGER = 1 << 53  # up to it doubles have all whole numbers
 
 
 def add_config(contents: FileContents, source: FileSource) -> FileContents:
-    """The contents with what a config.json of the same folder adds; one that makes no sense is a warning.
+    """Returns the contents with the settings of a config.json in the same folder; an invalid one is a warning.
 
     An adapter, as peft saves it, has one of its own, and says which model it is for.
     """
@@ -56,7 +56,7 @@ def _adapter_note(config: dict[str, Any]) -> tuple[str]:
 
 
 def _title(config: dict[str, Any]) -> str:
-    """The class that the model was saved from; its architecture or its type where none is named."""
+    """The class in the config; its architecture or model type if there is none."""
     names = config.get("architectures")
     others = next((config[key] for key in _TITLES if config.get(key)), None)
     first = names[0] if isinstance(names, list) and names else others
@@ -64,7 +64,7 @@ def _title(config: dict[str, Any]) -> str:
 
 
 def _settings(config: dict[str, Any]) -> dict[str, PlainValue]:
-    """Its own settings, and then those of the objects in it under dotted names."""
+    """The plain settings, and those of nested objects under dotted names."""
     found = dict(_plain_settings(config))
     for key, value in config.items():
         nested = dict(_plain_settings(value)) if isinstance(value, dict) and not _is_number(key) else {}
@@ -75,7 +75,7 @@ def _settings(config: dict[str, Any]) -> dict[str, PlainValue]:
 
 
 def _plain_settings(config: dict[str, Any]) -> Iterator[tuple[str, PlainValue]]:
-    """What is plain, and short lists as texts; under numbers stand entries of a list, as labels do."""
+    """Plain values, and short lists as text; keys that are numbers are skipped, as they index lists of labels."""
     for key, value in config.items():
         if _is_number(key):
             continue
@@ -91,7 +91,7 @@ def _is_number(key: str) -> bool:
 
 
 def _text(value: PlainValue) -> str:
-    """An element of a list. JavaScript has one kind of numbers: 2.0 is 2."""
+    """Returns an element of a list as JavaScript prints it: 2.0 is "2"."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return str(abbreviate_value(value))
     if abs(value) <= _MAX_EXACT_INTEGER and value == int(value):

@@ -1,4 +1,4 @@
-"""What the readers of graphs share: how much a file may tell, names that occur once, settings and places in short."""
+"""Helpers of the graph readers: read budget, unique names, name scopes, abbreviated settings, source lines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_TRACE = 20_000  # characters of it that are looked at
 
 
 class ReadBudget:
-    """What may still be read of a file: each part takes some, and a file that goes beyond is refused.
+    """Read budget of one file: each record charges some units, and a file beyond the limit is refused.
 
     That is room for 60,000 operators with all that exporters write of them.
     """
@@ -40,7 +40,7 @@ class ReadBudget:
         self._kept: dict[str, str] = {}
 
     def charge(self, units: int) -> None:
-        """Take the part of a record, or of something to look at."""
+        """Charge the units of a record, or of bytes that are examined."""
         self._left -= units
         if self._left < 0:
             raise ModelFileError(
@@ -49,7 +49,7 @@ class ReadBudget:
             )
 
     def name(self, name: str) -> str:
-        """The same name, kept once however often a file has it."""
+        """Returns the interned name, so that each one is stored once per file."""
         known = self._kept.get(name)
         if known is not None:
             self.charge(40)
@@ -64,7 +64,7 @@ class ReadBudget:
 
 
 class NamedModules:
-    """The modules that a graph tells of, with the names of their classes, or "" where it tells none."""
+    """Modules that a graph names, with their class names, "" if unknown."""
 
     def __init__(self, allowance: ReadBudget) -> None:
         self._allowance = allowance
@@ -72,7 +72,7 @@ class NamedModules:
         self._names: set[str] = set()
 
     def add(self, path: str, class_name: str = "") -> str:
-        """Note a module, if it is not known, or its class was not; raises `ModelFileError` for too many."""
+        """Add a module, or the class of a known one; raises `ModelFileError` beyond the limits."""
         known = self._classes.get(path)
         if known or (known is not None and not class_name):
             return path
@@ -87,12 +87,12 @@ class NamedModules:
         return path
 
     def parts(self) -> tuple[FileModuleRecord, ...]:
-        """What was noted until now."""
+        """Returns the modules added so far."""
         return tuple(FileModuleRecord(path, class_name) for path, class_name in self._classes.items())
 
 
 class UniqueNames:
-    """Names that occur once: a second "add" becomes "add_1", or the next that is free."""
+    """Unique names: a second "add" becomes "add_1", or the next free number."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._next: dict[str, int] = dict.fromkeys(taken, 1)
@@ -101,7 +101,7 @@ class UniqueNames:
         return name in self._next
 
     def unique(self, name: str) -> str:
-        """The name, or with a number behind it if it was given before."""
+        """Returns the name, with a number appended if it is in use."""
         if name not in self._next:
             self._next[name] = 1
             return name
@@ -114,7 +114,7 @@ class UniqueNames:
 
 
 class NameScope:
-    """The names of values as a body writes them, and as the file's graph has them: a body may use a name again."""
+    """Names of values in a graph body, mapped to unique names of the file; scopes are nested."""
 
     def __init__(self, outer: NameScope | None = None) -> None:
         self._outer = outer
@@ -133,7 +133,7 @@ class NameScope:
 
 
 def abbreviate_value(value: object) -> PlainValue:
-    """A setting as a plain value: lists as texts of their first elements, long texts cut, no NaN."""
+    """Returns a setting as a plain value: lists as text of their first elements, long text cut, NaN as text."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -158,12 +158,12 @@ def abbreviate_value(value: object) -> PlainValue:
 
 
 def abbreviate_text(text: str) -> str:
-    """A text of one line's length."""
+    """Returns a text cut to the length of one line."""
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 
 def source_location(trace: str) -> str:
-    """The last place in a file that a stack trace names, as "resnet.py:285"; "" where there is none."""
+    """Returns the last source line in a stack trace, as "resnet.py:285"; "" if there is none."""
     seen = trace[-_MAX_TRACE:]
     at, frame = len(seen), None
     while frame is None:

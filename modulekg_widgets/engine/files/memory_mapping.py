@@ -1,4 +1,4 @@
-"""A tensor of a file, mapped into memory where it lies: only what is looked at is loaded, and nothing is written."""
+"""Tensors of a file, memory-mapped copy-on-write: pages are read on access, and the file is never written."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from modulekg_widgets.engine.errors import ModelFileError, printable
 from modulekg_widgets.engine.files.records import TensorRecord
 from modulekg_widgets.engine.files.source import FileSource, open_source
 
-# --------------------
-# The dtypes of torch whose values stand in memory as they are: none of quantised tensors, and none below a byte.
+# -------------------- Dtypes of torch with plain values: not quantised, and of whole bytes
 
 
 DTYPE_NAMES = (
@@ -27,7 +26,7 @@ DTYPES_BY_NAME: dict[str, torch.dtype] = {word: getattr(torch, word) for word in
 
 
 def torch_dtype(word: str) -> torch.dtype | None:
-    """The dtype that torch has under this word; None for none of whole bytes and plain values."""
+    """Returns the dtype of this name; None if it has no plain values of whole bytes."""
     return DTYPES_BY_NAME.get(word)
 
 
@@ -57,7 +56,7 @@ def map_tensor(path: str, record: TensorRecord, size: int) -> torch.Tensor:
 
 @contextmanager
 def reopened(path: str, size: int) -> Iterator[FileSource]:
-    """A file that was opened before; raises `ModelFileError` where it has another size now."""
+    """Open a file again; raises `ModelFileError` if its size has changed since."""
     with open_source(path) as source:
         if source.size != size:
             raise ModelFileError(f"{printable(source.name)} has another size than when it was opened: open it again")
@@ -71,7 +70,7 @@ def _unmappable_reason(record: TensorRecord) -> str:
 
 
 def map_part(source: FileSource, record: TensorRecord, dtype: torch.dtype) -> torch.Tensor:
-    """The tensor of a record, whose offset is one of this file."""
+    """Returns the tensor of a record, whose offset is one of this file."""
     start, extent = record.offset or 0, _extent(record) * dtype.itemsize
     if extent < 0 or start < 0 or start + extent > source.size:
         raise ModelFileError(
@@ -98,7 +97,7 @@ def _map_elements(source: FileSource, start: int, extent: int, dtype: torch.dtyp
 
 
 def _copy_on_write(handle: int, length: int, offset: int) -> mmap.mmap:
-    """Memory that a file is read into; changes stay there."""
+    """Maps a part of a file into private memory: changes are not written back."""
     if sys.platform == "win32":
         return mmap.mmap(handle, length, access=mmap.ACCESS_COPY, offset=offset)
     flags, protection = mmap.MAP_PRIVATE | MAP_NORESERVE, mmap.PROT_READ | mmap.PROT_WRITE
@@ -106,7 +105,7 @@ def _copy_on_write(handle: int, length: int, offset: int) -> mmap.mmap:
 
 
 def _extent(record: TensorRecord) -> int:
-    """Elements from the first to the last."""
+    """Returns the count of elements from the first to the last one in memory."""
     if 0 in record.shape:
         return 0
     strides = record.strides if record.strides is not None else _dense(record.shape)

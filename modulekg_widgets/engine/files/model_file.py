@@ -1,4 +1,17 @@
-"""A model file: what is in it as Python values, with nothing of it run and no weights read until they are asked for."""
+"""Model files as Python objects: `open_file` and `ModelFile`.
+
+For checkpoints and exported models of any origin that one wants to see, compare or search before loading them. The
+reader of the format (`readers.py`) parses headers, directories and pickles within bounds and returns plain records
+(`records.py`); nothing is imported, unpickled or run, and no weights are read until `tensor` is called, which maps
+them into memory. `hierarchy` gives the modules, as `mk.hierarchy` does of a model; `graph` the operators of exported
+models. A `ModelFile` can be passed to `mk.ModelGraph`, `mk.diff` and `mk.fingerprint`.
+
+Limits: quantised GGUF tensors have shape and bytes, but no values; classes are known only if the format stores them.
+
+    file = mk.open_file("model.safetensors")
+    file.tensors()
+    file.tensor("encoder.weight")
+"""
 
 from __future__ import annotations
 
@@ -33,7 +46,7 @@ if TYPE_CHECKING:
 
 
 # --------------------
-# The graph of a file's operators as networkx has graphs: an edge for each value that one gives to another.
+# Graph of operators as a networkx MultiDiGraph, with an edge for each value that is produced and read.
 
 
 INPUT, OUTPUT = "input", "output"
@@ -293,7 +306,7 @@ class ModelFile(SkeletonSource):
                     yield other
 
     def record(self, name: str) -> TensorRecord:
-        """What the file tells of one tensor.
+        """Returns the record of one tensor.
 
         Parameters
         ----------
@@ -374,12 +387,12 @@ def open_file(path: PATHLIKE) -> ModelFile:
 
 
 def is_file(model: object) -> TypeGuard[ModelFile]:
-    """Whether this is a model file; a live model is not asked what it is, for its own code could answer."""
+    """True if `model` is a `ModelFile`, by its type alone: attributes of a live model could run its code."""
     return issubclass(type(model), ModelFile)
 
 
 def is_model_file(name: str) -> bool:
-    """Whether a file's name ends as those of model files do."""
+    """True if a file name ends with a known extension of model files."""
     return bool(extension_of(name))
 
 
@@ -399,7 +412,7 @@ def _file_of(path: PATHLIKE) -> str:
 
 
 def _folder_advice(folder: str) -> str:
-    """The end of a sentence on a folder that has no file of a usual name."""
+    """Completes the message on a folder without a model file of a default name."""
     try:
         names = sorted(os.listdir(folder))[:MAX_FOLDER_ENTRIES]
     except OSError as error:

@@ -1,4 +1,16 @@
-"""The readers of model files by extension: which of them a file is given to, and what becomes of its failures."""
+"""Registry of model file readers: selection by extension or magic bytes, and uniform errors.
+
+For new formats: a reader is a function from `FileSource` (size, `read(offset, length)`, files beside it) to
+`FileContents`, registered by `@mk.file_reader`. `read_contents` picks the reader by the longest known extension; if
+the magic bytes do not match, by those. It turns every exception that malformed bytes cause into `ModelFileError`, and
+recognises files that are no models: Git LFS pointers, HTML error pages, tar and other compressed files, unfinished
+downloads. A reader must not run or import anything from the file, and must check sizes before it allocates memory.
+
+    @mk.file_reader(".names")
+    def names(source):
+        ...
+        return FileContents("names", tensors)
+"""
 
 from __future__ import annotations
 
@@ -100,7 +112,7 @@ def file_reader(*extensions: str, magic: bytes | tuple[bytes, ...] = ()) -> Call
 
 
 def read_contents(source: FileSource) -> FileContents:
-    """What the reader of a file tells of it; raises `ModelFileError`, whatever the bytes."""
+    """Returns the contents of a file from its reader; raises `ModelFileError` for any invalid bytes."""
     start = source.read(0, min(MAGIC_BYTES, source.size))
     if not start:
         raise ModelFileError(f"{printable(source.name)} is empty: make it or copy it again")
@@ -124,7 +136,7 @@ def read_contents(source: FileSource) -> FileContents:
 
 
 def _checked(contents: FileContents) -> FileContents:
-    """Raise `ModelFileError` where two tensors or operators have one name, or a size is none."""
+    """Raise `ModelFileError` for duplicate names of tensors or operators, and for impossible sizes."""
     tensors = {each.name for each in contents.tensors}
     if len(tensors) != len(contents.tensors):
         again = next(name for name, count in Counter(each.name for each in contents.tensors).items() if count > 1)
@@ -145,14 +157,14 @@ def _checked(contents: FileContents) -> FileContents:
 
 
 def _is_shape(shape: tuple[int, ...]) -> bool:
-    """Whether torch could have such a tensor: its strides are numbers of 64 bits, also where it is empty."""
+    """True if torch could have such a tensor: strides fit in 64 bits, also if it is empty."""
     if not all(type(size) is int and size >= 0 for size in shape):
         return False
     return math.prod(max(size, 1) for size in shape) < MAX_ELEMENTS
 
 
 def extension_of(name: str) -> str:
-    """The longest known extension that a file's name has, as it is written there; "" for none."""
+    """Returns the longest known extension of a file name, as it is spelled there; "" if none."""
     lower = name.lower()
     length = max((len(extension) for extension in READERS if lower.endswith(extension)), default=0)
     return name[len(name) - length :]
@@ -179,13 +191,13 @@ def _reader_of(source: FileSource, start: bytes) -> Reader:
 
 
 def _description_of(known: Mapping[bytes, str], start: bytes) -> str:
-    """A file in words by its beginning, whatever spaces stand before it; "" where that tells nothing."""
+    """Returns the description of a file by its first bytes, after white space; "" if unknown."""
     text = start.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
     return next((what for begin, what in known.items() if text.startswith(begin) or start.startswith(begin)), "")
 
 
 def _foreign_description(source: FileSource, start: bytes) -> str:
-    """A file in words that no reader of ours can read, and the advice; "" where nothing is told of it."""
+    """Describes a file that no built-in reader reads, with advice; "" if it is not recognised."""
     named = extension_of(source.name).lower()
     is_ours = not named or getattr(READERS[named], "__module__", "").startswith(f"{__name__.partition('.')[0]}.")
     if not is_ours or named.endswith(TEXT_EXTENSIONS):
@@ -205,7 +217,7 @@ def _foreign_description(source: FileSource, start: bytes) -> str:
 
 
 def _text_of(source: FileSource) -> str:
-    """The text that a small file is, in letters and spaces; "" for any other."""
+    """Returns the text of a small file that reads like a message; "" for any other."""
     if source.size > MAX_ERROR_TEXT_BYTES:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""The modules of a file as modules of torch without code or values, so that all that looks at a model looks at a file.
+"""Skeleton of a file: its modules as nn.Modules on the meta device, without code and values.
 
 Classes are made here under the names that the file has for them, and share nothing else with those.
 """
@@ -38,16 +38,16 @@ FALLBACK_DTYPE = torch.uint8  # for what torch has no dtype for
 
 
 class FileModule(nn.Module):
-    """A module of a file: a class name, settings, children and the shapes of tensors, and nothing to call."""
+    """A module of a file: class name, settings, children and tensor shapes; it cannot be called."""
 
 
 class UntoldModule(FileModule, Untold):
-    """A module of a file that does not tell its class."""
+    """A module of a file whose class is unknown."""
 
 
 @dataclass(slots=True)
 class SkeletonNode:
-    """A module in the making."""
+    """A node of the module tree, before its module is made."""
 
     part: FileModuleRecord | None = None
     own: dict[str, TensorRecord] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class SkeletonNode:
 def skeleton(
     contents: FileContents, title: str, owned: Iterable[OwnedTensor] | None = None, counts_as: str = DEFAULT_TITLE
 ) -> nn.Module:
-    """The modules of a file; `title` is the name of the root's class, where the file does not tell it.
+    """Returns the root module; `title` names its class if the file does not.
 
     `owned` are its tensors by their modules, where they are not those of `owners`. As a structure the root of such a
     file is `counts_as`, whatever the title; if that is "", what any other module with its tensors would be.
@@ -110,7 +110,7 @@ def _kinds_of_operators(contents: FileContents) -> Iterable[tuple[str, str]]:
 
 
 def _in_natural_order(root: SkeletonNode) -> None:
-    """Sort siblings that are numbered: a file may have them as texts, 10 before 2."""
+    """Sort numbered siblings numerically: a file may have 10 before 2."""
     for place in _all(root):
         names = list(place.children)
         if len(names) > 1 and all(name.isdecimal() and name.isascii() and len(name) < 10 for name in names):
@@ -126,7 +126,7 @@ def _all(root: SkeletonNode) -> Iterator[SkeletonNode]:
 
 
 class _ModuleBuilder:
-    """Makes modules; a tensor that stands under several names is one, as it is in the model."""
+    """Builds modules; tensors with the same location are one object, as tied parameters are."""
 
     def __init__(self, records: Iterable[TensorRecord]) -> None:
         self._names: set[str] = set()
@@ -178,7 +178,7 @@ def _storage_key(record: TensorRecord) -> tuple[str, int | None]:
 
 
 def _new_module(cls: type[nn.Module]) -> nn.Module:
-    """A module as its constructor makes it, in half the time and memory: what stays empty in all is there once."""
+    """Returns an empty module, twice as fast as its constructor; empty registries are shared."""
     made = cls.__new__(cls)
     for name, value in EMPTY_MODULE_STATE.items():
         object.__setattr__(made, name, {} if name in REGISTRIES else value)
@@ -196,20 +196,20 @@ def _meta_parameter(record: TensorRecord) -> nn.Parameter:
 
 @lru_cache(maxsize=10_000)
 def _empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """One for all tensors of a shape: it has no values that they could share."""
+    """A meta tensor, one for all of a shape and dtype."""
     return torch.empty(shape, dtype=dtype, device="meta")
 
 
 @lru_cache(maxsize=4_096)
 def module_class(name: str) -> type[nn.Module]:
-    """A class of this dotted name: of a module of its own, and of nothing that the name might lead to."""
+    """Returns a new class of this dotted name, unrelated to the importable one."""
     module, _, last = name.rpartition(".")
     return _new_class(last, FileModule, module)
 
 
 @lru_cache(maxsize=4_096)
 def unknown_class(name: str, counts_as: str = "") -> type[nn.Module]:
-    """A class for modules of which none is told, called by a kind in words; or by a title that counts as something."""
+    """Returns a class named after a kind of module; with `counts_as` its identity is that of the kind."""
     made = _new_class(name, UntoldModule, "")
     if counts_as:  # the name of a file says nothing of the structure
         made.__qualname__ = counts_as

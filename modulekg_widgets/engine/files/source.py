@@ -1,4 +1,4 @@
-"""A file that may be forged, open to be read in parts: ordinary files alone, and no byte beyond its end."""
+"""Sources of readers: regular files that may be forged, with bounded reads and safe access to sibling files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_PATH = 1_000  # characters of a name in a file
 
 
 class FileSource:
-    """An open file and its size; the other files of a model are read beside it, from the same folder.
+    """An open file with its size; other files of the model are opened from the same folder.
 
     `path` is that of the file, `name` its last part; of a file beside another one its path from there.
     """
@@ -44,7 +44,7 @@ class FileSource:
         return content
 
     def equals(self, other: FileSource) -> bool:
-        """True for the same file, and for one with the same bytes, which are read a part at a time."""
+        """True for the same file or one with equal bytes, compared in chunks."""
         if os.path.samestat(os.fstat(self.file.fileno()), os.fstat(other.file.fileno())):
             return True
         if self.size != other.size:
@@ -57,7 +57,7 @@ class FileSource:
 
     @contextmanager
     def beside(self, name: str) -> Iterator[FileSource]:
-        """A file of the same folder or of one below it, by its path from there with "/".
+        """Open a file of the same folder or below, by its relative path with "/".
 
         Raises `ModelFileError` for a path that leads elsewhere, and for a link on it; but in a snapshot of the
         Hugging Face hub's cache, where all files are links, one to a blob of the same model is followed.
@@ -66,11 +66,11 @@ class FileSource:
             yield source
 
     def has_beside(self, name: str) -> bool:
-        """Whether there is something at a path that `beside` takes."""
+        """True if a path that `beside` accepts exists."""
         return is_safe_path(name) and os.path.lexists(self._joined(name))
 
     def path_beside(self, name: str) -> str:
-        """Where a file beside this one lies; raises `ModelFileError` as `beside` does, and not where there is none."""
+        """Returns the path of a file beside this one; raises `ModelFileError` for an unsafe path or a link."""
         if not is_safe_path(name):
             raise ModelFileError(
                 f"{printable(self.name)} names {printable(repr(name))}, which is no file of its folder: it may lead "
@@ -85,7 +85,7 @@ class FileSource:
         return path
 
     def _blob(self, name: str, link: str) -> str:
-        """Where the link of a snapshot leads to; raises `ModelFileError` for every other link."""
+        """Returns the target of a link in a Hugging Face snapshot; raises `ModelFileError` for other links."""
         target = os.path.realpath(self._joined(name))
         if os.path.dirname(target) not in _blobs(os.path.dirname(self.path)):
             raise ModelFileError(
@@ -101,7 +101,7 @@ class FileSource:
 
 
 class FilePart(FileSource):
-    """A part of an open file, to be read as if it were one."""
+    """A part of an open file, with the interface of a file."""
 
     def __init__(self, whole: FileSource, start: int, size: int) -> None:
         super().__init__(whole.file, whole.path, whole.name)
@@ -114,7 +114,7 @@ class FilePart(FileSource):
         self._start, self.size = start, size
 
     def read(self, offset: int = 0, length: int | None = None) -> bytes:
-        """As of a whole file."""
+        """As `FileSource.read`."""
         wanted = self.size - offset if length is None else length
         if offset < 0 or not 0 <= wanted <= self.size - offset:
             raise ModelFileError(f"{printable(self.name)} has a part of {self.size:,} bytes that is cut off or forged")
@@ -123,7 +123,7 @@ class FilePart(FileSource):
 
 
 def is_safe_path(name: str) -> bool:
-    """Whether a name stands for a file in the same folder or in one below it, on every system."""
+    """True if a name is a relative path to this folder or below, on every operating system."""
     parts = _parts(name)
     return (
         len(name) <= MAX_PATH
@@ -134,12 +134,12 @@ def is_safe_path(name: str) -> bool:
 
 
 def is_safe_name(name: str) -> bool:
-    """Whether a name stands for a file in the same folder, on every system."""
+    """True if a name is a file in this folder, on every operating system."""
     return is_safe_path(name) and "/" not in name
 
 
 def _blobs(folder: str) -> Iterator[str]:
-    """The folders of blobs that a folder's links may lead to: root/blobs of one in root/snapshots/revision."""
+    """The blob folders that links of a snapshot may lead to."""
     place, above = os.path.realpath(folder), ""
     while place != above:
         snapshots, above = os.path.dirname(place), place
@@ -150,13 +150,13 @@ def _blobs(folder: str) -> Iterator[str]:
 
 
 def _parts(name: str) -> list[str]:
-    """The folders and the file of a path; "./a" is "a"."""
+    """The components of a path, without a leading "./"."""
     return name.removeprefix("./").split("/")
 
 
 @contextmanager
 def open_source(path: PATHLIKE) -> Iterator[FileSource]:
-    """An ordinary file to read, be it by a link; raises `ModelFileError` for anything else."""
+    """Open a regular file, also by a link; raises `ModelFileError` for anything else."""
     text = os.path.abspath(os.fsdecode(path))
     with _open(text, text, os.path.basename(text), links=True) as source:
         yield source
@@ -164,7 +164,7 @@ def open_source(path: PATHLIKE) -> Iterator[FileSource]:
 
 @contextmanager
 def _open(place: str, path: str, name: str, links: bool) -> Iterator[FileSource]:
-    """The file that lies at `place`, and that `path` leads to; messages have its `name`."""
+    """Open the file at `place`; messages use `name`."""
     try:
         handle = os.open(place, os.O_RDONLY | BINARY | NONBLOCKING | (0 if links else NO_FOLLOW))
     except (OSError, ValueError) as error:

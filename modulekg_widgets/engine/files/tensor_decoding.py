@@ -1,4 +1,4 @@
-"""Numbers of tensors that do not stand in a file as torch has them, decoded when they are asked for."""
+"""Decoding of tensors whose bytes in the file differ from those in memory, on access."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 
 def decode_tensor(source: FileSource, record: TensorRecord) -> torch.Tensor:
-    """The tensor of a record that is encoded; raises `ModelFileError` where its bytes do not make it."""
+    """Returns the tensor of an encoded record; raises `ModelFileError` if its bytes do not fit."""
     assert record.encoded is not None
     decode = _DECODERS.get(record.encoded.form)
     if decode is None:
@@ -48,7 +48,7 @@ def decode_tensor(source: FileSource, record: TensorRecord) -> torch.Tensor:
 
 
 def _from_message(source: FileSource, record: TensorRecord) -> torch.Tensor:
-    """Numbers of a tensor's message of ONNX, each of which takes one or more bytes there."""
+    """Decodes the varint or typed lists of a `TensorProto`."""
     part = _only_part(record)
     if part.nbytes > MAX_MESSAGE_BYTES:
         raise ModelFileError(
@@ -101,7 +101,7 @@ def _parsed(content: bytes, record: TensorRecord) -> Any:
 
 
 def _from_big_endian(source: FileSource, record: TensorRecord) -> torch.Tensor:
-    """Numbers whose first byte is the highest."""
+    """Decodes numbers in big-endian byte order."""
     part = _only_part(record)
     dtype = torch_dtype(record.dtype)
     if dtype is None:
@@ -121,7 +121,7 @@ def _from_big_endian(source: FileSource, record: TensorRecord) -> torch.Tensor:
 
 
 def _from_streams(source: FileSource, record: TensorRecord) -> torch.Tensor:
-    """A tensor of which each part was written by `torch.save`, one behind the other in files beside this one."""
+    """Joins a tensor whose parts are separate `torch.save` streams in files of the same folder."""
     parts = record.encoded.parts if record.encoded else ()
     if len(parts) == 1 and parts[0].sizes == record.shape:
         return _from_stream(source, record, parts[0])

@@ -1,4 +1,4 @@
-"""Which module of a file each of its tensors belongs to: as its name tells, else as the one module that reads it does.
+"""Owners of the tensors of a file: the module in the name of a tensor, else the only module that reads it.
 
 js/src/core/files/owners.ts has the same rules.
 """
@@ -18,7 +18,7 @@ OwnedTensor = tuple[str, str, TensorRecord]  # the path of a module, the tensor'
 
 
 def tensor_owners(contents: FileContents) -> list[OwnedTensor]:
-    """Every tensor with its module and its name there, in the order of the file, constants last.
+    """Returns every tensor with its module and its name there, in the order of the file, constants last.
 
     An exporter that computes a weight anew, or a constant, gives it a name that is no path: it belongs to the module
     in which alone operators read it, under its whole name, and else to the root.
@@ -41,7 +41,7 @@ def tensor_owners(contents: FileContents) -> list[OwnedTensor]:
 
 
 def renumber_names(owned: Sequence[OwnedTensor]) -> list[OwnedTensor]:
-    """To compare modules: names that are no paths are numbered in each module, and not through the whole file.
+    """Returns the tensors with exporter counters restarted in each module, so that files can be compared.
 
     Exporters count what they make; one operator more would give all weights behind it another name.
     """
@@ -62,7 +62,7 @@ def renumber_names(owned: Sequence[OwnedTensor]) -> list[OwnedTensor]:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """The path and the own name that a tensor's name is made of; one without a path stands in the root as it is.
+    """Splits the name of a tensor into module path and own name; a name without a path belongs to the root.
 
     A name as "/model.1/Constant_output_0" is that of a value, in the words of torch's older exporter, and no path.
     """
@@ -76,7 +76,7 @@ def _constant_owner(name: str, known: PathPrefixes) -> tuple[str, str]:
 
 
 def _may_move(record: TensorRecord) -> bool:
-    """Whether the root has it only for want of another: what is told to be a parameter or buffer has its full name."""
+    """True if the root owns a tensor only by default: its role is unknown or "constant"."""
     return record.role in (None, "constant")
 
 
@@ -88,7 +88,7 @@ def _known_paths(contents: FileContents, named_tensors: Iterable[TensorRecord]) 
 
 
 class PathPrefixes:
-    """Paths and all that they begin with, which may be too many to list: one may have as many parts as characters."""
+    """Set of paths with all their prefixes, by bisection, as listing them could take too much memory."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._sorted = sorted({f"{path}." for path in paths})
@@ -100,7 +100,7 @@ class PathPrefixes:
 
 
 def _sole_readers(contents: FileContents, names: set[str]) -> dict[str, str]:
-    """Of each of these tensors that is read the module in which that is done; "" for the root or several modules."""
+    """The module that reads each of these tensors; "" for the root, or if several do."""
     found: dict[str, str] = {}
     for operator in contents.graph.operators if names and contents.graph is not None else ():
         for name in operator.inputs:
@@ -110,7 +110,7 @@ def _sole_readers(contents: FileContents, names: set[str]) -> dict[str, str]:
 
 
 # --------------------
-# What the names and shapes of tensors tell of the module that they belong to, where a file does not name its class.
+# Kinds of modules in plain words, inferred from tensor names, shapes and operators if the class is unknown.
 
 
 CONTAINER, UNKNOWN_KIND = "module", "tensors"
@@ -124,7 +124,7 @@ MAX_OPERATOR_NAMES = 2  # of operators that a module is called by
 
 
 def module_kind(own: Mapping[str, TensorRecord], operators: Iterable[str] = ()) -> str:
-    """The kind of a module in plain words, by its own tensors; where these tell none, by what runs in it.
+    """Returns the kind of a module, from its own tensors; if these do not tell, from the operators in it.
 
     `operators` are those of a module that holds no others.
     """
@@ -138,7 +138,7 @@ def module_kind(own: Mapping[str, TensorRecord], operators: Iterable[str] = ()) 
 
 
 def operator_name(op: str) -> str:
-    """`torch.ops.aten.conv2d.default` and `aten.conv2d.default` as `aten::conv2d`."""
+    """Returns `aten::conv2d` for `torch.ops.aten.conv2d.default` and `aten.conv2d.default`."""
     parts = _TORCH.match(op)
     return f"{parts[1] or parts[2]}::{parts[3]}" if parts else op
 
@@ -154,7 +154,7 @@ def _kind_by_tensors(own: Mapping[str, TensorRecord]) -> str:
 
 
 def is_buffer(name: str, record: TensorRecord) -> bool:
-    """Whether a tensor of this own name is no parameter: as the file says, else by its name and dtype."""
+    """True if a tensor is no parameter: by its role in the file, else by its name and dtype."""
     if record.role is not None:
         return record.role != "parameter"
     return name in BUFFER_NAMES or record.dtype.startswith(("int", "uint", "bool"))

@@ -1,4 +1,4 @@
-"""A zip archive that may be forged: its table of contents, members read within bounds, and where raw bytes stand."""
+"""Zip archives that may be forged: directory checks, bounded reads of members, and offsets of raw bytes."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class ZipArchive:
         return isinstance(name, str) and self.prefix + name in self._members
 
     def size(self, name: str) -> int:
-        """How many bytes a member has, once inflated, by what the archive says."""
+        """Returns the uncompressed bytes of a member, as declared in the directory."""
         return self._member(name).file_size
 
     def read(self, name: str, max_bytes: int = MAX_MEMBER_BYTES) -> bytes:
-        """The content of a member of at most `max_bytes` bytes."""
+        """Returns the content of a member of at most `max_bytes` bytes."""
         member = self._member(name)
         if max(member.file_size, member.compress_size) > max_bytes:
             raise self._error(
@@ -76,7 +76,7 @@ class ZipArchive:
         return content
 
     def data_offset(self, name: str) -> int | None:
-        """Where in the file the bytes of a member stand as they are; None for a compressed one."""
+        """Returns the offset in the file of an uncompressed member; None if it is compressed."""
         member = self._member(name)
         stored = member.compress_type == zipfile.ZIP_STORED and member.compress_size == member.file_size
         return self._start(name, member) if stored else None
@@ -99,7 +99,7 @@ class ZipArchive:
             ) from error
 
     def _is_without_end(self) -> bool:
-        """True for an archive that begins in the file and does not end in it."""
+        """True for an archive that is truncated: it has a first member and no end record."""
         begins = self._source.size >= len(_MEMBER) and self._source.read(0, len(_MEMBER)) == _MEMBER
         last = self._source.read(max(self._source.size - _MAX_END_BYTES, 0))
         return begins and not 0 <= last.rfind(_END) <= len(last) - _MIN_END_BYTES
@@ -117,7 +117,7 @@ class ZipArchive:
         return {name: entry for name, entry in members.items() if not name.endswith("/")}
 
     def _checked_extents(self, entries: list[zipfile.ZipInfo], end: int) -> dict[str, int]:
-        """Where the room of each member ends."""
+        """Returns the limit of the bytes of each member by name; raises for members that overlap."""
         ordered = sorted(entries, key=lambda entry: entry.header_offset)
         starts = [entry.header_offset for entry in ordered] + [end]
         self.begin = starts[0]  # of the first member in the file
@@ -133,7 +133,7 @@ class ZipArchive:
             raise self._error(f"it has no {printable(name)}: it is cut off, or of another kind") from None
 
     def _start(self, name: str, member: zipfile.ZipInfo) -> int:
-        """Where the bytes of a member begin, by the header before them, which has to agree with the directory."""
+        """Returns the offset of the bytes of a member, from its local header, which must match the directory."""
         header = self._source.read(member.header_offset, _LOCAL_HEADER.size)
         signature, flags, method, name_length, extra_length = _LOCAL_HEADER.unpack(header)
         start = member.header_offset + _LOCAL_HEADER.size + name_length + extra_length
@@ -163,7 +163,7 @@ class ZipArchive:
 
 
 class _BoundedReader(io.RawIOBase):
-    """What `zipfile` gets of a source: no read that is longer than any model's table of contents."""
+    """Source as `zipfile` reads it: reads beyond the size of any directory of a model are refused."""
 
     def __init__(self, source: FileSource) -> None:
         super().__init__()
@@ -196,7 +196,7 @@ class _BoundedReader(io.RawIOBase):
         return content
 
     def _check_extras(self, content: bytes) -> None:
-        """Raise `ModelFileError` for more beside names than `zipfile` reads in time, which grows with its square."""
+        """Raise `ModelFileError` for extra fields that `zipfile` would parse in quadratic time."""
         at = together = 0
         while len(content) - at >= _DIRECTORY_ENTRY.size:
             signature, name, extra, comment = _DIRECTORY_ENTRY.unpack_from(content, at)
@@ -221,6 +221,6 @@ def _name_bytes(member: zipfile.ZipInfo) -> bytes:
 
 
 def _common_folder(names: dict[str, zipfile.ZipInfo]) -> str:
-    """The first folder of all names, with its slash; "" where they have none in common."""
+    """Returns the first folder that all names share, with its slash; "" if there is none."""
     folders = {name.partition("/")[0] if "/" in name else "" for name in names}
     return f"{folders.pop()}/" if len(folders) == 1 and "" not in folders else ""

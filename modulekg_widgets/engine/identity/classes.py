@@ -1,4 +1,4 @@
-"""Classes and instances read without their help: names, bases, slots, and where a class is written.
+"""Access to names, bases, slots and source locations of classes that runs none of their code.
 
 Nothing of a user's class runs; the place is told from its code objects, since `inspect` would parse whole files.
 """
@@ -22,7 +22,7 @@ _HEAP_TYPE = 1 << 9
 
 
 def is_heap_type(cls: type) -> bool:
-    """Whether the class was made at run time; the others are built into the interpreter or an extension."""
+    """True if the class was made at run time; others are built into the interpreter or an extension."""
     return bool(_flags(cls) & _HEAP_TYPE)
 
 
@@ -33,7 +33,7 @@ def class_names(cls: type) -> tuple[str, str]:
 
 
 def is_importable(module: str, qualified: str, value: Any) -> bool:
-    """Whether `value` is what its name leads to, so that the name alone identifies it."""
+    """True if importing this name gives `value`, so that the name alone identifies it."""
     if module in MAIN_MODULES or "<" in qualified:
         return False
     found: Any = sys.modules.get(module)

@@ -1,4 +1,4 @@
-"""What differs between two models, by fingerprint."""
+"""Differences of two models by the fingerprints of their modules: renamed, moved, changed, removed, added."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from modulekg_widgets.engine.identity.classes import class_names
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
 from modulekg_widgets.engine.identity.walk import nominal_class
 
-# --------------------
-# Which of two lists of siblings correspond, and what stands around one of the lists alone: a wrapper.
+# -------------------- Alignment of two lists of siblings, and detection of a wrapper around one of them
 
 
 _MAX_ALIGNED = 2_000  # siblings; beyond it the alignment (quadratic) falls back to names
@@ -24,7 +23,7 @@ _MAX_WRAPPER_DEPTH = 6  # levels below a module that its partner's children are 
 def align_siblings(
     left: Hierarchy, right: Hierarchy, ours: Sequence[int], theirs: Sequence[int]
 ) -> list[tuple[int | None, int | None]]:
-    """Pair two lists of siblings: what is the same, by name or in order; then by name and class."""
+    """Pairs two lists of siblings: equal structures by name or in order first, then by name and class."""
     digests, others = left.identities.digests, right.identities.digests
     if [digests[i] for i in ours] == [others[j] for j in theirs]:
         return list(zip(ours, theirs, strict=True))
@@ -62,12 +61,12 @@ def align_siblings(
 
 
 def have_positional_names(side: Hierarchy, siblings: Sequence[int]) -> bool:
-    """Whether the names are but positions, as in `nn.Sequential`."""
+    """True if the names are positions, as in `nn.Sequential`."""
     return all(side.walk.names[index] == str(position) for position, index in enumerate(siblings))
 
 
 def longest_increasing_subsequence(values: list[int]) -> set[int]:
-    """A longest increasing subsequence: the siblings that need not move for the others to come into order."""
+    """Returns a longest increasing subsequence: the siblings that need not move to sort the others."""
     tops: list[int] = []  # the smallest end of an increasing subsequence of each length
     before: dict[int, int | None] = {}
     for value in values:
@@ -83,7 +82,7 @@ def longest_increasing_subsequence(values: list[int]) -> set[int]:
 
 
 def find_wrapped(inner: Hierarchy, index: int, outer: Hierarchy, around: int) -> int:
-    """Where inside of a module the children of its partner stand: in itself, or in one that is wrapped around them.
+    """Returns the module at or below `around` that has the children corresponding to those of `index`.
 
     That is the module below `around` with most children of the names and classes that those of `index` have, if more
     than half of them are there, and more than in `around` itself.
@@ -109,7 +108,7 @@ def find_wrapped(inner: Hierarchy, index: int, outer: Hierarchy, around: int) ->
 
 
 def _descendants(side: Hierarchy, index: int) -> Iterator[int]:
-    """What is below a module, level by level."""
+    """The modules below one, level by level."""
     level = side.children(index)
     for _ in range(_MAX_WRAPPER_DEPTH):
         yield from level
@@ -165,22 +164,22 @@ class HierarchyDiff:
 
     @property
     def structure(self) -> HierarchyDiff:
-        """Itself: what `mk.ModelGraph(…, compare=…)` shows, as that of a `FileDiff`."""
+        """Itself, so that `mk.ModelGraph(…, compare=…)` reads it like a `FileDiff`."""
         return self
 
     @property
     def identical(self) -> bool:
-        """Whether the two models have the same structure."""
+        """True if the two models have the same structure."""
         return self.left.identities.digests[0] == self.right.identities.digests[0]
 
     @property
     def differences(self) -> list[Pair]:
-        """The places that differ themselves, each once: no containers of changes, no insides of what came or went."""
+        """The pairs that differ themselves, without containers of changes and parts of added or removed modules."""
         return [pair for pair in self.pairs if self._is_difference(pair)]
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many of the `differences` have each status."""
+        """Number of `differences` by status."""
         found = Counter(pair.status for pair in self.differences)
         return {status: found[status] for status in (RENAMED, MOVED, CHANGED, REMOVED, ADDED) if status in found}
 
@@ -199,7 +198,7 @@ class HierarchyDiff:
         return f"{total} {'difference' if total == 1 else 'differences'}: {parts}"
 
     def _is_difference(self, pair: Pair) -> bool:
-        """Whether it is the top of what is new, gone or moved, or where changes end; the front end asks the same."""
+        """True for the top of an added, removed or moved subtree, or where changes end; the page does the same."""
         if pair.status == SAME:
             return False
         if pair.status == CHANGED:
@@ -212,7 +211,7 @@ class HierarchyDiff:
         return parent < 0 or status[parent] != pair.status or parent in wrappers
 
     def _differs_itself(self, left: int, right: int) -> bool:
-        """Whether the difference does not lie in the children alone."""
+        """True if the difference does not lie in the children alone."""
         below = [self.left_status[i] for i in self.left.children(left)]
         below += [self.right_status[j] for j in self.right.children(right)]
         classes = [class_names(nominal_class(side[i].module)) for side, i in ((self.left, left), (self.right, right))]
@@ -259,7 +258,7 @@ def _pairs(left: Hierarchy, right: Hierarchy) -> Iterator[Pair]:
 
 
 def _inside_wrappers(left: Hierarchy, a: int, right: Hierarchy, b: int) -> tuple[int, int]:
-    """The two, or where what corresponds to the inside of one stands deeper in the other."""
+    """Returns the two indices, one of them replaced by the module that a wrapper contains."""
     if left.identities.digests[a] == right.identities.digests[b]:
         return a, b
     other = find_wrapped(left, a, right, b)
@@ -280,7 +279,7 @@ def _subtree(side: Hierarchy, index: int) -> range:
 
 
 def _pairs_by_partners(left: Hierarchy, right: Hierarchy, partners: Mapping[int, int]) -> Iterator[Pair]:
-    """The modules of both as they have been paired; a place is a path then, and another one another name."""
+    """Pairs of modules by given partners; a module is renamed if its path differs."""
     for a in range(len(left)):
         if a not in partners:
             yield Pair(a, None, REMOVED)
@@ -294,7 +293,7 @@ def _pairs_by_partners(left: Hierarchy, right: Hierarchy, partners: Mapping[int,
 
 
 def _in_order_of_left(left: Hierarchy, right: Hierarchy, pairs: list[Pair]) -> list[Pair]:
-    """In the order of the left tree; what the right alone has comes behind all that the container around it holds."""
+    """Sorts pairs by the left tree; modules of the right alone follow the contents of their container."""
     partners = {pair.right: pair.left for pair in pairs if pair.right is not None and pair.left is not None}
 
     def place(pair: Pair) -> tuple[int, int]:
@@ -309,7 +308,7 @@ def _in_order_of_left(left: Hierarchy, right: Hierarchy, pairs: list[Pair]) -> l
 
 
 def _wrappers(side: Hierarchy, status: Sequence[str]) -> set[int]:
-    """What came or went around modules that neither came nor went."""
+    """Returns the added or removed modules that contain modules which are neither."""
     around: set[int] = set()
     for index, one in enumerate(status):
         parent = side.walk.parents[index] if one not in (REMOVED, ADDED) else -1
@@ -320,7 +319,7 @@ def _wrappers(side: Hierarchy, status: Sequence[str]) -> set[int]:
 
 
 def _join_moved(left: Hierarchy, right: Hierarchy, pairs: list[Pair]) -> list[Pair]:
-    """Join what is gone here with what is new there where the structure is the same."""
+    """Joins a removed and an added module of the same structure to a moved one."""
     added: dict[bytes, list[Pair]] = {}
     for pair in pairs:
         if pair.status == ADDED and pair.right is not None:

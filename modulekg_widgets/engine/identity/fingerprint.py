@@ -1,4 +1,20 @@
-"""The structural fingerprint: a Merkle tree over the canonical encodings of classes, attributes and tensor shapes."""
+"""Structural fingerprint of a module: a Merkle tree over classes, attributes and tensor shapes.
+
+`fingerprint(module)` is the public entry. Equal fingerprints mean the same class, hyper-parameters, names and shapes
+of tensors, and the same children in the same order; weights, device, precision, training flag and hooks do not count.
+
+The digest of a module without children is made in module_digests.py, that of a tree in merkle.py. `Identities` holds
+the digests of all modules of one walk. Where nothing in a model is unusual, `fast_tree_digest` computes the root in
+half the time, without a walk.
+
+Limits: lazy modules are refused until they have shapes; attributes that cannot be inspected count by their type and
+are listed in `Fingerprint.opaque_paths`.
+
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> mk.fingerprint(nn.Linear(4, 2)) == mk.fingerprint(nn.Linear(4, 2).half())
+    True
+"""
 
 from __future__ import annotations
 
@@ -27,19 +43,19 @@ from modulekg_widgets.engine.identity.walk import Walk, class_name, walk
 from modulekg_widgets.engine.torch_runtime.private import MODULES
 from modulekg_widgets.engine.torch_runtime.state import is_plain_module, module_state
 
-# -------------------- From the digests of own structures to those of whole modules, with all that they contain
+# -------------------- Digests of trees of modules, computed from the digests of the modules without their children
 
 
 _slots = itemgetter(MODULES)
 
 
 def tree_digest(own: bytes, names: tuple[str, ...], contents: Sequence[bytes]) -> bytes:
-    """The digest of a container, from that of its own structure and the names and digests of its slots."""
+    """Returns the digest of a container from that of the module alone and the names and digests of its slots."""
     return digest(SCHEME, own, length_prefixed(b"".join([length_prefixed(text(name)) for name in names])), *contents)
 
 
 def fast_tree_digest(model: nn.Module) -> bytes | None:
-    """The digest of a model in which nothing is unusual, in half the time of a `Walk`; None for any other model.
+    """Returns the digest of a model without unusual modules, in half the time of a `Walk`; None for other models.
 
     Without it test_a_million_modules of tests/benchmarks/test_identity_speed.py needs 3.6 bare walks, and may need 2.5.
 
@@ -80,7 +96,7 @@ def fast_tree_digest(model: nn.Module) -> bytes | None:
 
 
 def _combine(digests: list[bytes], containers: list[int], contents: list[dict[str, nn.Module]]) -> bytes | None:
-    """The digest of the first module, given those of the own structures, breadth first."""
+    """Returns the digest of the first module from the digests of all modules alone, breadth first."""
     known: dict[tuple, bytes] = {}
     end = len(digests)
     for index, slots in zip(reversed(containers), reversed(contents), strict=True):
@@ -136,7 +152,7 @@ def display_name(class_name: str, hexdigest: str, digits: int = 3) -> str:
 
 
 class Identities:
-    """The structural digests of all modules of one walk."""
+    """Structural digests of all modules of one walk."""
 
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
@@ -184,7 +200,7 @@ class Identities:
         return Fingerprint(hexdigest, display_name(self._class_name(index), hexdigest), opaque)
 
     def _contained(self, index: int, others: Sequence[int]) -> Sequence[int]:
-        """Those of `others`, which are sorted, that module `index` contains or is; shared ones included."""
+        """Returns those of the sorted indices `others` that module `index` contains or is, shared ones included."""
         if not others:
             return others
         if self._walk.irregular:
@@ -194,11 +210,11 @@ class Identities:
 
     @cached_property
     def opaque_indices(self) -> list[int]:
-        """The modules that have attributes that could not be seen into."""
+        """The modules with attributes that cannot be inspected."""
         return sorted(self._module_digester.opaque)
 
     def opaque_attributes(self, index: int) -> list[str]:
-        """The module's own attributes that could not be seen into."""
+        """The attributes of a module that cannot be inspected."""
         return self._module_digester.opaque.get(index, [])
 
     def _class_name(self, index: int) -> str:

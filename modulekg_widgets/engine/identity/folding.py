@@ -1,4 +1,4 @@
-"""Folding for people's eyes: a run of alike siblings becomes one row; never across containers."""
+"""Folded outline of a hierarchy: a run of alike siblings becomes one row, never across containers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from modulekg_widgets.engine.identity.tensors import direct_tensors, is_uninitia
 from modulekg_widgets.engine.identity.walk import NON_STRUCTURAL_ATTRIBUTES, Walk, class_name, nominal_class
 from modulekg_widgets.engine.torch_runtime.state import is_script, module_state
 
-# -------------------- A module's hyper-parameters for people to read: its public plain attributes, as plain values
+# -------------------- Hyper-parameters of a module for display: its public attributes as plain values or short text
 
 
 MAX_LENGTH = 200  # characters of one value; whoever needs more has the module
@@ -111,7 +111,7 @@ ONE, EXACT, FAMILY = "one", "exact", "family"
 
 @dataclass(slots=True)
 class SiblingRun:
-    """Consecutive siblings that are drawn as one: the indices of its members, and what varies among them."""
+    """Consecutive siblings shown as one row: indices of the members and a label of their differences."""
 
     kind: str
     members: list[int]
@@ -233,7 +233,7 @@ def sibling_runs(hierarchy: ModuleStatistics, parent: int, class_trees: Sequence
 
 
 def _extend_run(hierarchy: ModuleStatistics, run: SiblingRun, index: int, skeletons: Sequence[bytes] | None) -> bool:
-    """Whether module `index` continues the run; sets the kind that the run then has."""
+    """True if module `index` extends the run; updates the kind of the run."""
     digests, first = hierarchy.identities.digests, run.members[0]
     if not _have_similar_names(hierarchy.walk, first, index):
         return False
@@ -247,14 +247,14 @@ def _extend_run(hierarchy: ModuleStatistics, run: SiblingRun, index: int, skelet
 
 
 def _have_similar_names(walk: Walk, one: int, other: int) -> bool:
-    """Whether two siblings may be drawn as one by their names; where no class is told, a query is no key."""
+    """True if two siblings may share a row by name; matters only where the class is unknown."""
     if not any(issubclass(type(walk.modules[index]), Untold) for index in (one, other)):
         return True
     return DIGITS.sub("#", walk.names[one]) == DIGITS.sub("#", walk.names[other])
 
 
 def _share_weights(hierarchy: ModuleStatistics, members: Sequence[int]) -> bool:
-    """Whether two members of a run hold the same tensor or the same module."""
+    """True if two members of a run hold the same tensor or the same module."""
     parents, run = hierarchy.walk.parents, set(members)
     for group in hierarchy.shared_groups:
         holders = set()
@@ -269,7 +269,7 @@ def _share_weights(hierarchy: ModuleStatistics, members: Sequence[int]) -> bool:
 
 
 def class_tree_digests(walk: Walk) -> list[bytes]:
-    """For each module a digest of its class and of its children's skeletons: what a family has in common."""
+    """Returns for each module a digest of its class and of the digests of its children."""
     encoded: dict[type, bytes] = {}
     out: list[bytes] = [b""] * len(walk.modules)
     for index in walk.bottom_up:
@@ -282,7 +282,7 @@ def class_tree_digests(walk: Walk) -> list[bytes]:
 
 
 def variation_label(hierarchy: ModuleStatistics, members: Sequence[int]) -> str:
-    """A hyper-parameter or a shape that differs among the members, or else among their descendants, as a range.
+    """Returns a hyper-parameter or shape that differs among the members, or among their descendants, as a range.
 
     The width that comes in says most to a reader, so a name that begins with `in_` is preferred on its level.
     """
@@ -299,7 +299,7 @@ def variation_label(hierarchy: ModuleStatistics, members: Sequence[int]) -> str:
 
 
 def _corresponding_children(walk: Walk, column: list[int]) -> list[list[int]]:
-    """The children that correspond in modules of one skeleton; what they share has its place in one of them alone."""
+    """Returns the corresponding children of modules with equal class trees, each in its first slot."""
     slots = zip(*([(index, *slot) for slot in walk.slots(index)] for index in column), strict=True)
     return [[child for _, _, child in slot] for slot in slots if all(_is_child(walk, *place) for place in slot)]
 
@@ -311,7 +311,7 @@ def _is_child(walk: Walk, parent: int, name: str, index: int | None) -> bool:
 def _differing_values(
     walk: Walk, columns: list[list[int]], read: Callable[[Walk, int], dict[str, Any]]
 ) -> dict[str, list[Any]]:
-    """What is told of modules that correspond and is not the same of all, by its name."""
+    """Returns by name the values that differ among corresponding modules."""
     differences: dict[str, list[Any]] = {}
     for column in columns:
         for name, values in _differences([read(walk, index) for index in column]).items():

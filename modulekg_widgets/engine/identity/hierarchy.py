@@ -1,4 +1,19 @@
-"""The modules of a model as records, looked up by index or path, with what was computed of each."""
+"""Modules of a model as records, looked up by index or dotted path; the public `mk.hierarchy` and `mk.levels`.
+
+A `Hierarchy` is made by one walk over `_modules`; no code of the model runs. It is a sequence of `ModuleRecord`,
+light views with `path`, `module`, `class_name`, `parent`, `children`, `level`, `fingerprint` and `parameters`, which
+are computed when they are read (statistics.py). `fold()` gives the outline that people read, `levels()` the stages
+and blocks.
+
+A module in several slots stands once, at the first; `find` knows it under each of its paths. A `ModelFile` is taken
+in place of a model.
+
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> modules = mk.hierarchy(nn.Sequential(nn.Linear(4, 2), nn.ReLU()))
+    >>> modules["0"].parameters
+    10
+"""
 
 from __future__ import annotations
 
@@ -137,7 +152,7 @@ class Hierarchy(ModuleStatistics):
         return self.walk.find(path)
 
     def fold(self, families: bool = True) -> FoldedHierarchy:
-        """What people read: runs of alike siblings become one row.
+        """Returns an outline in which runs of alike siblings are one row.
 
         Parameters
         ----------

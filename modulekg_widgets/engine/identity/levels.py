@@ -1,4 +1,4 @@
-"""Which modules of a model are stages, blocks and operations: by what repeats in it, or by depth.
+"""Levels of modules (model, stage, block, op), by repetition of structures or by depth.
 
 By repetition
 -------------
@@ -73,7 +73,7 @@ def levels_by_depth(walk: Walk) -> list[str]:
 
 
 def levels_by_repetition(walk: Walk) -> list[str]:
-    """The level of each module of the walk, by what repeats; see the head of this file."""
+    """Returns the level of each module of the walk by repetition; the rules stand at the head of this file."""
     kinds = ModuleKinds(walk)
     for least in MIN_LAYERS:
         found = Repetition(kinds, least)
@@ -95,7 +95,7 @@ def checked_level_method(levels: str) -> str:
 
 
 class ModuleKinds:
-    """What a module is for the question which are alike: the number of its kind, and the layers in and below it."""
+    """Kind number of each module (equal for alike ones) and number of layers in and below it."""
 
     def __init__(self, walk: Walk) -> None:
         self.walk = walk
@@ -123,7 +123,7 @@ class ModuleKinds:
         return self.walk.children.get(index, ())
 
     def large_children(self, index: int, least: int) -> list[int]:
-        """Those with children, whose kind has at least so many layers."""
+        """Returns the children that have children and whose kind has at least `least` layers."""
         children, kinds, most = self.walk.children, self.kinds, self.most_layers
         return [child for child in self.children(index) if children.get(child) and most[kinds[child]] >= least]
 
@@ -141,7 +141,7 @@ class ModuleKinds:
 
 
 class Repetition:
-    """The stages and blocks among the children of each module, as it would be if the module were on the trunk.
+    """Stages and blocks among the children of each module, computed as if the module were on the trunk.
 
     From the bottom up: what a child is depends on its siblings and on what is below them, and on nothing above. The
     trunk is what contains them all; `levels` goes down along it.
@@ -185,7 +185,7 @@ class Repetition:
         return levels
 
     def _add_single(self, levels: list[str], trunk: Iterable[int]) -> None:
-        """A module on the trunk that is alike with blocks in stages is a block, as the middle of a U-Net."""
+        """Makes a module on the trunk a block if it is alike with blocks of stages, as the middle of a U-Net."""
         kinds = self._kinds.kinds
         known = {kinds[index] for index, level in enumerate(levels) if level == BLOCK}
         for index in trunk:
@@ -194,7 +194,7 @@ class Repetition:
                     levels[child] = BLOCK
 
     def _is_on_trunk(self, index: int, child: int) -> bool:
-        """Whether the trunk goes on from a module to a child that is neither a stage nor a block."""
+        """True if the trunk continues from a module to a child that is neither a stage nor a block."""
         beside = index in self.stages or index in self.blocks
         return child in self.staged if beside else bool(self.repeated.get(child))
 
@@ -234,14 +234,14 @@ class Repetition:
         return index in self.rows and bool(self._containers.get(index))
 
     def _are_blocks(self, run: list[int], in_container: bool) -> bool:
-        """Whether the members of a run are neither lists nor whole networks; see *model* at the head of this file."""
+        """True if the members of a run are neither lists nor whole networks; see *model* at the head of this file."""
         if self._containers.get(run[0]):
             return False
         most = max(self.repeated.get(child, 0) for child in run)
         return most <= len(run) or (in_container and any(self.others.get(child) for child in run))
 
     def _between(self, blocks: list[int], large: list[int]) -> list[int]:
-        """What stands between blocks, has no stages, and is made of the same classes as they are."""
+        """Returns the modules between blocks that have no stages and consist of the same classes as the blocks."""
         first, last, known = min(blocks), max(blocks), set(blocks)
         between = [c for c in large if first < c < last and c not in known and c not in self.staged]
         if not between:
@@ -296,7 +296,7 @@ class Repetition:
 
 
 def _is_layer(state: dict[str, Any]) -> int:
-    """1 where a module has a weight of two or more dimensions itself, else 0."""
+    """Returns 1 if a module itself has a weight of two or more dimensions, else 0."""
     parameters = state.get(PARAMETERS)
     if parameters:
         first = next(iter(parameters.values()))

@@ -1,4 +1,4 @@
-"""The hash of the ModuleKG seed, reproduced to the digit, so that its published figures can be checked.
+"""Hash of the original ModuleKG (scheme "seed"), reproduced exactly so that its published results can be checked.
 
 node hash = md5 over the JSON of the class and every truthy primitive attribute, plus the sum of the children's hashes,
 each shifted left by its position. It merges what our own scheme keeps apart (bias, shapes, W(V(X)) and V(W(X))) and

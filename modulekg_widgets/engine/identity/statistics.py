@@ -1,4 +1,4 @@
-"""What is computed of all modules of a model, each once: fingerprints, sizes, levels, and what they share."""
+"""Fingerprints, sizes, levels and shared tensors of all modules of a model, each computed once on demand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from modulekg_widgets.engine.identity.walk import Walk, walk
 
 
 class ModuleStatistics:
-    """The figures of one model's modules, by their index in the walk; each kind is computed when it is asked for."""
+    """Statistics of the modules of one model by index in the walk; each kind is computed when first used."""
 
     def __init__(self, model: ModelLike) -> None:
         self.walk = walk(as_module(model))
@@ -71,7 +71,7 @@ class ModuleStatistics:
 
     @cached_property
     def shared(self) -> set[int]:
-        """The modules that several slots lead to, and those that hold a tensor that others hold too."""
+        """The modules that several slots lead to, and those that hold a tensor of another module."""
         return {link.target for link in self.walk.links()} | {place.module for group in self.tied for place in group}
 
     def level(self, index: int, levels: str = "repetition") -> str:
@@ -191,14 +191,14 @@ def _bytes_of(tensor: torch.Tensor, elements: int) -> int:
 
 
 class TensorLocation(NamedTuple):
-    """Where a tensor is registered: the index of the module and the name there."""
+    """The location of a registered tensor: index of the module and name there."""
 
     module: int
     name: str
 
 
 def tied_tensors(walk: Walk) -> list[list[TensorLocation]]:
-    """The tensors that are registered under several names, each with all its places in the order of the walk."""
+    """Tensors registered under several names, each with all of its locations in the order of the walk."""
     places: dict[int, list[TensorLocation]] = {}
     for index, state in enumerate(walk.states):
         for own in direct_tensors(state):

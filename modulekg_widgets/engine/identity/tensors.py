@@ -1,4 +1,4 @@
-"""Shapes, kinds and sizes of a module's own tensors, read without running code of tensor subclasses."""
+"""Shapes, dtypes and sizes of the tensors that a module registers, read without code of tensor subclasses."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ DTYPE_KINDS = {d: _kind(d) for d in vars(torch).values() if isinstance(d, torch.
 
 
 def is_uninitialised(tensor: torch.Tensor) -> bool:
-    """Whether this is a lazy module's parameter or buffer that has no shape yet."""
+    """True for a parameter or buffer of a lazy module that has no shape yet."""
     return type(tensor) not in PLAIN_TENSORS and issubclass(type(tensor), (UninitializedParameter, UninitializedBuffer))
 
 
 def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
-    """The sizes of a tensor; `RAGGED` for one that differs along a nested tensor or is symbolic."""
+    """Returns the sizes of a tensor, `RAGGED` for those that vary in a nested tensor or are symbolic."""
     if type(tensor) in PLAIN_TENSORS and not tensor.is_nested:
         return tensor.shape
     with without_subclass_code():
@@ -76,7 +76,7 @@ def dtype_of(tensor: torch.Tensor) -> torch.dtype:
 
 
 def dtype_kind(tensor: torch.Tensor) -> str:
-    """floating, complex, integer, bool or quantized."""
+    """Returns floating, complex, integer, bool or quantized."""
     return DTYPE_KINDS[dtype_of(tensor)]
 
 
@@ -90,7 +90,7 @@ class DirectTensor(NamedTuple):
 
 
 def direct_tensors(state: dict[str, Any]) -> Iterator[DirectTensor]:
-    """The parameters and buffers that a module itself registers, given its `__dict__`; all of a TorchScript module."""
+    """Yields the parameters and buffers registered on a module, given its `__dict__`; all of a TorchScript module."""
     if (NATIVE in state or TRACED in state) and native_script(state) is not None:
         yield from (DirectTensor(name, role, tensor) for name, role, tensor in script_tensors(state))
         return

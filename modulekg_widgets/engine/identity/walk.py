@@ -1,4 +1,16 @@
-"""The walk over a model's modules: iterative, by identity, through `__dict__` alone, so that no user code runs."""
+"""Walk over the modules of a model: iterative, each object once, through `__dict__` alone, so that no user code runs.
+
+`walk(model)` returns a `Walk`: parallel lists of modules, names, parents and `__dict__`s in the order of `modules()`,
+with the root at index 0. Fingerprints, hierarchies and every widget start here. There is no object for each module: a
+fingerprint of a million modules spends its time in this file.
+
+Shared modules, cycles and empty slots are kept in `Paths.irregular` and listed by `links()`. The wrapper of
+`torch.compile` is passed through; the class of a parametrized or FSDP module is the one that the user wrote
+(`nominal_class`).
+
+Errors name the path: `NotAModuleError` for anything but modules, `BrokenModuleError` for one that has not run
+`nn.Module.__init__`.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +28,14 @@ from modulekg_widgets.engine.identity.tensors import native_script
 from modulekg_widgets.engine.torch_runtime.private import MODULES, WRAPPER_ATTRIBUTES, type_of_script
 from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, unwrapped
 
-# --------------------
-# Where modules stand in a model: slots, dotted paths and where they meet, without the modules themselves.
+# -------------------- Slots and dotted paths of the modules of a model, without the modules themselves
 
 
 Slot = tuple[str, int | None]
 
 
 class Link(NamedTuple):
-    """A slot whose module has its place elsewhere."""
+    """A slot whose module was met before at another slot."""
 
     parent: int
     name: str
@@ -67,7 +78,7 @@ class Paths:
 
     @cached_property
     def subtree_ends(self) -> list[int]:
-        """For each module the index behind the last one that it contains: what is below a module follows it."""
+        """For each module the index behind its subtree, which follows it in pre-order."""
         ends = list(range(1, len(self) + 1))
         for index in range(len(self) - 1, 0, -1):
             ends[self.parents[index]] = max(ends[self.parents[index]], ends[index])
@@ -103,17 +114,17 @@ class Paths:
         return found
 
     def similar_paths(self, path: str) -> list[str]:
-        """Paths of about the same depth, to suggest from; never those of a million modules."""
+        """Returns paths of about the same depth for suggestions in errors, a limited number."""
         depth = path.count(".") + 1
         near = [i for i in range(1, min(len(self), 20_000)) if abs(self.depths[i] - depth) <= 1]
         return [self.path(i) for i in near[:2_000]]
 
     def is_first_slot(self, parent: int, name: str, index: int) -> bool:
-        """Whether this slot is the one that the module has its place in: the first that leads to it."""
+        """True if this slot is the first that leads to the module."""
         return self.parents[index] == parent and self.names[index] == name
 
     def links(self) -> Iterator[Link]:
-        """The slots whose module has its place elsewhere: shared modules and cycles."""
+        """Yields the slots whose module has an earlier slot: shared modules and cycles."""
         for parent, slots in self.irregular.items():
             for name, index in slots:
                 if index is None or self.is_first_slot(parent, name, index):
@@ -121,7 +132,7 @@ class Paths:
                 yield Link(parent, name, index, "cycle" if self.common_ancestor(parent, index) == index else "shared")
 
     def common_ancestor(self, left: int, right: int) -> int:
-        """The deepest module that contains both, or is one of them."""
+        """Returns the deepest module that contains both, or is one of them."""
         while left != right:
             # a module comes before all that it contains, so the later of the two is no ancestor of the other
             if left > right:
@@ -141,7 +152,7 @@ class Paths:
         return seen
 
     def all_paths(self) -> list[tuple[str, int]]:
-        """Every path at which a module stands, with its index; the further ones of shared modules come last."""
+        """Returns every dotted path with the index of its module; further paths of shared modules come last."""
         places = [(self.path(index), index) for index in range(len(self))]
         for link in self.links():
             if link.kind == "shared":
@@ -159,7 +170,7 @@ PathsT = TypeVar("PathsT", bound=Paths)
 
 
 class Walk(Paths):
-    """The modules of a model beside their paths.
+    """The modules of a model with their paths, as parallel lists.
 
     Kept lean, with no object per module: a fingerprint of a million modules spends its time here.
     """
@@ -190,11 +201,11 @@ class Walk(Paths):
         return order
 
     def paths_only(self) -> Paths:
-        """The paths without the modules, for whoever must not keep a model alive."""
+        """Returns the paths without the modules, for callers that must not keep the model alive."""
         return self._with_same_paths(Paths())
 
     def with_modules(self, modules: list[nn.Module]) -> Walk:
-        """The same paths with other modules, as those of a copy, in the same order."""
+        """Returns the same paths with the modules of a copy, in the same order."""
         new = self._with_same_paths(Walk())
         new.modules, new.states = modules, list(map(module_state, modules))
         return new
@@ -306,7 +317,7 @@ def class_name(module: nn.Module) -> str:
 
 
 def nominal_class(module: nn.Module) -> type:
-    """The class a user knows the module by: `Linear` for a `ParametrizedLinear` or `FSDPLinear` that torch made."""
+    """Returns the class that the user wrote: `Linear` for a `ParametrizedLinear` or `FSDPLinear` that torch made."""
     cls = type(module)
     if class_names(cls)[0].startswith("torch.distributed.fsdp.") and len(cls.__bases__) == 2:
         return cls.__bases__[1]
@@ -321,5 +332,5 @@ _RANDOM_KEY = "__composable_api_state_key_"  # likewise, with a random number be
 
 
 def is_structural(name: object) -> bool:
-    """Whether an attribute of a module is part of its structure."""
+    """True if an attribute of a module is part of its structure."""
     return isinstance(name, str) and name not in NON_STRUCTURAL_ATTRIBUTES and not name.startswith(_RANDOM_KEY)

@@ -1,4 +1,4 @@
-"""The fingerprint of a module's weights: equal exactly when every tensor of the state has the same bytes."""
+"""Fingerprint of the weights of a module: equal if and only if every tensor of the state has the same bytes."""
 
 from __future__ import annotations
 

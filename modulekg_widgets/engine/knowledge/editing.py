@@ -1,4 +1,4 @@
-"""How a knowledge graph grows and shrinks: what is added and removed, each time in one transaction."""
+"""Adding and removing of models, data sets, users and jobs, each call in one transaction."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 
 class EditableGraph(StoredGraph):
-    """What is written to a store: all of one call, or nothing."""
+    """A graph that can be changed; a call is written completely or not at all."""
 
     levels = "repetition"  # what tells the stages and blocks of models that are added
 
     @contextmanager
     def _adding(self, contents: Contents) -> Iterator[tuple[StoreWriter, Connection]]:
-        """A transaction that adds `contents` and nothing else."""
+        """Opens a transaction that adds `contents` and nothing else."""
         with self._changing(lambda known: updated_contents(known, contents)) as (writer, connection):
             yield writer, connection
 
     @contextmanager
     def _changing(self, change: Callable[[Contents], Contents | None]) -> Iterator[tuple[StoreWriter, Connection]]:
-        """A transaction of which `change` tells what it makes of what was read before, which is not read again then."""
+        """Opens a transaction; `change` maps the cached contents to the new ones, which are not read again then."""
         with self._store.write() as connection:
             before = self._store.revision_in(connection)
             yield StoreWriter(connection, self.scheme), connection
@@ -309,7 +309,7 @@ class EditableGraph(StoredGraph):
 
 
 def _without_node(known: Contents, kind: str, name: str) -> Contents | None:
-    """`known` without a node, as it would be read; None where more may change than that."""
+    """Returns `known` without a node, as it would be read; None if more may change than that."""
     if kind == "Model":
         return _without_model(known, name)
     place, end = {"DataSet": ("datasets", "dataset"), "User": ("users", "user"), "Job": ("jobs", None)}[kind]
@@ -318,7 +318,7 @@ def _without_node(known: Contents, kind: str, name: str) -> Contents | None:
 
 
 def _without_model(known: Contents, name: str) -> Contents | None:
-    """Its modules go, too, but for those of other models.
+    """Returns `known` without a model and the structures of it alone.
 
     None for a graph with modules of no model, which may contain one of these, and under the seed's scheme.
     """
@@ -332,6 +332,6 @@ def _without_model(known: Contents, name: str) -> Contents | None:
 
 
 def _jobs_without(known: Contents, end: str, name: str) -> dict[str, JobNode]:
-    """The jobs, those of a node that is gone without it."""
+    """Returns the jobs; those of a removed node without it."""
     gone: dict[str, Any] = {end: None}
     return {key: replace(job, **gone) if getattr(job, end) == name else job for key, job in known.jobs.items()}

@@ -1,7 +1,18 @@
-"""The knowledge graph of modules: identical modules of many models are one node, with all their uses.
+"""The public class `KnowledgeGraph`: models merged by the structure of their modules.
 
-What it holds lies in a store, in memory or in a database: repository.py reads it, editing.py writes it and importers.py
-brings in what others measured. The questions that it answers stand in questions/.
+Identical modules of many models are one node with all of its occurrences. The graph lies in a store: in memory, in an
+SQLite file, or in PostgreSQL. This file opens, merges and prints it; reading is in repository.py, adding and removing
+in editing.py, results of others in importers.py, and the questions that it answers in questions/, a file for each
+subject.
+
+Every change is one transaction. Answers are computed from `contents()`, which is read again only after a change.
+
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> kg = mk.KnowledgeGraph()
+    >>> digest = kg.add_model(nn.Sequential(nn.ReLU(), nn.ReLU()), name="mine")
+    >>> kg.most_used(1, level="op")["count"].tolist()
+    [2]
 """
 
 from __future__ import annotations
@@ -32,14 +43,14 @@ from modulekg_widgets.engine.knowledge.questions.prediction import PredictionQue
 from modulekg_widgets.engine.knowledge.questions.usage import UsageQuestions
 from modulekg_widgets.engine.knowledge.store.database import Location, checked_existing
 
-# -------------------- Two graphs made one: what both know by the same name and what only one does
+# -------------------- Merging of two graphs with a policy for nodes of the same name and other contents
 
 
 NODE_GROUPS = {"model": "models", "data set": "datasets", "user": "users", "job": "jobs"}
 
 
 def resolve_conflicts(ours: Contents, theirs: Contents, on_conflict: str) -> Contents:
-    """What of `theirs` is to be added to `ours`; raises `DuplicateNameError` where both differ and that is an error."""
+    """Returns the part of `theirs` to add to `ours`; raises `DuplicateNameError` if conflicts are errors."""
     found = {kind: _conflicts(getattr(ours, place), getattr(theirs, place)) for kind, place in NODE_GROUPS.items()}
     if on_conflict == "error" and any(found.values()):
         kind, names = next((kind, names) for kind, names in found.items() if names)
@@ -67,12 +78,12 @@ def _conflicts(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
 
 
 def _is_same_node(one: Any, other: Any) -> bool:
-    """Equality under which NaN is NaN: a run that diverged is still the same run."""
+    """True if the nodes are equal, with NaN equal to NaN."""
     return one == other or (not isinstance(one, ModelNode) and encode(asdict(one)) == encode(asdict(other)))
 
 
 def _without_known(theirs: Mapping[str, Any], ours: Mapping[str, Any], but: list[str]) -> dict[str, Any]:
-    """What only `theirs` has, and those that replace ours."""
+    """Returns the nodes that only `theirs` has, and those that replace ours."""
     return {name: node for name, node in theirs.items() if name not in ours or name in but}
 
 
@@ -134,7 +145,7 @@ class KnowledgeGraph(
         self.builders = {}
 
     def merge(self, other: KnowledgeGraph | Contents | Location, on_conflict: str = "error") -> None:
-        """Add everything of another graph.
+        """Adds everything of another graph.
 
         Models, data sets, users and jobs that both know by the same name but with other contents are conflicts.
 
@@ -195,7 +206,7 @@ class KnowledgeGraph(
         return f"<table><caption>Knowledge graph in {where}</caption><tr>{heads}</tr><tr>{cells}</tr></table>"
 
 
-# -------------------- Graphs from files
+# -------------------- The public `mk.load_graph`: a graph from a file that `export` wrote
 
 
 def load_graph(path: str | os.PathLike[str], store: Location | None = None) -> KnowledgeGraph:

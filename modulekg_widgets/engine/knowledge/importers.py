@@ -1,4 +1,4 @@
-"""What is taken over from elsewhere: results of tables, runs of trackers, and what their histories tell."""
+"""Methods of the graph that import results and runs: result tables, MLflow, Weights & Biases, convergence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ResultsGraph(EditableGraph):
-    """Results and runs of others as jobs: all of one call, or nothing."""
+    """A graph that imports results and runs of others as jobs; a call is written completely or not at all."""
 
     def add_results(
         self,

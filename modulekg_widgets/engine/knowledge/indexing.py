@@ -1,4 +1,4 @@
-"""Many models into one graph: built without weights in several processes, each stored as soon as it is known."""
+"""Building and adding of many models, without weights, in several processes, each stored when it is finished."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def index_models(
 
 
 def build_record(name: str, builder: Builder, scheme: str, levels: str) -> ModelRecord:
-    """The record of what `builder` makes, with weights on the meta device, or real ones where it needs their values.
+    """Builds a model with weights on the meta device, or real ones if it needs them, and returns its record.
 
     The process's random numbers go on as if nothing had been built.
     """
@@ -147,7 +147,7 @@ def _name_of(builder: Any) -> str:
 
 
 def _records(builders: dict[str, Builder], kept: RecordOptions, executor: Executor | None) -> Iterator[BuildResult]:
-    """(name, its record or why there is none), each as soon as it is known."""
+    """Yields (name, record or error), each when it is finished."""
     if executor is not None:
         yield from _build_in_executor(builders, kept, executor)
         return
@@ -162,7 +162,7 @@ def _records(builders: dict[str, Builder], kept: RecordOptions, executor: Execut
 
 
 def _build_in_executor(builders: dict[str, Builder], kept: RecordOptions, executor: Executor) -> Iterator[BuildResult]:
-    """In the order of the builders, so that the graph is the same however fast each process is."""
+    """Yields results in the order of the builders, so that the graph does not depend on the speed of processes."""
     waiting = deque(builders.items())
     running: deque[tuple[str, Future[ModelRecord]]] = deque()
     try:
@@ -199,7 +199,7 @@ def _result(future: Future[ModelRecord], name: str, builder: Builder, kept: Reco
 
 
 def _build_in_processes(waiting: deque[tuple[str, Builder]], kept: RecordOptions) -> Iterator[BuildResult]:
-    """Processes of our own; a builder that ends its process is found, and the others go on in new ones."""
+    """Yields results of own processes; a builder that ends its process is isolated, and the others continue."""
     while waiting:
         suspects: list[tuple[str, Builder]] = []
         with _processes(len(waiting)) as (pool, workers):
@@ -233,7 +233,7 @@ def _reason(error: Exception) -> str:
 
 
 def _is_picklable(builder: Builder) -> bool:
-    """Whether another process finds the builder: not so what was defined in a notebook or in a function."""
+    """True if another process can unpickle the builder, which fails for notebook cells and local functions."""
     try:
         return b"__main__" not in pickle.dumps(builder)
     except Exception:  # noqa: BLE001 - objects raise what they like when they are pickled
@@ -242,7 +242,7 @@ def _is_picklable(builder: Builder) -> bool:
 
 @contextmanager
 def _processes(tasks: int) -> Iterator[tuple[Executor, int]]:
-    """Fresh processes, and how many: a fork would copy the locks of this one's threads."""
+    """Starts fresh processes and returns their number; a fork would copy the locks of other threads."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     workers = min(tasks, cores)
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_use_one_thread)
@@ -254,7 +254,7 @@ def _processes(tasks: int) -> Iterator[tuple[Executor, int]]:
 
 @contextmanager
 def _without_main() -> Iterator[None]:
-    """A fresh process would run the user's script again, which has nothing that it needs."""
+    """Hides the user's script, which a fresh process would run again."""
     main = sys.modules["__main__"]
     hidden = {name: vars(main).pop(name) for name in ("__file__", "__spec__") if name in vars(main)}
     main.__spec__ = None

@@ -1,4 +1,4 @@
-"""A knowledge graph as its store has it: what it holds, by name, by fingerprint, or all at once."""
+"""Read access to the store of a knowledge graph: names, counts, single structures and all contents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from modulekg_widgets.engine.knowledge.facts.usage import unknown_name_error
 from modulekg_widgets.engine.knowledge.store import reader
 from modulekg_widgets.engine.knowledge.store.database import Location, Store
 
-# -------------------- The hierarchy of a model, restored from the structures in the graph
+# -------------------- Hierarchy of a model as a networkx tree, restored from the structures of the graph
 
 
 MAX_PATHS = 1_000_000  # of one tree; a few modules that share each other have more paths than atoms to write them with
@@ -48,7 +48,7 @@ def model_tree(model: ModelNode, modules: Mapping[str, StructureNode]) -> nx.DiG
 
 
 class StoredGraph:
-    """What is read of a store; every answer is that of the moment in which it is asked for."""
+    """Read access to a store; every answer is of the revision at the time of the call."""
 
     def __init__(self, store: Location | None, scheme: str | None) -> None:
         self._store = Store(store, scheme)
@@ -56,7 +56,7 @@ class StoredGraph:
 
     @property
     def scheme(self) -> str:
-        """What modules are merged by, "structure" or "seed"; settled when the store was made."""
+        """The scheme by which modules are merged, "structure" or "seed"; fixed when the store was made."""
         return self._store.scheme
 
     def contents(self) -> Contents:

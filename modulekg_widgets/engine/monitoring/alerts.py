@@ -1,4 +1,4 @@
-"""Bounds on metrics: what to say when a value crosses one, once for each time that it does; and where NaN begins."""
+"""Alerts: bounds on metrics, crossed once per excursion, and the module where NaN or infinity begins."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_ALERTS = 10_000  # that are kept: a value that flickers across its bound sha
 
 @dataclass
 class Bound:
-    """An upper and a lower bound on a metric of the modules that a pattern matches; NaN crosses both."""
+    """Upper and lower bound on a metric of the modules that match a pattern; NaN is outside of both."""
 
     metric: str
     module: str = "*"
@@ -30,7 +30,7 @@ class Bound:
     _outside: set[tuple[str, int]] = field(default_factory=set)
 
     def alert(self, reading: Reading) -> Alert | None:
-        """The alert of a reading that crosses the bound and whose predecessor did not."""
+        """Returns the alert for a reading that is outside of the bound while its predecessor was inside."""
         if reading.metric != self.metric or reading.phase != TRAIN or not isinstance(reading.value, float):
             return None
         if reading.module != self.module and not fnmatch.fnmatchcase(reading.module, self.module):
@@ -56,7 +56,7 @@ class Bound:
 
 
 class BoundCrossings:
-    """What is sought in the values of a step: bounds of alerts that they cross, and events that schedules wait for."""
+    """Checks of a step's values: bounds of alerts, and events that schedules wait for."""
 
     def __init__(self, events: Sequence[OnEvent], measured: Set[str]) -> None:
         self.bounds: list[Bound] = []
@@ -71,7 +71,7 @@ class BoundCrossings:
         return bool(self.bounds or self._events)
 
     def check(self, readings: list[Reading]) -> tuple[list[Alert], list[OnEvent]]:
-        """The alerts that these readings give, and the events that take place."""
+        """Returns the alerts for these readings, and the events that they trigger."""
         alerts = [alert for bound in self.bounds for r in readings if (alert := bound.alert(r)) is not None]
         return alerts, [event for event in self._events if any(_is_triggered(event, r) for r in readings)]
 
@@ -86,7 +86,7 @@ def _alert_text(reading: Reading, said: str) -> str:
 
 
 def first_origin(readings: list[Reading]) -> Alert | None:
-    """The first module that turned finite inputs into something else; None when there is none."""
+    """Returns an alert for the first module that turned finite inputs into NaN or infinity; None if there is none."""
     for reading in readings:
         if reading.metric == ORIGIN_METRIC and reading.value == 1.0:
             where = reading.module or "the model"
@@ -96,7 +96,7 @@ def first_origin(readings: list[Reading]) -> Alert | None:
 
 
 def clear_later_origins(packed: PackedRow, slots: list[Slot]) -> None:
-    """Whatever contains the guilty module, or comes after it, is not guilty."""
+    """Clear the flag of all modules but the first one: containers and later modules are only affected."""
     places = np.cumsum([0, *packed.sizes[:-1]])
     made = sorted(zip(packed.arrival, slots, places, strict=True))
     guilty = [at for _, slot, at in made if slot.metric == ORIGIN_METRIC and packed.numbers[at] == 1.0]

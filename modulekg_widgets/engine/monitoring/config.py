@@ -1,4 +1,4 @@
-"""A monitor's configuration: which modules and metrics it names, checked whole before anything is attached."""
+"""Configuration of a monitor: modules and metrics by name, validated before any hook is attached."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Measurement:
 
 
 def root_of(model: object) -> nn.Module:
-    """The user's own module behind `torch.compile` and DistributedDataParallel; refuses `nn.DataParallel`."""
+    """Returns the user's module behind `torch.compile` and DistributedDataParallel; refuses `nn.DataParallel`."""
     while True:
         if isinstance(model, nn.DataParallel):
             raise ConfigError(
@@ -55,7 +55,7 @@ def root_of(model: object) -> nn.Module:
 
 
 def measurements(model: nn.Module, config: Config | None) -> list[Measurement]:
-    """Every metric of every module that `config` names, in the order of the modules; overlapping keys add up.
+    """Returns one measurement per module and metric of `config`, in module order; overlapping keys add up.
 
     Raises `UnknownPathError`, `UnknownNameError`, `ScheduleError` and `ConfigError`.
     """
@@ -73,7 +73,7 @@ def measurements(model: nn.Module, config: Config | None) -> list[Measurement]:
 
 
 def _merged_measurements(modules: Walk, chosen: Sequence[tuple[int, ConfiguredMetric, Schedule]]) -> list[Measurement]:
-    """One measurement for each metric of a module: schedules unite; windows cannot, so each is one of its own."""
+    """Merges entries of a metric of a module: schedules are united, windows cannot be."""
     found: dict[tuple[Any, ...], tuple[int, ConfiguredMetric, list[Schedule]]] = {}
     for index, metric, when in sorted(chosen, key=lambda each: each[0]):
         own = when if metric.kind.multi_step else None
@@ -96,7 +96,7 @@ def _merged_measurements(modules: Walk, chosen: Sequence[tuple[int, ConfiguredMe
 
 
 def _check_names(planned: list[Measurement]) -> None:
-    """A module has one series for each name: two settings or two windows of a metric would mix in it."""
+    """Raise `ConfigError` for two settings or windows of one metric of a module, which would share a series."""
     seen: set[tuple[str, str]] = set()
     for each in planned:
         key = (each.path, each.metric.name)
@@ -110,7 +110,7 @@ def _check_names(planned: list[Measurement]) -> None:
 
 
 def _modules_with_weight(modules: Walk) -> list[int]:
-    """The modules with a parameter `weight`; TorchScript, whose calls alone can be seen, is left to who asks for it."""
+    """Indices of the modules with a parameter `weight`, without TorchScript ones."""
     flat = flat_parts(modules.modules)
     return [
         at
@@ -121,13 +121,13 @@ def _modules_with_weight(modules: Walk) -> list[int]:
 
 
 def opaque_paths(model: nn.Module) -> tuple[str, ...]:
-    """The modules that nobody sees into, as they are TorchScript."""
+    """Returns the paths of TorchScript modules, whose insides no hook sees."""
     modules = walk(model)
     return tuple(modules.path(at) for at, module in enumerate(modules.modules) if is_script(module))
 
 
 def _matching_modules(modules: Walk, key: object) -> list[int]:
-    """The modules that a key names: a class, a dotted name, a class name or a pattern."""
+    """Indices of the modules that a key matches: a class, dotted name, class name or glob pattern."""
     if isinstance(key, type) and issubclass(key, nn.Module):
         found = [at for at, module in enumerate(modules.modules) if issubclass(type(module), key)]
         if not found:
@@ -165,7 +165,7 @@ def _closest_hint(modules: Walk, key: str, names: Sequence[str]) -> str:
 
 
 def _entries(value: object) -> Iterator[tuple[ConfiguredMetric, Schedule]]:
-    """The metrics of one key: names, objects, and lists in which a schedule follows its metric."""
+    """Yields the metrics of one key with their schedules: names, objects, and lists of metric and schedule."""
     waiting: ConfiguredMetric | None = None
     for part in _parts(value):
         when = _schedule(part)

@@ -1,4 +1,4 @@
-"""The curvature of a loss along the parameters of each module: trace and largest eigenvalue of the Hessian."""
+"""Hessian trace (Hutchinson) and largest eigenvalue (power iteration) of a loss, per module."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOLERANCE = 1e-3  # of ‖Hv - λv‖ relative to |λ|: some eigenvalue lies as 
 
 
 class HessianError(ModuleKGError, ValueError):
-    """A loss that has no second derivatives here; the message says why, and what to do."""
+    """A loss without second derivatives; the message says why and what to do."""
 
 
 def hessian(
@@ -102,7 +102,7 @@ def _check(loss: Tensor, samples: int, iterations: int) -> None:
 
 
 def _trained(name: str, parameters: Iterable[Tensor]) -> list[Tensor]:
-    """The parameters that need gradients, each once."""
+    """Returns the distinct parameters that require gradients."""
     found = list(parameters)
     odd = next((each for each in found if not isinstance(each, Tensor)), None)
     if odd is not None:
@@ -113,7 +113,7 @@ def _trained(name: str, parameters: Iterable[Tensor]) -> list[Tensor]:
 
 
 def _gradients(loss: Tensor, parameters: dict[int, Tensor]) -> dict[int, Tensor]:
-    """The gradients, with a graph of their own, of the parameters that have entered the loss."""
+    """Returns differentiable gradients by parameter id, of the parameters that the loss depends on."""
     if not parameters:
         return {}
     try:
@@ -138,7 +138,7 @@ def _raise_error(error: RuntimeError, where: str = "") -> NoReturn:
 
 
 class _HessianBlock:
-    """The block of the Hessian along some parameters: symmetric, and known by its products."""
+    """Hessian block of some parameters, given by its matrix-vector products."""
 
     def __init__(self, name: str, parameters: Vector, gradients: Vector, seed: int) -> None:
         self.name = name
@@ -159,7 +159,7 @@ class _HessianBlock:
         return max(value, self._power(draw(), iterations, radius)[0])
 
     def _power(self, v: Vector, iterations: int, shift: float) -> tuple[float, float, bool]:
-        """The largest v·Hv / v·v on the way of H + shift, the largest ‖Hv‖ / ‖v‖, and whether that is all there is."""
+        """Power iteration on H + shift: largest Rayleigh quotient, largest ‖Hv‖/‖v‖, and True if converged."""
         value, radius = -math.inf, 0.0
         for _ in range(iterations):
             size = _dot(v, v)
@@ -189,7 +189,7 @@ class _HessianBlock:
         return [torch.zeros_like(p) if part is None else part for p, part in zip(self.parameters, found, strict=True)]
 
     def _rademacher(self) -> Callable[[], Vector]:
-        """Draws vectors of signs, the same ones for a module whatever else is asked for."""
+        """Returns a function that draws Rademacher vectors, from a seed of its own."""
         generator = seeded_generator(self.seed)
 
         def draw() -> Vector:
@@ -210,6 +210,6 @@ def _as_double(part: Tensor) -> Tensor:
 
 
 def _normalized(v: Vector) -> Vector:
-    """`v` scaled, so that half precision holds its elements."""
+    """Returns `v` scaled to mean square 1, within the range of half precision."""
     size = math.sqrt(_dot(v, v) / sum(part.numel() for part in v))
     return [part.detach() / size for part in v] if size else v

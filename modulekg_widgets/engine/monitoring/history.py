@@ -1,4 +1,4 @@
-"""All rows of a run in order; the old ones lie in an unnamed file, so that memory does not grow with the training."""
+"""History of a run: rows in order, in memory at first and then in an unnamed temporary file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger("modulekg_widgets")
 
 
 class History:
-    """Rows in the order in which they came; any thread may read and append.
+    """Append-only rows in order of arrival; any thread may read and append.
 
     Each row is packed into bytes; full chunks of bytes go to a temporary file that ends with the process.
     """
@@ -40,11 +40,11 @@ class History:
         self._length = 0
 
     def __len__(self) -> int:
-        """The count of rows."""
+        """Returns the count of rows."""
         return self._length
 
     def slot_number(self, slot: Slot) -> int:
-        """The number under which rows name `slot`."""
+        """Returns the number that stands for `slot` in rows."""
         number = self._numbers.get(slot)
         if number is None:
             with self._lock:
@@ -65,7 +65,7 @@ class History:
                 self._spill_to_disk()
 
     def rows(self, start: int = 0, stop: int | None = None) -> Iterator[Row]:
-        """The rows from number `start` to `stop`, which are those of now when none is given."""
+        """Yields the rows from number `start` to `stop`, by default all that there are at the call."""
         stop = self._length if stop is None else min(stop, self._length)
         while start < stop:
             first, block = self._block(start)
@@ -75,7 +75,7 @@ class History:
                     start = number + 1
 
     def readings(self, start: int = 0, stop: int | None = None) -> Iterator[Reading]:
-        """What `rows` gives, value by value."""
+        """Yields the readings of `rows`, one value at a time."""
         for row in self.rows(start, stop):
             yield from row.readings()
 
@@ -102,7 +102,7 @@ class History:
         self._tail_starts = []
 
     def _block(self, number: int) -> tuple[int, bytes]:
-        """The chunk that holds row `number`, and the number of its first row."""
+        """Returns the chunk with row `number`, and the number of its first row."""
         with self._lock:
             first_of_tail = self._length - len(self._tail_starts)
             if number >= first_of_tail:

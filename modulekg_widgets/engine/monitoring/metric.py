@@ -1,4 +1,15 @@
-"""What a metric is: a name, what it needs, and how it makes a value of it; `@mk.metric` registers one."""
+"""Metrics: their registry, the decorator `@mk.metric`, and the names of what they can read.
+
+For authors of metrics. A metric of one step is a function `fn(*needed) -> value`; one that keeps state is a class with
+`compute`, or with `update` per step and `compute` at the end of a window. `needs` names its arguments: tensors of the
+forward, gradients, weights, or derived values such as `ForwardOutputMoments`, which are computed once for all metrics.
+A value is a number, a vector or a dict of these. `NoValueError` records NaN with a reason; any other exception stops
+this metric of this module with one warning, and never the training. `ranks` is the rule for merging over ranks.
+
+    @mk.metric("NegativeShare", needs="ForwardOutput")
+    def negative_share(output):
+        return (output < 0).float().mean()
+"""
 
 from __future__ import annotations
 
@@ -43,7 +54,7 @@ class NoValueError(ModuleKGError):
 
 
 class NoDataError(NoValueError):
-    """Tensors on the meta device, which no metric of any module has a value for."""
+    """Tensors on the meta device, of which no metric has a value."""
 
     def __init__(self) -> None:
         super().__init__("its tensors are on the meta device and hold no data")
@@ -71,7 +82,7 @@ class MetricKind:
 
     @property
     def keeps_state(self) -> bool:
-        """Whether every module and call has an object of its own."""
+        """True for a metric class, which has one instance per module and call."""
         return inspect.isclass(self.function)
 
     def __call__(self, **settings: Any) -> ConfiguredMetric:
@@ -89,7 +100,7 @@ class MetricKind:
 
 @dataclass(frozen=True)
 class ConfiguredMetric:
-    """A metric with its settings, as it may stand in a configuration instead of its name."""
+    """A metric with settings, which a configuration may hold in place of its name."""
 
     kind: MetricKind
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -99,7 +110,7 @@ class ConfiguredMetric:
         return self.kind.name
 
     def instance(self) -> Any:
-        """A fresh object with `compute`, for one module and call."""
+        """Returns a new object with `compute`, for one module and call."""
         return self.kind.make(**self.settings)
 
 
@@ -107,7 +118,7 @@ METRICS: Registry[MetricKind] = Registry("metric")
 
 
 class _Function:
-    """A single-step metric that is a function."""
+    """A metric of one step that is a function."""
 
     def __init__(self, function: Callable[..., Any], settings: Mapping[str, Any]) -> None:
         self.compute = functools.partial(function, **settings) if settings else function
@@ -213,7 +224,7 @@ def metric(
 
 
 def _parameters(called: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """By name; none of what cannot tell them, as some that are written in C."""
+    """The parameters of a callable by name; empty if it has no signature."""
     try:
         return inspect.signature(called).parameters
     except (TypeError, ValueError):
@@ -221,5 +232,5 @@ def _parameters(called: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
 
 
 def kind_module(kind: MetricKind, made: Callable[..., Any]) -> None:
-    """A cell that runs again replaces its metric: the registry asks for the module of what it holds."""
+    """Set `__module__` of a kind, by which the registry lets a cell that runs again replace its metric."""
     object.__setattr__(kind, "__module__", getattr(made, "__module__", None))

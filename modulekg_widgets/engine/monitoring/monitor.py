@@ -1,4 +1,20 @@
-"""The monitor: watches a training through hooks on scheduled steps, and gives what it read to whoever looks."""
+"""Monitor of a training: measures metrics of modules through hooks, and gives their values.
+
+For training loops of any kind. A configuration maps modules to metrics with schedules; on scheduled steps alone, hooks
+read tensors of the forward, gradients and weights, never the model itself. `track(step)` ends a step: it measures
+weights, packs all values into one row that is copied to the host asynchronously, and prepares the hooks of the next
+step. Rows go to the history, which sinks and panels read in threads of their own. Under torch.distributed the values
+of all ranks are merged.
+
+Limits: call `track` once per step, after backward; at most 64 calls of a module per step; TorchScript modules are seen
+from outside; measured steps run without `torch.compile`. A failing metric gives NaN and one warning.
+
+    with mk.Monitor(model, {"conv*": ["WeightNorm", "linear(10)"]}) as monitor:
+        for step, batch in enumerate(loader):
+            train(batch)
+            monitor.track(step)
+    monitor.frame()
+"""
 
 from __future__ import annotations
 
@@ -43,16 +59,15 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-# --------------------
-# What a user hands to a monitor: steps, and numbers of their own, which find the step that they belong to.
+# -------------------- Values logged by the user, and the step that they belong to
 
 
 class MonitorError(ModuleKGError, ValueError):
-    """A call of a monitor that does not fit: a step that is no count, a number that is none."""
+    """An invalid call of a monitor: a step or a value that is no number."""
 
 
 class LoggedSteps:
-    """Which step logged numbers belong to: users log before `track`, or after it."""
+    """Step of logged values, for loops that log before `track` and for those that log after it."""
 
     def __init__(self) -> None:
         self._last: dict[str, int] = {}  # the step at which each name was logged last
@@ -60,7 +75,7 @@ class LoggedSteps:
 
     @property
     def names(self) -> set[str]:
-        """What has been logged."""
+        """The names logged so far."""
         return set(self._last)
 
     def step_of(self, values: Mapping[str, Any], upcoming: int, tracked: int | None) -> int:
@@ -79,7 +94,7 @@ class LoggedSteps:
 
 
 def checked_step(step: Any) -> int:
-    """`step` as a number; raises `MonitorError` for what is no count."""
+    """Returns `step` as an int; raises `MonitorError` for a negative or other value."""
     try:
         count = operator.index(step)
     except TypeError:
@@ -90,7 +105,7 @@ def checked_step(step: Any) -> int:
 
 
 def logged_number(name: str, value: Any) -> float:
-    """A logged value as a number, a tensor of one element read; raises `MonitorError` for what is none."""
+    """Returns a logged value as a float, also of a one-element tensor; raises `MonitorError` otherwise."""
     try:
         return float(value.detach() if isinstance(value, torch.Tensor) else value)
     except (TypeError, ValueError, RuntimeError):
@@ -218,7 +233,7 @@ class Monitor(Run):
             self.stop()
 
     def start(self) -> None:
-        """Attach the hooks that the next step needs; a running monitor stays as it is."""
+        """Attach the hooks of the next step; does nothing if the monitor runs."""
         if not self.is_running:
             self.is_running = True
             self._sinks.open()
@@ -227,7 +242,7 @@ class Monitor(Run):
             self._prepare()
 
     def stop(self) -> None:
-        """Detach all hooks, let go of all copies and deliver what is left to the sinks; what was read stays."""
+        """Detach all hooks, release all copies and flush the sinks; the values stay."""
         if not self.is_running:
             return
         self.is_running = False
@@ -242,7 +257,7 @@ class Monitor(Run):
         self._sinks.close()
 
     def track(self, step: int) -> None:
-        """End a step: its values are read, and the hooks that the next one needs are attached.
+        """End a step: read its values, and attach the hooks of the next step.
 
         Call it once a step, after the backward pass and before or after the optimizer's step.
 
@@ -291,17 +306,17 @@ class Monitor(Run):
             metric.measure(observation, step)
 
     def _at_step(self, metric: ModuleMetric) -> Observation:
-        """The observation of a metric that looks at weights, not at calls."""
+        """Returns the observation for a metric of weights."""
         return Observation(metric.module, 0, TRAIN, self._hooks.epoch)
 
     def _drop_unscheduled(self, step: int) -> None:
-        """The hooks were there for another step than this: what this one does not ask for is not kept."""
+        """Drop values that step `step` does not ask for, as the hooks were prepared for another one."""
         wanted = {(metric.path, metric.name) for metric in self._metrics if metric.schedule.due(step)}
         kept = {at for at, slot in enumerate(self.history.slots) if (slot.module, slot.metric) in wanted}
         self._ring.retain(kept if self._ranks is None else kept | self._ranks.numbers)
 
     def _collect(self, wait: bool, ended: int | None = None) -> None:
-        """Take in what has arrived on the host, merged with what other ranks have read at the step that has `ended`."""
+        """Append the rows that have arrived on the host, merged over ranks for the step `ended`."""
         with self._collecting:
             rows = self._ring.take(wait or self._ranks is not None)
             if self._ranks is not None:
@@ -319,7 +334,7 @@ class Monitor(Run):
             self._heed(packed.step, slots, packed.numbers, is_merged)
 
     def _heed(self, step: int, slots: list[Slot], numbers: np.ndarray, is_merged: bool) -> None:
-        """Look for bounds that were crossed; ranks act together on what one of them alone has seen."""
+        """Check bounds and events; ranks act together on an event that only one of them has seen."""
         alerts, crossed = self._crossings.check(Row(step, slots, numbers).readings())
         self.alerts += alerts[: MAX_ALERTS - len(self.alerts)]
         for event in crossed:
@@ -361,7 +376,7 @@ class Monitor(Run):
         self._sinks.notify()
 
     def _measure_loss(self, step: int) -> None:
-        """Metrics of the loss alone belong to the step that it was logged for, whenever `track` comes."""
+        """Measure metrics of the loss for the step that it was logged for."""
         ring = TransferRing()
         for metric in self._of_losses.at(step):
             observation = self._at_step(metric)
@@ -397,7 +412,7 @@ class Monitor(Run):
         return found
 
     def alert(self, metric: str, *, above: float | None = None, below: float | None = None, module: str = "*") -> None:
-        """Note in `alerts` each time that a value crosses a bound; NaN crosses each.
+        """Add an alert: `alerts` lists each time that a value crosses the bound; NaN crosses each.
 
         Parameters
         ----------
@@ -425,7 +440,7 @@ class Monitor(Run):
         self._crossings.bounds.append(Bound(metric, module, above, below))
 
     def add_sink(self, sink: Any) -> None:
-        """Send every value to `sink` too, those read before included; of several ranks the first one sends.
+        """Add a sink, which gets all values, also earlier ones; of several ranks only the first one sends.
 
         Parameters
         ----------
@@ -446,23 +461,22 @@ class Monitor(Run):
 
     @property
     def reasons(self) -> dict[tuple[str, str], str]:
-        """Why a value is NaN, by (module, metric): the latest reason."""
+        """Reasons for NaN by (module, metric), the latest of each."""
         return dict(self._writer.reasons)
 
     @property
     def step(self) -> int:
-        """The step that is being measured."""
+        """The step that is measured now."""
         return self._next
 
     def unmeasured(self) -> list[tuple[str, str]]:
-        """What is configured and has had no value yet, as (module, metric): modules that were not called, or that
-        have no weight, or get no gradient."""
+        """Returns the configured (module, metric) without any value so far: not called, no weight, no gradient."""
         self._collect(wait=True)
         known = {(slot.module, slot.metric) for slot in self.history.slots}
         return [(m.path, m.name) for m in self._metrics if (m.path, m.name) not in known]
 
     @property
     def non_finite_origin(self) -> Alert | None:
-        """The first module that turned finite inputs into NaN or infinity, where `NonFiniteOrigin` is measured."""
+        """The first module that turned finite inputs into NaN or infinity, if `NonFiniteOrigin` is measured."""
         self._collect(wait=True)
         return first_origin(list(self.readings()))

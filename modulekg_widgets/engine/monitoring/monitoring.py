@@ -1,4 +1,4 @@
-"""What one needs beside `mk.Monitor`: `mk.monitoring.Metric`, `.schedule`, `.metrics`, `.hessian`."""
+"""Namespace `mk.monitoring`: `Metric`, `metrics`, `schedule`, `hessian` and the classes of results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run: what a monitor has read, or a file has recorded, as a dict, as a table and as a stream."""
+"""Runs: the values of a live monitor or of a recorded file, as dict, table and stream."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Alert:
 
 
 class Run:
-    """Values by module, metric and step: the part that a live monitor and a recorded file have in common.
+    """Values by module, metric and step; base of the live monitor and of recordings.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class Run:
 
 
 def _nested(readings: Iterable[Reading]) -> dict[str, dict[str, dict[int, Any]]]:
-    """The values by module, metric and step."""
+    """Returns the values by module, metric and step."""
     found: dict[str, dict[str, dict[int, dict[int, Value]]]] = {}
     for reading in readings:
         steps = found.setdefault(reading.module, {}).setdefault(reading.metric, {})
@@ -159,7 +159,7 @@ def _nested(readings: Iterable[Reading]) -> dict[str, dict[str, dict[int, Any]]]
 
 
 def _by_call(calls: dict[int, Value]) -> Value | list[Value | None]:
-    """The value of a module that was called once, or a list by call, with None for a call that has no value."""
+    """The value of a module called once, or a list by call with None for missing ones."""
     if calls.keys() == {0}:
         return calls[0]
     return [calls.get(call) for call in range(max(calls) + 1)]

@@ -1,4 +1,4 @@
-"""When a metric is measured: schedules as small values, and the grammar in which a configuration writes them."""
+"""Schedules of metrics as small values, and the grammar for them in configurations."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ GRAMMAR = (
 
 
 class ScheduleError(ModuleKGError, ValueError):
-    """A schedule that cannot be read, or whose numbers make none."""
+    """An invalid schedule text, or numbers that make no schedule."""
 
 
 class Schedule(Protocol):
-    """Which steps are measured; steps count from 0."""
+    """Protocol of schedules; steps count from 0."""
 
     def due(self, step: int) -> bool:
-        """Whether a value belongs to this step."""
+        """True if this step has a value."""
         ...
 
     def watches(self, step: int) -> bool:
-        """Whether a metric of several steps has to see this step."""
+        """True if a metric of several steps reads this step."""
         ...
 
     def begins(self, step: int) -> bool:
-        """Whether a metric of several steps starts anew here."""
+        """True if a metric of several steps is reset at this step."""
         ...
 
 
@@ -63,7 +63,7 @@ class Linear(_SingleStep):
 
 @dataclass(frozen=True)
 class Steps(_SingleStep):
-    """Exactly these steps."""
+    """A fixed set of steps."""
 
     steps: frozenset[int]
 
@@ -90,7 +90,7 @@ class Window:
 
 @dataclass(frozen=True)
 class AnyOf(_SingleStep):
-    """The steps of any of several schedules."""
+    """Union of schedules."""
 
     schedules: tuple[Schedule, ...]
 
@@ -99,13 +99,13 @@ class AnyOf(_SingleStep):
 
 
 def union(schedules: list[Schedule]) -> Schedule:
-    """One schedule for several."""
+    """Returns one schedule for several."""
     return schedules[0] if len(schedules) == 1 else AnyOf(tuple(schedules))
 
 
 @dataclass(eq=False)
 class OnEvent(_SingleStep):
-    """The step after one at which another metric, of any module, crossed a bound."""
+    """The step after another metric, of any module, has crossed a bound."""
 
     metric: str
     bound: float
@@ -116,12 +116,12 @@ class OnEvent(_SingleStep):
         return step == self.due_at
 
     def crossed(self, value: float) -> bool:
-        """NaN crosses every bound: what cannot be compared deserves a look."""
+        """True if the value crosses the bound; NaN always does."""
         return math.isnan(value) or (value > self.bound if self.above else value < self.bound)
 
 
 def events_of(schedules: Iterable[Schedule]) -> list[OnEvent]:
-    """The events that these schedules wait for, each once."""
+    """Returns the distinct events that these schedules wait for."""
     found: dict[int, OnEvent] = {}
     for each in schedules:
         parts = each.schedules if isinstance(each, AnyOf) else (each,)
@@ -133,7 +133,7 @@ EVERY_STEP = Linear()
 
 
 def schedule(text: str) -> Schedule:
-    """The schedule that a text writes.
+    """Parse a schedule.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def schedule(text: str) -> Schedule:
 
 
 def is_schedule_text(text: str) -> bool:
-    """Whether a string stands for a schedule, not for a metric."""
+    """True for the text of a schedule, as opposed to the name of a metric."""
     return "(" in text or text.strip() in _MAKERS
 
 

@@ -1,4 +1,4 @@
-"""Values on their way from the device to the host: packed once a step, copied without waiting, read when there."""
+"""Ring of device buffers: values of a step are packed into one row and copied to the host asynchronously."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RING_ROWS = 16  # steps that may be on their way before a step has to wait for t
 
 @dataclass
 class PackedRow:
-    """The values of one step as they were packed: slot numbers, their numbers, and how much data each stands for.
+    """Packed values of one step: slot numbers, their numbers, and the amount of data behind each.
 
     The slots are in the order of the modules; `arrival` tells in which order their values were made.
     """
@@ -33,7 +33,7 @@ class PackedRow:
 
 
 class _Order(NamedTuple):
-    """The slots of a step in the order of the modules, and at which place each came."""
+    """The slots of a step in module order, and the position at which each arrived."""
 
     slots: list[int]
     arrival: list[int]
@@ -41,7 +41,7 @@ class _Order(NamedTuple):
 
 @dataclass
 class _PendingRow:
-    """A row whose copy may still be on its way."""
+    """A row whose copy to the host may be under way."""
 
     row: PackedRow
     buffers: list[tuple[torch.Tensor, int, Any]]  # host memory, count of numbers, the event that says it is there
@@ -49,7 +49,7 @@ class _PendingRow:
 
 @dataclass
 class _DeviceRing:
-    """`ROWS` rows on a device, and as many in host memory that the device can write to; they grow with the layout."""
+    """Ring of `RING_ROWS` rows on a device with pinned host memory; they grow with the layout."""
 
     device: torch.device
     capacity: int = 0
@@ -57,7 +57,7 @@ class _DeviceRing:
     rows: list[tuple[torch.Tensor, torch.Tensor, Any]] = field(default_factory=list)
 
     def pack(self, parts: list[torch.Tensor], count: int) -> tuple[torch.Tensor, int, Any]:
-        """Send some vectors to the host; those of one type should stand together."""
+        """Copy vectors to the host, in one block; those of one dtype should be adjacent."""
         if count > self.capacity:
             self.capacity = 2 * count
             self.rows = [self._row() for _ in range(RING_ROWS)]
@@ -88,7 +88,7 @@ class _DeviceRing:
 
 
 class TransferRing:
-    """Collects the values of a step and brings them to the host."""
+    """Collects the values of a step and transfers them to the host."""
 
     def __init__(self) -> None:
         # slot → value and weight; one assignment, so that threads may put at once
@@ -101,7 +101,7 @@ class TransferRing:
         self._order = _Order([], [])
 
     def put(self, slot: int, value: Packable, weight: float) -> None:
-        """Note a value for `slot`: nobody writes to it any more, and a tensor is detached.
+        """Add a value for `slot`; it must not change any more, and a tensor must be detached.
 
         `weight` is how much data it stands for.
         A second value for a slot in the same step takes the place of the first.
@@ -109,19 +109,19 @@ class TransferRing:
         self._collected[slot] = (value, weight)
 
     def has_value(self, slot: int) -> bool:
-        """Whether the step that is being collected has a value for `slot`."""
+        """True if the current step has a value for `slot`."""
         return slot in self._collected
 
     def clear(self) -> None:
-        """Forget the step that is being collected."""
+        """Drop the values of the current step."""
         self._collected = {}
 
     def retain(self, wanted: set[int]) -> None:
-        """Drop what was collected for other slots than these."""
+        """Drop the values of other slots than these."""
         self._collected = {slot: held for slot, held in self._collected.items() if slot in wanted}
 
     def close(self, step: int) -> None:
-        """The step is over: its values leave for the host as one block per device."""
+        """End the step: start the copy of its values to the host, one block per device."""
         held, self._collected = self._collected, {}
         if not held:
             return
@@ -140,7 +140,7 @@ class TransferRing:
     def _scattered(
         self, step: int, order: _Order, values: tuple[Packable, ...], weights: tuple[float, ...]
     ) -> _PendingRow:
-        """A row whose values lie here and on devices: device by device."""
+        """A row with values on several devices, ordered by device."""
         by_device: dict[torch.device | None, dict[torch.dtype | None, list[int]]] = {}
         for at, value in enumerate(values):
             device, dtype = (value.device, value.dtype) if isinstance(value, torch.Tensor) else (None, None)
@@ -158,7 +158,7 @@ class TransferRing:
         return _PendingRow(row, [self._pack(device, [values[at] for at in own]) for device, own in devices.items()])
 
     def _ordered(self, slots: tuple[int, ...]) -> _Order:
-        """The slots in the order of the modules; mostly as in the step before."""
+        """The slots in module order, cached from the step before."""
         if slots != self._arrived_last:
             self._arrived_last = slots
             places = {slot: at for at, slot in enumerate(slots)}
@@ -167,7 +167,7 @@ class TransferRing:
         return self._order
 
     def take(self, wait: bool = False) -> list[PackedRow]:
-        """The rows that have arrived, oldest first; with `wait`, all of them."""
+        """Returns the rows that have arrived, oldest first; with `wait`, all of them."""
         found = []
         with self._reading:
             while self._pending and self._is_complete(self._pending[0], wait):
@@ -202,7 +202,7 @@ def _dtype(part: torch.Tensor) -> torch.dtype:
 
 
 def _joined(values: Sequence[float | np.ndarray], count: int) -> np.ndarray:
-    """All numbers one after the other."""
+    """Concatenates all numbers."""
     if set(map(type, values)) == {float}:
         return np.array(values)
     found, at = np.empty(count), 0

@@ -1,6 +1,6 @@
-"""Reading the arguments of a call by name, whether given by position, by keyword or by default.
+"""The arguments of an operator call by name: positional, keyword or default.
 
-The names are those of the operator's schema. Of a user's operator that is like another one they are the other one's:
+Names are those of the operator's schema. A user's operator with `like=` is read by the names of that operator:
 `mk.axis_rule("mylib::norm", like="aten::layer_norm", args={"weight": "w"})` makes `call["weight"]` read `w`.
 """
 
@@ -18,7 +18,7 @@ from modulekg_widgets.engine.torch_runtime.private import schema_of
 
 
 class ArgumentPosition(NamedTuple):
-    """Where a call has an argument: by its own name and position; by neither where it is the default."""
+    """The position of an argument: its name and index in the call, or neither where the default holds."""
 
     name: str | None
     position: int
@@ -27,7 +27,7 @@ class ArgumentPosition(NamedTuple):
 
 
 class SchemaReading(NamedTuple):
-    """How the arguments of an overload are read: by the names of which overload, and where each stands."""
+    """The mapping from argument names to positions, by the overload's own schema or by that of its `like=`."""
 
     overload: Any
     positions: dict[str, ArgumentPosition]
@@ -59,7 +59,7 @@ class Arguments:
         return [value] if is_list and isinstance(value, int) else value
 
     def has(self, name: str) -> bool:
-        """Whether the schema has an argument of that name."""
+        """True if the schema has an argument of that name."""
         return name in self._positions
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -67,11 +67,11 @@ class Arguments:
         return self[name] if name in self._positions else default
 
     def may_change(self, name: str) -> bool:
-        """Whether a call can be made with another value of an argument."""
+        """True if the call can be repeated with another value of an argument."""
         return name in self._positions and self._positions[name].name is not None
 
     def with_values(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments and keywords of the call with other values of some, by name."""
+        """Returns the positional and keyword arguments with some values replaced."""
         args, kwargs = list(self._args), dict(self._kwargs)
         for name, value in values.items():
             own, position, _, is_list = self._positions[name]
@@ -148,7 +148,7 @@ def _schema_positions(overload: Any) -> dict[str, ArgumentPosition]:
 
 @cached_by_overload
 def schema_reading(overload: Any) -> SchemaReading:
-    """How the arguments of an overload are read."""
+    """Returns the mapping from argument names to positions of an overload."""
     user = user_operators.get(schema_of(overload).name)
     alike = None if user is None or user.like is None else reading_like(overload, user.like, user.args)
     return alike or SchemaReading(overload, _schema_positions(overload), True)
@@ -167,7 +167,7 @@ def _numbers(overload: Any) -> frozenset[str]:
 
 
 def number_arguments(overload: Any) -> frozenset[str]:
-    """The arguments, by their own names, that are numbers to compute with, or tensors for which one may stand."""
+    """Returns the names of the arguments that are numbers, or tensors that a number may replace."""
     read, places, is_own = schema_reading(overload)
     numbers = _numbers(read)
     return numbers if is_own else frozenset(places[name].name or "" for name in numbers & places.keys())
@@ -177,7 +177,7 @@ def number_arguments(overload: Any) -> frozenset[str]:
 
 
 def reading_like(overload: Any, like: str, args: Mapping[str, str]) -> SchemaReading | None:
-    """How a call is read by the names of `like`, by its overload that fits best; None where torch has no such one.
+    """Maps the arguments of an overload to those of the operator `like`; None where torch has no such operator.
 
     An argument stands where `args` says (theirs → own), else under its name, else at its position.
     """
@@ -221,7 +221,7 @@ def _matched_arguments(overload: Any, theirs: Any, args: Mapping[str, str]) -> d
 
 
 def _kind(argument: Any) -> str:
-    """Whether an argument is a tensor, or which sort of number: at one position only the same sort is the same."""
+    """Returns the kind of an argument, as "tensor", "flag" or "number"; only equal kinds match by position."""
     text = str(argument.type)
     kinds = {"Tensor": "tensor", "bool": "flag", "int": "number", "float": "number", "number": "number"}
     return next((kind for part, kind in kinds.items() if part in text), text)

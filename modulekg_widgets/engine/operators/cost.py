@@ -1,4 +1,4 @@
-"""The cost of one call in floating-point operations, a multiply-add counted as 2."""
+"""The FLOPs of one operator call; a multiply-add counts as 2."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ Count = Callable[[OperatorCall], "float | None"]
 
 
 class Elements(Protocol):
-    """A tensor, or what stands for one."""
+    """A tensor or a placeholder for one."""
 
     def numel(self) -> int: ...
 
 
 class OperationKind(NamedTuple):
-    """What the operations of an operator are."""
+    """The kind of an operator's FLOPs: multiply-adds or not, matrix products or not."""
 
     pairs: bool = False  # multiplications and additions in pairs
     products: bool = False  # matrix products and convolutions, as torch's FlopCounterMode counts them
@@ -81,7 +81,7 @@ def flops_in_parts(operator: RecordedCall) -> list[tuple[int | None, OperationKi
 
 
 def memory_traffic(overload: Any, inputs: Iterable[Elements], outputs: Iterable[Elements]) -> int:
-    """The elements that a call reads and writes: none where it gives a view, and where there is nothing to read."""
+    """Returns the number of elements that a call reads and writes; 0 for views and factories."""
     if signature_of(overload).views is not None or schema_of(overload).name == "aten::_unsafe_view":
         return 0
     read = sum(each.numel() for each in inputs)
@@ -111,7 +111,7 @@ def _flops_of_user(flops: Callable[..., int], operator: RecordedCall) -> int:
 
 @cache
 def _flop_counter(overload: Any) -> tuple[Count, OperationKind]:
-    """How to count the calls of an overload, and what their operations are."""
+    """Returns the function that counts the FLOPs of an overload, and their kind."""
     name, twin = _functional_variant(overload)
     tags = {*overload.tags, *twin.tags}
     if name in FREE or _is_free(overload, tags):

@@ -1,7 +1,7 @@
-"""What operators cost beside the multiply-adds that torch counts: operations per element, by ATen name.
+"""FLOP formulas of the operators that torch's FLOP counter does not know, by ATen name.
 
-A call of any function counts one, an exponential as an addition. Moving, making and choosing numbers counts nothing.
-An operator that stands nowhere here and that neither torch's formulas nor its tags cover has no known cost.
+Any function, as an exponential, counts 1 per element. Moving, creating and selecting numbers counts 0. An operator
+without an entry here, in torch's formulas or by its tags has no known cost.
 """
 
 from __future__ import annotations
@@ -187,12 +187,12 @@ def recurrent_cells(call: OperatorCall) -> list[list[Value]]:
 
 
 def _steps(call: OperatorCall) -> int:
-    """How many times a cell is called for one sample."""
+    """Returns the number of cell calls for one batch."""
     return call.inputs[0].numel() // max(call.inputs[0].shape[-1], 1)
 
 
 def _elementwise_flops(call: OperatorCall) -> float:
-    """What the steps do beside products; biases are added apart where the first layer gets a transposed input."""
+    """Returns the FLOPs of the steps without matrix products; biases count where they are added separately."""
     first = call.inputs[0]
     own = sum(FLOPS_PER_STEP[call.name] * _hidden(cell) for cell in recurrent_cells(call))
     if call.get("batch_first") and call["has_biases"] and min(first.shape[:2]) > 1:

@@ -1,4 +1,4 @@
-"""What is recorded of a call: the operator, its arguments and results, with a `PickleValue` where a tensor stood."""
+"""A recorded operator call: operator, arguments and results, with a `Value` in place of each tensor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SPARSE_LAYOUTS = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sp
 
 
 class Value:
-    """What stands for a tensor: it has a shape and a type, and need not have data."""
+    """A placeholder for a tensor: shape and dtype, with or without data."""
 
     __slots__ = ()
     shape: tuple[int, ...]
@@ -65,7 +65,7 @@ def nodes_in(value: Any) -> list[Any]:
 
 
 def meta_tensor(value: Value) -> torch.Tensor:
-    """A tensor without data of a value's shape and type."""
+    """Returns a meta tensor with the shape and dtype of a value."""
     return torch.empty(value.shape, dtype=value.dtype, device="meta")
 
 
@@ -75,7 +75,7 @@ def recorded_shape(tensor: torch.Tensor) -> tuple[int, ...]:
 
 
 def sparse_element_count(tensor: torch.Tensor) -> int | None:
-    """How many elements a sparse tensor stores, -1 where it has no data; None for a dense one."""
+    """Returns the number of stored elements of a sparse tensor, -1 without data, None for a dense tensor."""
     if tensor.layout is torch.strided or tensor.layout not in SPARSE_LAYOUTS:
         return None
     if tensor.is_meta or isinstance(tensor, FakeTensor):

@@ -1,4 +1,4 @@
-"""What the schema of an operator says of its tensors: which are written, and whose memory the results share."""
+"""Facts from an operator's schema: the arguments that it writes, and the memory that its results share."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ class Signature:
                 self.views = position  # "*": the results are a list of views, as of split and unbind
 
     def depends_on_data(self, dtypes: Iterable[torch.dtype]) -> bool:
-        """Whether a call with tensors of these dtypes gives Python values or shapes that the data decide."""
+        """True if a call with tensors of these dtypes returns Python values or shapes that depend on data."""
         return self.reads_data and (schema_of(self.overload).name != "aten::index" or any(d in _MASKS for d in dtypes))
 
     @property
     def is_pure(self) -> bool:
-        """Whether equal layouts in give equal layouts out, and nothing is written."""
+        """True if the operator writes nothing, so that equal input layouts give equal output layouts."""
         return not self.writes and not self.writes_by_keyword
 
 
@@ -94,7 +94,7 @@ def base_name(name: str) -> str:
 
 
 def overloads_of(name: str) -> list[Any]:
-    """The overloads of an operator by its name, without those that write into results that are given."""
+    """Returns the overloads of an operator by name, without the `out=` variants."""
     namespace, _, operator = name.partition("::")
     packet = getattr(getattr(torch.ops, namespace), operator, None) if namespace and operator else None
     every = [] if packet is None else [getattr(packet, overload) for overload in packet.overloads()]

@@ -1,4 +1,4 @@
-"""Pictures of an output: bytes 0 to 254 from the least to the greatest value of a map, 255 where it is not finite."""
+"""Feature maps of an output as bytes: 0 to 254 from minimum to maximum, 255 for NaN and infinity."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _averaged(maps: Tensor, largest: int) -> Tensor:
 
 
 def _pixels(maps: Tensor) -> tuple[tuple[tuple[float, float], ...], bytes]:
-    """Ranges and bytes of maps × pixels; each map has a scale of its own."""
+    """Returns value ranges and pixel bytes of the maps; each map is scaled on its own."""
     maps = maps.double()
     finite = maps.isfinite()
     low = torch.where(finite, maps, math.inf).amin(1, keepdim=True)

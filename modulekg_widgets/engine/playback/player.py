@@ -1,4 +1,4 @@
-"""The forward pass on real inputs, call by call: what each module took and gave, and pictures of it on request."""
+"""A recorded forward pass on real inputs, with statistics of each module call and pictures on request."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CLOSED = "the model was let go by close(): there is nothing left to run"
 
 
 class Playback:
-    """One forward pass `model(*args, **kwargs)` in the model's own mode, without gradients; the model stays as it is.
+    """A recorded forward pass `model(*args, **kwargs)` on real inputs; the model is not changed.
 
     Outputs stay in host memory as far as they go into 64 MiB; for others the pass runs again, with the random states
     of the first time. Where forward raises, `steps` ends there, `failed` is the innermost step that raised and `error`
@@ -137,7 +137,7 @@ class Playback:
         self._outputs = recorder.outputs
 
     def _run(self, first: int, sample: int, every: bool) -> CallRecorder:
-        """One pass, after which all is as before."""
+        """Runs the model once in isolation and records its steps."""
         if self._places is None:
             raise TraceError(CLOSED)
         places, given = self._places, self.inputs
@@ -160,7 +160,7 @@ class Playback:
 
 
 def _same(one: ForwardStep, other: ForwardStep) -> bool:
-    """Whether two runs gave the same at this step, but for the order in which a device adds."""
+    """True if two runs gave the same result at a step, up to rounding."""
     a, b = one.statistics, other.statistics
     if one.path != other.path or one.outputs != other.outputs or a is None or b is None:
         return False
@@ -174,9 +174,7 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _broken_item(steps: Sequence[ForwardStep]) -> int | None:
-    """The first item that is not finite in what was given first of all that is not, of outputs with as many items as
-    the model's has.
-    """
+    """Returns the batch index of the first NaN or infinity in the first output that has one."""
     items = {step.index: item_count(step.output.sizes, step.batch_dim) for step in steps if step.output is not None}
     broken = [step for step in steps if step.first_not_finite is not None and items[step.index] == items.get(0)]
     first = min(broken, key=lambda step: step.value or 0, default=None)
@@ -184,7 +182,7 @@ def _broken_item(steps: Sequence[ForwardStep]) -> int | None:
 
 
 def _check(places: Walk, given: list[tuple[str, torch.Tensor]]) -> None:
-    """Refuse what cannot run on real numbers: lazy modules, and tensors without data."""
+    """Raises an error for lazy modules and for meta tensors."""
     for index, state in enumerate(places.states):
         for name, tensor in registered_tensors(state).items():
             where = ".".join(filter(None, (places.path(index), name)))
@@ -201,8 +199,7 @@ def _check(places: Walk, given: list[tuple[str, torch.Tensor]]) -> None:
             raise TraceError(f"the input {printable(name)!r} is on the meta device: pass a tensor with data")
 
 
-# --------------------
-# The pictures that come with the player itself: a kernel that goes on to further cells may answer no questions.
+# -------------------- The feature maps that are sent with the widget, for kernels that are too busy to answer
 
 
 MAX_PREVIEW_BYTES = 512 << 10  # bytes of all of them
@@ -211,7 +208,7 @@ CHANNEL_LIMITS = (64, 32, 16, 8, 4)  # channels of a small picture, the most tha
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The first page of the pictures of an output, which several steps may have given.
+    """A preview of an output, which several steps may share.
 
     `is_whole` where a question would bring the same.
     """
@@ -264,6 +261,6 @@ def _with_channels(maps: FeatureMaps, most: int) -> FeatureMaps:
 
 
 def _is_whole(played: Playback, maps: FeatureMaps, sketch: FeatureMaps) -> bool:
-    """Whether nothing is averaged or left out, and the largest outputs are known, which those of the first item are."""
+    """True if the preview shows everything at full resolution, with the largest outputs."""
     is_as_fine = maps.form not in ("channels", "heat") or maps.sizes == (maps.height, maps.width)
     return is_as_fine and len(maps.ranges) == len(sketch.ranges) and played.sample == 0

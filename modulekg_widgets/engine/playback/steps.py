@@ -1,4 +1,4 @@
-"""Listening to a forward pass on real tensors: every module's call in order, summed up while its output is there."""
+"""The recorder of a forward pass on real tensors: module calls in order, with statistics of their outputs."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ class CachedOutput:
         self._batch_dim, self._only = batch_dim, only
 
     def item(self, number: int) -> torch.Tensor | None:
-        """Item `number`; None where another one is held."""
+        """Returns sample `number`; None where another one is cached."""
         if self._only is None:
             return item(self._tensor, number, self._batch_dim)
         return self._tensor if self._only == number else None
 
 
 class CallRecorder:
-    """The steps of one pass; outputs from step `first` on are kept as long as they go into `budget` bytes.
+    """The recorder of one pass: steps, statistics, and outputs from step `first` on within `budget` bytes.
 
     Of step `first` at least item `sample` is kept. With `every` all steps have statistics, and all values a sketch: a
     small picture of item `sample`, of the last item at most; without it that step alone has statistics.
@@ -108,13 +108,13 @@ class CallRecorder:
         self._thread = threading.get_ident()
 
     def fail(self, error: Exception) -> None:
-        """The pass ended with an error."""
+        """Records the error that ended the pass."""
         self.error = error_text(error)
         if self.failed is None and self.steps:
             self.failed = 0  # the model's own code, outside of its call
 
     def finish(self, result: Any) -> None:
-        """The pass ended; what gives a row of outputs to the caller gives classes, as far as one can tell."""
+        """Ends the recording; an output that is returned as (batch, classes) is marked as the result."""
         self.failed = None
         tensor = main_tensor(result)
         if tensor is None or tensor.dim() != 2 or not tensor.is_floating_point() or tensor.shape[1] < 2:

@@ -1,4 +1,4 @@
-"""What a tensor holds, in a few numbers: its shape, statistics of its elements, and the largest of them."""
+"""Summaries of tensors: layout, statistics, and the largest elements."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TopOutputs:
 
 
 def layouts(value: Any) -> tuple[TensorLayout, ...]:
-    """The layouts of all tensors in what a call took or gave."""
+    """Returns the layouts of all tensors among the inputs or outputs of a call."""
     found = []
     for name, tensor in tensors(value):
         found.append(TensorLayout(name, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")))
@@ -80,7 +80,7 @@ def _wide(tensor: Tensor) -> torch.dtype:
 
 
 def has_data(tensor: Tensor) -> bool:
-    """Whether the elements can be read: not those of meta, sparse and nested tensors."""
+    """True if the elements can be read: not for meta, sparse and nested tensors."""
     return tensor.layout is torch.strided and not tensor.is_meta and not tensor.is_nested
 
 
@@ -103,7 +103,7 @@ def statistics(tensor: Tensor) -> Statistics:
 
 
 def item_count(sizes: tuple[int, ...], batch_dim: int) -> int:
-    """How many items of the batch a tensor of these sizes holds; what has one dimension at most is one item."""
+    """Returns the number of samples in a tensor; a tensor of at most one dimension is one sample."""
     return sizes[batch_dim] if len(sizes) > max(1, batch_dim) else 1
 
 
@@ -122,7 +122,7 @@ def first_not_finite(tensor: Tensor, batch_dim: int) -> int | None:
 
 
 def top_outputs(single: Tensor, are_classes: bool = False) -> TopOutputs:
-    """The largest outputs of one item that has data; NaNs are left out."""
+    """Returns the largest outputs of one sample; NaNs are ignored."""
     elements = real_elements(single)
     if are_classes and elements.dim() == 1:
         return TopOutputs("class", _largest(elements, _shares(elements)))
@@ -160,7 +160,7 @@ def _without_nan(elements: Tensor) -> Tensor:
 
 
 def _shares(logits: Tensor) -> Tensor:
-    """Probabilities: the outputs themselves where they are such, else their softmax."""
+    """Returns probabilities: the outputs if they are a distribution, else their softmax."""
     is_distribution = bool((logits >= 0).all()) and abs(float(logits.sum()) - 1) < 1e-3
     return logits if is_distribution else torch.softmax(logits, 0)
 

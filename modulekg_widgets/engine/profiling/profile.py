@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# -------------------- The time of each module in passes of a model, what it takes to measure it taken off
+# -------------------- The time of each module in passes of a model, without the cost of measuring
 
 
 ROOT = -1
@@ -93,7 +93,7 @@ class _CallTimes:
 def module_times(
     models: Sequence[TimedModel], min_rounds: int = MIN_ROUNDS, seconds: float = SECONDS
 ) -> list[ModuleTimes]:
-    """The times of the modules of some models, whose passes take turns."""
+    """Measures the times of the modules of some models in interleaved passes."""
     heard: list[list[list[_Interval]]] = [[] for _ in models]
     with torch.inference_mode(False), torch.no_grad():
         for model in models:
@@ -114,7 +114,7 @@ def _timed_with_hooks(timed: TimedModel, heard: list[list[_Interval]]) -> float:
 
 
 def _hook_overhead(like: TimedModel) -> float:
-    """Milliseconds that it takes to listen to one call, on top of what that call takes: seen on calls of nothing."""
+    """Returns the cost of hooking one call in milliseconds, measured on empty modules."""
     if like.copies is None:
         return 0.0  # all modules of the process are heard, and these must not be taken for the model's
     walked = walk(nn.Sequential(*[nn.Identity() for _ in range(EMPTY_MODULES)]))
@@ -125,7 +125,7 @@ def _hook_overhead(like: TimedModel) -> float:
 
 
 def _medians(timed: TimedModel, passes: list[list[_Interval]], overhead: float) -> ModuleTimes:
-    """Medians over passes, call by call; of passes that went several ways those that went the most usual one."""
+    """Returns the median times by module over the passes that took the most common path."""
     ways = [tuple(call.module for call in calls) for calls in passes]
     usual = Counter(ways).most_common(1)[0][0]
     alike = [calls for calls, way in zip(passes, ways, strict=True) if way == usual]
@@ -145,7 +145,7 @@ def _medians(timed: TimedModel, passes: list[list[_Interval]], overhead: float) 
 
 
 def _exclusive_times(timed: TimedModel, calls: Sequence[_Interval]) -> list[float]:
-    """Milliseconds of each call of a pass without those that it makes."""
+    """Returns the exclusive time of each call of a pass in milliseconds."""
     taken = [timed.clock.between(call.start, call.end) for call in calls]
     own = list(taken)
     for call, whole in zip(calls, taken, strict=True):
@@ -155,7 +155,7 @@ def _exclusive_times(timed: TimedModel, calls: Sequence[_Interval]) -> list[floa
 
 
 def _is_recursive(calls: Sequence[_Interval], place: int) -> bool:
-    """Whether a module was called by itself, whose time has this call in it."""
+    """True if the call is inside another call of the same module."""
     module, parent = calls[place].module, calls[place].parent
     while parent != ROOT:
         if calls[parent].module == module:
@@ -175,16 +175,16 @@ class CutPlan(Protocol):
     """A plan, which can be run without cutting anything."""
 
     def timed(self, model: nn.Module, call: Call, run: Callable[[TimedModel], T]) -> T:
-        """What `run` makes of the model as it would be cut."""
+        """Runs `run` on a copy of the model that is cut by the plan."""
         ...
 
     def flow(self, graph: Dataflow) -> Dataflow:
-        """The traced pass as it would go through the cut model."""
+        """Returns the data flow of the cut model."""
         ...
 
 
 def profile(graph: Dataflow, args: Any, kwargs: Mapping[str, Any] | None, plan: CutPlan | None) -> pd.DataFrame:
-    """The table; raises `TraceError` where there is nothing to measure."""
+    """Returns the profile as a table; raises `TraceError` without data to run on."""
     if graph.error is not None:
         raise TraceError("the graph ends where its forward pass stopped: trace with inputs that go through", graph)
     if plan is not None and not hasattr(plan, "timed"):
@@ -201,7 +201,7 @@ def profile(graph: Dataflow, args: Any, kwargs: Mapping[str, Any] | None, plan: 
 
 
 def timed_on_copy(model: nn.Module, walked: Walk, call: Call, run: Callable[[TimedModel], T]) -> T:
-    """What `run` makes of a copy of the model in eval mode; the model stays as it is."""
+    """Runs `run` on a copy of the model in eval mode; the model is not changed."""
 
     def staged(stage: Sandbox) -> T:
         copied = walked.with_modules(stage.modules)

@@ -1,4 +1,4 @@
-"""Timed passes of a model that stands ready on its device, in turn with others."""
+"""Interleaved timing of models on their device."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WALL_TIME_FACTOR = 4  # times as many seconds, where other processes have the ma
 
 
 class Clock:
-    """Moments on a device, which computes behind the back of Python unless it is the CPU.
+    """A clock of a device: CUDA events, thread time for one CPU thread, else wall time.
 
     What one thread of the CPU computes is told by the clock of that thread, which stands while others have its core.
     """
@@ -40,7 +40,7 @@ class Clock:
         self.now = time.thread_time if is_one_thread else time.perf_counter
 
     def synchronize(self) -> None:
-        """Wait until the device has done all that it was told."""
+        """Waits until the device has finished."""
         if not self._is_cpu:
             torch.get_device_module(self.device).synchronize()
 
@@ -77,7 +77,7 @@ class TimedModel:
             self._run(self._inputs())
 
     def time(self) -> float:
-        """Milliseconds of one pass from its call to the end of what the device does for it."""
+        """Returns the milliseconds of one pass, including the work on the device."""
         inputs = self._inputs()  # anew, for forward may write into them or let a cache grow
         self.clock.synchronize()
         start = self.clock.now()
@@ -108,7 +108,7 @@ class TimedModel:
 def interleaved_times(
     models: Sequence[TimedModel], min_rounds: int = MIN_ROUNDS, seconds: float = SECONDS
 ) -> list[list[float]]:
-    """Milliseconds of passes of each model, one after the other in every round, so that what disturbs meets all.
+    """Measures passes of each model in interleaved rounds, in milliseconds, so that noise affects all alike.
 
     `seconds`: rounds go on for so long for each model, from `min_rounds` to two hundred of them.
     """
@@ -120,7 +120,7 @@ def interleaved_times(
 
 
 def timed_rounds(runs: Sequence[Callable[[], float]], min_rounds: int, seconds: float) -> list[list[float]]:
-    """What each of some timed runs gives, in rounds: always after the same one, which leaves its data in the caches.
+    """Measures several runs in interleaved rounds and returns their times.
 
     Rounds go on until they have taken so many seconds by their own clock, or four times as many on the wall.
     """
@@ -137,7 +137,7 @@ def timed_rounds(runs: Sequence[Callable[[], float]], min_rounds: int, seconds: 
 
 
 def _raise_malloc_threshold() -> None:
-    """Free a large tensor once, so that malloc keeps the memory of results from one pass to the next.
+    """Raises malloc's threshold by freeing a large tensor, so that results reuse memory between passes.
 
     glibc's gives the pages of large results back to the system and asks for them in each pass until one was freed that
     large, as sooner or later in any session: that takes a quarter of the time of some models, of one of two alone.
@@ -154,7 +154,7 @@ class LatencyComparison:
 
     @property
     def share(self) -> float:
-        """What the second takes of the time of the first.
+        """The ratio of the second model's time to the first's, by lower quartiles.
 
         By lower quartiles: whatever else the machine does makes passes longer and none shorter, so the quick half of
         the passes tells more than the middle one.
@@ -178,7 +178,7 @@ def lower_quartile(values: Sequence[float]) -> float:
 
 
 def device_of(walked: Walk, call: Call) -> torch.device:
-    """Where the model computes: the first device of its tensors that is not the CPU, else of its inputs."""
+    """Returns the first device of the model's tensors that is not the CPU, else that of its inputs."""
     every = _devices(walked) or [tensor.device for _, tensor in tensors(call)]
     return next((device for device in every if device.type != "cpu"), torch.device("cpu"))
 
@@ -190,7 +190,7 @@ def _devices(walked: Walk) -> list[torch.device]:
 
 
 def check_has_data(walked: Walk, call: Call) -> None:
-    """Raise `TraceError` for a model or inputs without data: there is nothing to measure."""
+    """Raises `TraceError` for a model or inputs on the meta device."""
     for index, state in enumerate(walked.states):
         for name, tensor in registered_tensors(state).items():
             where = ".".join(filter(None, (walked.path(index), name)))

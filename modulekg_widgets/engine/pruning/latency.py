@@ -1,4 +1,4 @@
-"""Cut copies of a model measured beside the uncut one."""
+"""Interleaved timing of cut copies beside the uncut model."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def time_cut_copy(model: nn.Module, edits: Edits, call: Call, run: Callable[[TimedModel], T]) -> T:
-    """What `run` makes of a copy of the model as it would be cut, in eval mode; the model stays as it is."""
+    """Run a function on a cut copy of the model in eval mode; the model is unchanged."""
 
     def staged(cut: CutSandbox) -> T:
         return run(TimedModel(cut.walked, cut.copies, call))
@@ -47,7 +47,7 @@ def time_cut_copy(model: nn.Module, edits: Edits, call: Call, run: Callable[[Tim
 def compare_latency(
     model: nn.Module, before: Edits, after: Edits, call: Call, min_runs: int = MIN_ROUNDS, seconds: float = SECONDS
 ) -> LatencyComparison:
-    """Passes of the model with some edits in turn with those of the model with others."""
+    """Time the model with one set of edits and with another, in turn."""
 
     def beside(uncut: TimedModel) -> LatencyComparison:
         with disable_current_modes():  # of that look, for which the model itself is out of bounds
@@ -63,12 +63,11 @@ def _interleaved_runs(uncut: TimedModel, cut: TimedModel, min_runs: int, seconds
     return LatencyComparison(tuple(before), tuple(after))
 
 
-# --------------------
-# What each recorded operator takes of the measured time, from the times of the modules that call them.
+# -------------------- The measured time of each recorded operator, from the times of modules
 
 
 def operator_times(flow: Dataflow, exclusive: Mapping[str, float]) -> dict[int, float]:
-    """Milliseconds of operators by their numbers, from those of modules by path, without what these call.
+    """Milliseconds by operator number, from the exclusive times of modules by path.
 
     A module's time is shared among its operators by their FLOPs. One that was not called in the measured pass, as
     inside of torch's fused attention, belongs to the module around it.
@@ -90,8 +89,7 @@ def _measured_module(path: str, exclusive: Mapping[str, float]) -> str:
     return path
 
 
-# --------------------
-# Times of operators by the sizes of what they compute: a layer of a size is measured once, whichever model has it.
+# -------------------- Operator times by the sizes they compute on, measured once for all models
 
 
 # nanoseconds of operators, by where they ran and what they computed
@@ -99,7 +97,7 @@ _measured: dict[tuple[Hashable, Hashable], float] = {}
 
 
 def times_by_size(flow: Dataflow, device: Hashable, measure: Callable[[], Mapping[int, float]]) -> dict[int, float]:
-    """The times of a pass's operators by their numbers; `measure` is called where one of a size is not yet known.
+    """Times by operator number; `measure` is called if a size is not yet known on the device.
 
     Operators of one size take the same: the mean of those that were measured together. `device`: the device, and all
     else that times depend on.
@@ -115,7 +113,7 @@ def times_by_size(flow: Dataflow, device: Hashable, measure: Callable[[], Mappin
 
 
 def _size_key(operator: OperatorNode) -> Hashable:
-    """What an operator computes: its name, the sizes of its tensors, and its other arguments."""
+    """The key of an operator: its name, the shapes and dtypes of its tensors, and its other arguments."""
     return str(operator.overload), _hashable(operator.args), _hashable(operator.kwargs)
 
 
@@ -129,7 +127,7 @@ def _hashable(value: Any) -> Hashable:
     return str(value)
 
 
-# -------------------- What is known of a traced model's time on its device: its modules, and cuts beside it
+# -------------------- Measured times of a traced model and of its cuts, cached for each device
 
 
 QUICK_SECONDS, THOROUGH_SECONDS = 0.4, 1.0  # seconds of passes of each model
@@ -140,7 +138,7 @@ _measurements: weakref.WeakKeyDictionary[Dataflow, dict[Hashable, Any]] = weakre
 
 
 class Stopwatch:
-    """Measures a traced model and its cuts; what is known of it on this device is not measured again."""
+    """Measures a traced model and its cuts; results are cached."""
 
     def __init__(self, graph: DataflowGraph) -> None:
         self.graph = graph
@@ -158,7 +156,7 @@ class Stopwatch:
         )
 
     def times(self, counted: Dataflow) -> dict[int, float]:
-        """Nanoseconds of the operators of a pass over the uncut model, by their numbers."""
+        """Nanoseconds of the operators of a trace over the uncut model, by number."""
 
         def measure() -> dict[int, float]:
             return operator_times(
@@ -168,12 +166,12 @@ class Stopwatch:
         return times_by_size(counted, self._place, measure)
 
     def slowest_modules(self) -> list[tuple[str, float]]:
-        """The modules by what they take without those in them, the slowest first."""
+        """The modules by exclusive time, the slowest first."""
         exclusive = self._exclusive_times()
         return sorted(exclusive.items(), key=lambda entry: -entry[1])
 
     def compare_cut(self, edits: Edits, thorough: bool) -> LatencyComparison:
-        """The cut model beside the uncut one."""
+        """The comparison of the cut model with the uncut one."""
         sizes = tuple((edit.names, edit.shape_after) for edit in edits.tensors)
         sizes += tuple((each.path,) for each in edits.removal.modules)
         seconds = THOROUGH_SECONDS if thorough else QUICK_SECONDS
@@ -183,7 +181,7 @@ class Stopwatch:
         )
 
     def _exclusive_times(self) -> dict[str, float]:
-        """Milliseconds of each module, by path, without what it calls."""
+        """Exclusive milliseconds of each module, by path."""
         found = self._measured_once(
             ("modules",),
             lambda: self._time_uncut(lambda timed: module_times([timed], seconds=QUICK_SECONDS)[0].exclusive),

@@ -1,4 +1,4 @@
-"""`mk.save_model` and `mk.load_pretrained`: cut models as folders that another process reads."""
+"""`mk.save_model` and `mk.load_pretrained`: cut models as folders for other processes."""
 
 from __future__ import annotations
 

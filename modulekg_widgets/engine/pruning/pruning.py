@@ -1,4 +1,4 @@
-"""`mk.pruning`: what one needs beside `mk.plan`: criteria with data, masks, tensors, sparse regularisation."""
+"""The namespace `mk.pruning`: importances, masks, single-tensor cuts, distillation and sensitivity."""
 
 from __future__ import annotations
 

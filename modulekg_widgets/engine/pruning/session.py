@@ -1,4 +1,11 @@
-"""A model that is pruned by hand: its draft, the importances that rank its indices, and what was done to it."""
+"""Interactive pruning session behind the mask editor.
+
+A `PruningSession` holds one model and its draft, and applies `mask`, `cut` and `undo` to it.
+It ranks indices by registered importances or by the measured sensitivity, and it runs the user's
+evaluation before and after each operation. The model changes by `mask`, `cut`, `recalibrate`
+and `undo` alone; every operation keeps the receipt that undoes it. It knows no widget: the mask
+editor in `widgets/mask_editor` sends its messages here.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +30,11 @@ from modulekg_widgets.engine.pruning.recover.recovery import recalibrate as rene
 from modulekg_widgets.engine.pruning.recover.sandbox_runs import TracedCall
 from modulekg_widgets.engine.pruning.user_data import RECALIBRATED, UNCUT, Evaluation, Evaluations, Progress, UserData
 
-# -------------------- How many parameters each module had before a model was cut, wherever a cut has put it since
+# -------------------- The parameter count of each module before a cut
 
 
 class OriginalSizes:
-    """The parameters of a model's modules as they are now, each counted where it is first."""
+    """The own parameters of each module, shared ones counted once."""
 
     def __init__(self, model: nn.Module) -> None:
         # by identity, as a class of the user's may compare modules its own way; held, so that no other gets the number
@@ -44,7 +51,7 @@ class OriginalSizes:
                 self._parents.setdefault(id(child), id(module))
 
     def by_path(self, model: nn.Module) -> dict[str, int]:
-        """By the paths that the modules have now; what a removed one had counts where it was."""
+        """The counts by present module path; those of removed modules count where they were."""
         paths = {id(module): path for path, module in model.named_modules()}
         found: dict[str, int] = {}
         for number, count in self._counts.items():
@@ -64,7 +71,7 @@ MAX_SENSITIVITY_RESULTS = 4  # tables that are kept: a cut that is undone has it
 
 
 class Operation(NamedTuple):
-    """What has been done to the model."""
+    """One mask or cut that was applied to the model, with its plan and receipt."""
 
     stage: str
     receipt: Any
@@ -75,14 +82,14 @@ class Operation(NamedTuple):
 
 
 class SensitivityResult(NamedTuple):
-    """What each index costs."""
+    """The sensitivity of every index."""
 
     table: pd.DataFrame
     increases: bytes  # the same as float64 of all axes in turn, NaN where there is none
 
 
 class PruningSession:
-    """A model and the draft for it; the model changes by `mask`, `cut` and `undo` alone."""
+    """A model with its draft; the model changes by `mask`, `cut` and `undo` alone."""
 
     def __init__(
         self, model: Any, args: Any, kwargs: Mapping[str, Any] | None, optimizer: Any, data: UserData | None = None
@@ -107,7 +114,7 @@ class PruningSession:
 
     @property
     def operations(self) -> int:
-        """How many operations can be undone."""
+        """The number of operations that can be undone."""
         return len(self._operations)
 
     @property
@@ -117,19 +124,19 @@ class PruningSession:
 
     @property
     def stage(self) -> str:
-        """What the last operation has made of the model: "masked", "cut", or "" where there was none."""
+        """The state after the last operation: "masked", "cut", or "" if there was none."""
         return self.last_operation.stage if self.last_operation else ""
 
     @property
     def original_sizes(self) -> dict[str, int]:
-        """How many parameters of its own each module had before the first cut; empty where none stands.
+        """The number of own parameters of each module before the first cut; empty if the model is uncut.
 
         Those of a block that has gone are with what it was in.
         """
         return {} if self._original_sizes is None else self._original_sizes.by_path(self.model)
 
     def mask(self, plan: PruningPlan) -> None:
-        """Set what goes to zero; what the mask before had set is put back."""
+        """Set the planned indices to zero; an earlier mask is restored first."""
         if self.stage != MASKED:
             self._unmasked_digest = self._digest() if self._sensitivity_results else ""
         before = self.last_operation if self.stage == MASKED else None
@@ -213,7 +220,7 @@ class PruningSession:
         return undone
 
     def retrace(self, plan: PruningPlan | None) -> None:
-        """Go on with the model as it has become, and with the draft that `plan` says."""
+        """Trace the changed model again, and start a draft from `plan`."""
         draft = Draft(trace(self.model, self.args, self.kwargs), self.draft.revision)
         draft.adopt_plan(plan)
         self.draft, self._scores = draft, ("", b"")
@@ -227,16 +234,16 @@ class PruningSession:
 
     @property
     def evaluations(self) -> list[Evaluation]:
-        """What the user's function found, from the model as it was first to the model as it is."""
+        """The results of the user's evaluation function, from the original to the present model."""
         return self._evaluations.entries
 
     @property
     def is_recalibrated(self) -> bool:
-        """Whether the last operation is a cut whose statistics were renewed."""
+        """True if the last operation is a cut whose statistics were recalibrated."""
         return self.last_operation is not None and self.last_operation.recalibrated
 
     def evaluate(self) -> Evaluation:
-        """What the user's function finds of the model as it is; an error of that function is found too."""
+        """Run the user's evaluation function on the present model; an error is recorded in the result."""
         values, error = self.data.run_evaluation(self.model)
         state = RECALIBRATED if self.is_recalibrated else self.stage or UNCUT
         self._evaluations.add(state, self._digest(), values, error)
@@ -249,15 +256,15 @@ class PruningSession:
 
     @property
     def sensitivity_result(self) -> SensitivityResult | None:
-        """What each index of the model as it is costs, masks aside; None where that is not known yet."""
+        """The sensitivity of the present model, masks ignored; None if it is not computed yet."""
         return self._sensitivity_results.get(self._sensitivity_key()) if self._sensitivity_results else None
 
     def needs_sensitivity_run(self, name: Any) -> bool:
-        """Whether an importance has to be computed for long before it can rank."""
+        """True if an importance needs a sensitivity run before it can rank."""
         return isinstance(name, str) and self.is_comparable(name) and self.sensitivity_result is None
 
     def compute_sensitivity(self) -> Iterator[Progress]:
-        """Compute what each index costs a step at a time; `sensed` has it when the steps have come to an end."""
+        """Compute the sensitivity step by step; `sensitivity_result` has it at the end."""
         draft, weights = self.draft, self._sensitivity_key()
         table = yield from self.data.sensitivity(draft.graph)
         if draft is not self.draft or weights != self._sensitivity_key():
@@ -270,7 +277,7 @@ class PruningSession:
         return (self.stage == MASKED and self._unmasked_digest) or self._digest()
 
     def _sensitivity_now(self) -> SensitivityResult:
-        """As `sensing`, at once."""
+        """The sensitivity, computed at once."""
         found = self.sensitivity_result
         if found is None:
             with tqdm(desc=SENSITIVITY, unit="index", delay=2, leave=False) as bar:
@@ -282,7 +289,7 @@ class PruningSession:
     # ---------------------------------------------------------- importance
 
     def add_importance(self, importance: Any) -> str:
-        """The name of an importance, which is from now on one of `importances`."""
+        """Add an importance to `importances` and return its name."""
         if isinstance(importance, str):
             return importance
         name = getattr(importance, "__name__", type(importance).__name__)
@@ -290,7 +297,7 @@ class PruningSession:
         return name
 
     def select_importance(self, importance: Any) -> str:
-        """The name of an importance that ranks the indices; one that cannot raises `CutError`, and is not offered."""
+        """Add an importance that can rank the indices and return its name; raises `CutError` if it cannot."""
         known = dict(self.importances)
         name = self.add_importance(importance)
         self._scores = ("", b"")  # another may have had this name
@@ -302,7 +309,7 @@ class PruningSession:
         return name
 
     def scores(self, name: str) -> bytes:
-        """How important each index is; raises `UnknownNameError`, and `CutError` where this importance cannot rank."""
+        """The packed scores of all indices; raises `UnknownNameError`, or `CutError` if it cannot rank."""
         if self.is_comparable(name):
             return self._sensitivity_now().increases
         if self._scores[0] != name:
@@ -316,17 +323,17 @@ class PruningSession:
         return self._scores[1]
 
     def block_scores(self) -> BlockScores:
-        """How important each block that can go is, and what says so."""
+        """The score of each removable block, and the importance it comes from."""
         return editor_block_scores(self.draft.graph, self.draft.blocks.blocks, self.data.batches)
 
     def is_comparable(self, name: str) -> bool:
-        """Whether the scores of an importance have one unit on all axes, so that they rank together as they are."""
+        """True if the scores of an importance have one unit on all axes."""
         own = self.importances.get(name)
         return isinstance(own, str) and own == SENSITIVITY and self.data.has_sensitivity
 
 
 def _packed_increases(table: pd.DataFrame, draft: Draft) -> bytes:
-    """The increases of a table for all axes of a draft in turn: float64, NaN where there is none."""
+    """The increases of a table for all axes of a draft in order: float64, NaN where there is none."""
     found = [np.full(axis.size, np.nan) for axis in draft.axes]
     for name, part in table.groupby("axis", sort=False)["increase"]:
         with suppress(UnknownAxisError):  # of a pass that is not all of the draft's

@@ -1,4 +1,4 @@
-"""What data of the user say of a model that is pruned by hand: what each index costs, and what a function finds."""
+"""Batches, loss and evaluation function of the user for a pruning session."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNCUT, RECALIBRATED, LATER = "uncut", "recalibrated", "later"  # states of a mod
 
 
 class Evaluation(NamedTuple):
-    """What the user's function found."""
+    """The result of the user's evaluation function."""
 
     state: str  # what had been done to the model: "uncut", "masked", "cut", "recalibrated"; "later": trained since
     weights: str  # a digest of them
@@ -37,7 +37,7 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True)
 class UserData:
-    """Batches, a loss and a function that evaluates, each or none; what does not fit together raises `CutError`."""
+    """Batches, a loss and an evaluation function, each optional; raises `CutError` for contradictions."""
 
     batches: Iterable[Any] | None = None
     loss: Callable[..., Any] | None = None
@@ -64,22 +64,22 @@ class UserData:
 
     @property
     def has_sensitivity(self) -> bool:
-        """Whether what each index costs can be computed."""
+        """True if the sensitivity can be computed."""
         return self.batches is not None and self.loss is not None
 
     @property
     def batch_count(self) -> int | None:
-        """How many batches there are; None where nobody knows."""
+        """The number of batches; None if it is unknown."""
         return None if self.batches is None else batch_count(self.batches)
 
     def sensitivity(self, graph: DataflowGraph) -> Generator[Progress, None, pd.DataFrame]:
-        """The steps to the table of `mk.pruning.sensitivity`."""
+        """The steps that compute the table of `mk.pruning.sensitivity`."""
         if self.batches is None or self.loss is None:
             raise CutError("sensitivity is of a loss on batches: pass batches= and loss=")
         return sensitivity_steps(graph, self.batches, self.loss)
 
     def run_evaluation(self, model: nn.Module) -> tuple[dict[str, float], str]:
-        """What the user's function gives for a model in eval mode, and "" or why it gives nothing."""
+        """The values of the user's function on the model in eval mode, and "" or an error message."""
         if self.evaluate is None:
             raise CutError("there is nothing to evaluate by: pass evaluate=, a function of the model")
         try:
@@ -99,12 +99,12 @@ class UserData:
 
 @dataclass
 class Evaluations:
-    """What the user's function found so far, from the model as it was first to the model as it is."""
+    """The results of the user's function, from the original to the present model."""
 
     entries: list[Evaluation] = field(default_factory=list)
 
     def add(self, state: str, weights: str, values: dict[str, float], error: str) -> None:
-        """Another one; what was found of the same weights in the same state it takes the place of."""
+        """Add a result; one of the same weights and state is replaced."""
         last = self.entries[-1] if self.entries else None
         if last is not None and last.state in (state, LATER):
             is_new = last.weights != weights and state != UNCUT
@@ -114,11 +114,11 @@ class Evaluations:
         self.entries.append(Evaluation(state, weights, values, error))
 
     def has_values_of(self, weights: str) -> bool:
-        """Whether the last one is of these weights, and has values."""
+        """True if the last result is of these weights and has values."""
         return bool(self.entries) and self.entries[-1].weights == weights and not self.entries[-1].error
 
     def truncate(self, count: int) -> None:
-        """All but the first so many."""
+        """Remove all results but the first `count`."""
         del self.entries[count:]
 
 

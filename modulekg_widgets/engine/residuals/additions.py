@@ -1,4 +1,4 @@
-"""Residual additions: sums of which one term goes into the others, found in the data flow without any name."""
+"""Residual additions found in the data flow: sums in which one summand is an input of the others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KEEP_IDEMPOTENT = _MOVES | {"max_pool2d_with_indices", "max_pool2d", "avg_pool2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Addition:
-    """A sum of the value `skip`, as it is, and of one or several `branches`, each computed from it."""
+    """A sum of the value `skip` and of `branches` that are computed from it."""
 
     result: DataNode
     skip: DataNode
@@ -41,12 +41,12 @@ class Addition:
 
 
 def producer_index(node: DataNode) -> int:
-    """The index of the operator that made a value; -1 for what was there before."""
+    """The index of the operator that produced a value; -1 for inputs and state."""
     return -1 if node.producer is None else node.producer.index
 
 
 def source_value(node: DataNode) -> DataNode:
-    """The value that this one is, but for its shape and its memory: back through all that changes no number."""
+    """The source of a value, back through operators that change shape or memory only."""
     while (producer := node.producer) is not None and producer.inputs:
         before = OperatorCall(producer).inputs[0]
         name = OperatorCall(producer).name
@@ -65,7 +65,7 @@ def _drops_elements(operator: OperatorNode) -> bool:
 
 
 def preserves_zeros(operator: OperatorNode, node: DataNode) -> bool:
-    """Whether an operator makes zeros where `node`, its first tensor, is zeros, whatever its other tensors are."""
+    """True if an operator maps zeros in `node` to zeros, whatever its other inputs are."""
     call = OperatorCall(operator)
     if call.name == "mul":
         return node in call.inputs
@@ -73,7 +73,7 @@ def preserves_zeros(operator: OperatorNode, node: DataNode) -> bool:
 
 
 def residual_additions(graph: Dataflow) -> dict[DataNode, Addition]:
-    """The residual additions of a pass, by their results."""
+    """The residual additions of a trace, by their results."""
     sums = {operator.outputs[0]: operator for operator in graph.operators if _is_addition(operator)}
     found: dict[DataNode, Addition] = {}
     inner: set[OperatorNode] = set()
@@ -104,7 +104,7 @@ def _is_addition(operator: OperatorNode) -> bool:
 
 
 def _summands(result: DataNode, sums: dict[DataNode, OperatorNode]) -> tuple[list[DataNode], list[OperatorNode]]:
-    """What is added up, through sums that serve this one alone, and the operators that do it."""
+    """The summands of a sum through inner sums, and the operators that add."""
     terms: list[DataNode] = []
     parts = [sums[result]]
     waiting = list(OperatorCall(sums[result]).inputs)
@@ -120,7 +120,7 @@ def _summands(result: DataNode, sums: dict[DataNode, OperatorNode]) -> tuple[lis
 
 
 def _inner_sum(term: DataNode, sums: dict[DataNode, OperatorNode]) -> DataNode | None:
-    """The sum that a term is, where nothing else reads it."""
+    """The inner sum that a summand is, if nothing else reads it."""
     start = source_value(term)
     if start not in sums:
         return None
@@ -146,7 +146,7 @@ def _residual_addition(result: DataNode, terms: list[DataNode], parts: frozenset
 
 
 def operators_between(start: DataNode, ends: Iterable[DataNode]) -> tuple[set[OperatorNode], bool]:
-    """The operators from which `ends` are computed and that ran after `start` was there, and whether they read it."""
+    """The operators between `start` and `ends`, and True if they read `start`."""
     since, reads = producer_index(start), False
     found: set[OperatorNode] = set()
     waiting = list(ends)
@@ -164,17 +164,17 @@ def operators_between(start: DataNode, ends: Iterable[DataNode]) -> tuple[set[Op
 
 
 def is_idempotent(operator: OperatorNode) -> bool:
-    """Whether a function changes nothing of what it gave itself, as relu."""
+    """True for idempotent functions, such as relu."""
     return OperatorCall(operator).name in _IDEMPOTENT
 
 
 def is_normalization(operator: OperatorNode) -> bool:
-    """Whether a function changes little of what one of its kind gave, as a normalisation of each position."""
+    """True for normalizations over each position, which are nearly idempotent."""
     return OperatorCall(operator).name in _NORMALIZATIONS
 
 
 def is_normalised(node: DataNode) -> bool:
-    """Whether a value is what a normalisation gave, or positions of that."""
+    """True if a value is the result of a normalization, or a part of it."""
     while node.producer is not None and node.producer.inputs:
         if is_normalization(node.producer):
             return True
@@ -186,7 +186,7 @@ def is_normalised(node: DataNode) -> bool:
 
 
 def is_unchanged_by(node: DataNode, by: OperatorNode) -> bool:
-    """Whether all numbers of a value are such that `by` does not change them."""
+    """True if `by` would not change any entry of a value."""
     while node.producer is not None and node.producer.inputs:
         call = OperatorCall(node.producer)
         if node.producer.overload is by.overload or call.name == OperatorCall(by).name:

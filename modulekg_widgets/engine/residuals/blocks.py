@@ -1,4 +1,10 @@
-"""Residual blocks as modules: those that are `x + f(x)` as a whole, and those that are the branch `f` of a sum."""
+"""Residual blocks as modules: those that compute `x + f(x)`, and those that are the branch `f`.
+
+The blocks are found in the data flow alone, without module names: `additions.py` finds the sums, and
+this file finds the modules that can be removed from them. A whole block is removed from its container
+or passes its input on; a branch is replaced by zeros (`placeholders`). `removal_trial` verifies that
+the model runs without a block and computes the same apart from it. `graph.blocks()` lists the result.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +35,7 @@ Branch = tuple[DataNode, int]  # the result of an addition, and which of its bra
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResidualBlock:
-    """A module that can go from `x + f(x)`: all of it, or f alone."""
+    """A module that can be removed from `x + f(x)`: all of it, or f alone."""
 
     path: str
     call: ModuleCall
@@ -45,12 +51,12 @@ class ResidualBlock:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """The paths of all that goes."""
+        """The paths of all removed modules."""
         return (self.path, *(call.path for call, _ in self.upstream), *self.bypassed)
 
     @property
     def shared_weights(self) -> set[DataNode]:
-        """The tensors of the model that those behind it need."""
+        """The tensors of the block that later modules need."""
         return {
             node
             for operator in self.shared_operators
@@ -60,7 +66,7 @@ class ResidualBlock:
 
 
 def candidate_blocks(graph: Dataflow) -> list[ResidualBlock]:
-    """The blocks that the data flow shows, in the order of the pass; whether forward runs without them is not tried."""
+    """The residual blocks in the data flow, in forward order, not yet verified."""
     search = _BlockSearch(graph)
     whole = _without_stacks(graph, list(search.whole_blocks()))
     taken = {
@@ -71,7 +77,7 @@ def candidate_blocks(graph: Dataflow) -> list[ResidualBlock]:
 
 
 def candidate_layers(graph: Dataflow) -> list[ResidualBlock]:
-    """The blocks that are modules as wholes, and those that would be but for the normalisations after their sums.
+    """The whole-module blocks, including those with normalizations after their sums.
 
     Without its branches one of the latter normalises what has been normalised: it goes with its normalisations, and
     those behind it get what they got but for their weights.
@@ -80,19 +86,19 @@ def candidate_layers(graph: Dataflow) -> list[ResidualBlock]:
 
 
 def is_inside(path: str, outer: str) -> bool:
-    """Whether a path leads into the module at another one."""
+    """True if a path is inside the module at another path."""
     return path.startswith(f"{outer}.")
 
 
 def outermost_blocks(blocks: Iterable[ResidualBlock]) -> list[ResidualBlock]:
-    """Those that are in no other."""
+    """The blocks that are in no other block."""
     every = list(blocks)
     paths = {block.path for block in every}
     return [block for block in every if not any(is_inside(block.path, path) for path in paths)]
 
 
 def block_parameters(graph: Dataflow, block: ResidualBlock) -> list[DataNode]:
-    """The parameters that go with a block: those that only its modules, and what is in them, have."""
+    """The parameters that belong to a block alone."""
     roots, stay = block.modules, block.shared_weights
 
     def goes(name: str) -> bool:
@@ -103,13 +109,13 @@ def block_parameters(graph: Dataflow, block: ResidualBlock) -> list[DataNode]:
 
 
 def block_flops(graph: Dataflow, block: ResidualBlock) -> int:
-    """What the modules of a block cost."""
+    """The FLOPs of a block's modules."""
     operators = [operator for path in block.modules for operator in graph.modules[path].operators]
     return int(count_flops(operator for operator in operators if operator not in block.shared_operators))
 
 
 def _without_stacks(graph: Dataflow, blocks: list[ResidualBlock]) -> list[ResidualBlock]:
-    """Without modules that are several blocks of one class in a row, and those that are one block and nothing else."""
+    """The blocks without stacks of several blocks and without wrappers of one block."""
     found = []
     for block in blocks:
         inside = outermost_blocks(other for other in blocks if is_inside(other.path, block.path))
@@ -155,7 +161,7 @@ class _BlockSearch:
                     break
 
     def _skip_source(self, output: DataNode, call: ModuleCall) -> tuple[DataNode, set[Branch]] | None:
-        """What an output of a module is when all branches in it are zeros, and these."""
+        """The value that a module's output equals without its branches, and these branches."""
         branches: set[Branch] = set()
         functions: list[OperatorNode] = []
         has_norms = False
@@ -180,7 +186,7 @@ class _BlockSearch:
         return node, branches
 
     def _escapes(self, call: ModuleCall, allowed: set[DataNode]) -> bool:
-        """Whether something else that a call computes is used behind it."""
+        """True if other values of a call are used after it."""
         return next(self._values_used_later(call, allowed), None) is not None
 
     def _values_used_later(self, call: ModuleCall, allowed: set[DataNode]) -> Iterator[DataNode]:
@@ -194,7 +200,7 @@ class _BlockSearch:
     def _shared_operators(
         self, call: ModuleCall, source: DataNode, allowed: set[DataNode]
     ) -> tuple[OperatorNode, ...] | None:
-        """The operators of all else that is used behind a call; None where they need what comes through its block."""
+        """The operators for other values used later; None if they depend on the block's input."""
         found: set[OperatorNode] = set()
         open_ends = list(self._values_used_later(call, allowed))
         while open_ends:
@@ -232,7 +238,7 @@ class _BlockSearch:
     def _input_path(
         self, addition: Addition, call: ModuleCall, output: DataNode, operators: set[OperatorNode]
     ) -> list[tuple[ModuleCall, int]] | None:
-        """The module and others before it, each with the input that comes of the one before, so that x reaches it.
+        """The module and upstream modules with the inputs through which x reaches the output.
 
         None where it gets nothing of the shape that it gives, even when those before it give what they get.
         """
@@ -252,7 +258,7 @@ class _BlockSearch:
     def _is_only_for_branch(
         self, call: ModuleCall, addition: Addition, block: ModuleCall, operators: set[OperatorNode]
     ) -> bool:
-        """Whether a module works for a branch alone, before the module of a block."""
+        """True if a module is used by a branch alone, before the block's module."""
         assert call.end is not None
         inside = self.graph.operators[call.start : call.end]
         allowed = {node for node in call.outputs if operators.issuperset(node.consumers) and node not in self.counted}
@@ -265,7 +271,7 @@ class _BlockSearch:
     def _branch_ends(
         self, addition: Addition, branch: DataNode, operators: set[OperatorNode]
     ) -> Iterator[tuple[ModuleCall, DataNode]]:
-        """The modules of a branch whose zeros would make it zeros, with what they give."""
+        """The modules of a branch that make it zero when they return zeros, with their outputs."""
         since, node = producer_index(addition.skip), branch
         users = operators | addition.operators
         while True:
@@ -295,7 +301,7 @@ class _BlockSearch:
     def _bypassed_modules(
         self, addition: Addition, block: ModuleCall, operators: set[OperatorNode], others: list[str]
     ) -> Iterator[str]:
-        """The outermost modules that serve a branch alone and give one tensor in the shape of one that they get."""
+        """The outermost modules used by a branch alone that return a tensor in the shape of an input."""
         assert block.end is not None
         since, chosen = producer_index(addition.skip), [block.path, *others]
         for call in self.calls:
@@ -316,7 +322,7 @@ class _BlockSearch:
 
 
 def _pointwise_sources(node: DataNode, operators: set[OperatorNode]) -> Iterator[DataNode]:
-    """A value and those before it whose shapes it follows."""
+    """A value and its pointwise sources."""
     while True:
         yield node
         producer = node.producer
@@ -339,5 +345,5 @@ def _contains_addition(call: ModuleCall, addition: Addition) -> bool:
 
 
 def matching_inputs(call: ModuleCall, output: DataNode) -> list[int]:
-    """The inputs of a call, by their numbers, of the shape and kind of an output."""
+    """The positions of the inputs of a call with the shape and dtype of an output."""
     return [at for at, node in enumerate(call.inputs) if (node.shape, node.dtype) == (output.shape, output.dtype)]

@@ -1,8 +1,8 @@
-"""The attributes that follow when modules leave a container: their own numbers in it, and counts in configurations.
+"""Layer counters that change with removed layers: indices of layers, and counts in configurations.
 
-A number of a module's own is an attribute that each module of the container has, with its place there as value, as the
-`layer_idx` by which a cache knows an attention. That an attribute of a configuration is the count is shown by building
-the module that holds both, on meta tensors, from a copy of the configuration with one layer less.
+A layer index is an attribute that each module of a container has with its position as value, as the `layer_idx` by
+which a cache knows an attention. An attribute of a configuration is accepted as the count if a module built from a
+copy with one layer less, on meta tensors, matches the remaining layers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ AttributeChanges = dict[str, tuple[Any, Any]]  # by path, before → after
 
 
 def counter_changes(model: nn.Module, paths: Iterable[str]) -> AttributeChanges:
-    """What changes when the modules at these paths leave their containers."""
+    """The attribute changes when the modules at these paths leave their containers."""
     walked = walk(model)
     places = dict(walked.all_paths())
     gone: dict[str, set[str]] = {}
@@ -52,7 +52,7 @@ LayerNumbers = dict[tuple[str, str], dict[int, int]]  # by the path in a layer a
 
 
 def _layer_numbers(walked: Walk, places: Mapping[str, int], modules: IndexedChildren, count: int) -> LayerNumbers:
-    """The attributes that say at which place of the container a module is."""
+    """The attributes that hold the position of a layer in its container."""
     known: LayerNumbers = {}
     for path, index in places.items():
         number, below = modules.split(path) or (count, "")
@@ -65,7 +65,7 @@ def _layer_numbers(walked: Walk, places: Mapping[str, int], modules: IndexedChil
 def _renumbering(
     walked: Walk, places: Mapping[str, int], modules: IndexedChildren, count: int, removed: set[int]
 ) -> AttributeChanges:
-    """What becomes of the numbers of the layers that move up."""
+    """The new indices of layers that move up."""
     numbered = _layer_numbers(walked, places, modules, count)
     places_of: dict[str, set[int]] = {}
     for (_, name), values in numbered.items():
@@ -82,7 +82,7 @@ def _renumbering(
 
 
 def first_indexed_layers(model: nn.Module, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The modules at some paths in which the first layer is that knows its number, each with the attribute's name.
+    """The paths in which the first indexed layer lies, with the name of its index.
 
     What is counted over all layers may be kept at the place of that one, as the length of what a cache holds.
     """
@@ -115,7 +115,7 @@ def _add_counts(
     count: int,
     removed: set[int],
 ) -> None:
-    """Enter the counts and the lists by layer of the configuration that the container was made from."""
+    """Add the changes of layer counts and lists by layer in the configuration."""
     container = modules.path
     homes = list(_configurations(walked, places, container))
     for owner, name, config in homes:
@@ -139,7 +139,7 @@ def _add_counts(
 
 @dataclass(frozen=True)
 class _ConfigTrial:
-    """A module with the container built from changed configurations, beside the modules that stay in it."""
+    """A module built from changed configurations, compared with the remaining layers."""
 
     cls: type
     config: Any
@@ -150,7 +150,7 @@ class _ConfigTrial:
     def lists_with(
         self, count: Mapping[str, Any], words: Mapping[str, Any], numbers: Mapping[str, Any]
     ) -> dict[str, Any] | None:
-        """The lists by layer that go with a changed count; None where it does not count the container.
+        """The lists by layer that change with a count; None if it is not the layer count.
 
         Numbers in a list may be of other things, as strides: they follow where the layers would be others otherwise,
         or the module would not be made.
@@ -170,7 +170,7 @@ class _ConfigTrial:
         return None if best == math.inf else lists
 
     def _difference_count(self, changed: Mapping[str, Any]) -> float:
-        """How many attributes are others than in the layers that stay; infinite where there are not as many layers."""
+        """The number of attributes that differ from the remaining layers; infinite if counts differ."""
         built = _built_states(self.cls, self.config, {**self.known, **changed}, self.container)
         if built is None or len(built) != len(self.remaining_states):
             return math.inf
@@ -178,7 +178,7 @@ class _ConfigTrial:
 
 
 def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> int:
-    """The plain attributes of two modules, and of those below, that are not the same."""
+    """The number of plain attributes that differ in two modules and below."""
     own = {name: value for name, value in one.items() if type(value) in (int, float, bool, str)}
     unlike = sum(type(other.get(name)) is type(value) and other[name] != value for name, value in own.items())
     theirs = other[MODULES]
@@ -192,7 +192,7 @@ def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> int:
 def _lists_by_layer(
     values: Mapping[str, Any], kinds: tuple[type, ...], count: int, removed: set[int]
 ) -> dict[str, list[Any]]:
-    """The lists that say something of each of `count` layers, without what they say of those that go."""
+    """The lists with one entry for each layer, without the entries of removed layers."""
     return {
         attribute: [part for at, part in enumerate(value) if at not in removed]
         for attribute, value in values.items()
@@ -206,7 +206,7 @@ def _changes_below(found: AttributeChanges, start: str) -> AttributeChanges:
 
 
 def _configurations(walked: Walk, places: Mapping[str, int], container: str) -> Iterator[tuple[str, str, Any]]:
-    """The plain objects that modules around the container hold and are made from, the innermost first."""
+    """The plain objects that enclosing modules hold and are built from, the innermost first."""
     path = container
     while path:
         path = path.rpartition(".")[0]
@@ -220,7 +220,7 @@ def _is_code(value: Any) -> bool:
 
 
 def _possible_counts(values: dict[str, Any], known: dict[str, Any], before: int, after: int) -> Iterator[Any]:
-    """The attributes that may be the count, with what they would become."""
+    """The attributes that may be the layer count, with their new values."""
     for attribute, value in values.items():
         if type(value) is int and value == before and attribute not in known:
             yield attribute, after
@@ -233,7 +233,7 @@ def _possible_counts(values: dict[str, Any], known: dict[str, Any], before: int,
 
 
 def _built_states(cls: type, config: Any, changed: Mapping[str, Any], container: str) -> list[Mapping[str, Any]] | None:
-    """The states of the container's modules in a module made from the changed configuration; None where none is."""
+    """The states of the layers of a module built from a changed configuration; None if it fails."""
     try:
         new = copy.deepcopy(config)
         vars(new).update(changed)

@@ -1,4 +1,4 @@
-"""Modules that go from a model: out of their container, or with something in their place."""
+"""Removal of modules: from their container, or with a placeholder in their position."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from modulekg_widgets.engine.torch_runtime.state import index_prefix
 
 @dataclass(frozen=True, slots=True)
 class RemovedModule:
-    """One module that goes; without a stand-in it goes from its container, and those behind it move up."""
+    """A removed module; without a placeholder it leaves its container and later ones move up."""
 
     path: str
     placeholder: Placeholder | None = None
@@ -25,7 +25,7 @@ class RemovedModule:
 
 @dataclass(frozen=True, slots=True)
 class MovedModule:
-    """A module inside one that goes, which another takes over under the same name."""
+    """A module inside a removed one that another module takes over under the same name."""
 
     path: str
     owner: str  # the path of the one that takes it
@@ -37,7 +37,7 @@ class MovedModule:
 
 @dataclass(frozen=True, slots=True)
 class ModuleRemoval:
-    """What goes, by the paths that it has before, and the attributes that follow, as counts of layers."""
+    """Removed modules by their old paths, and the attributes that change with them."""
 
     modules: tuple[RemovedModule, ...] = ()
     attributes: dict[str, tuple[Any, Any]] = field(default_factory=dict, hash=False)  # before → after
@@ -47,11 +47,11 @@ class ModuleRemoval:
         return bool(self.modules)
 
     def removes(self, path: str) -> bool:
-        """Whether a module goes, on its own or within another one."""
+        """True if a module is removed, by itself or within another one."""
         return _is_within(path, self.modules) and not _is_within(path, self.moved)
 
     def removes_all(self, names: Iterable[str]) -> bool:
-        """Whether an attribute or tensor goes under all of its names, as those of modules that go do."""
+        """True if an attribute or tensor is removed under all of its names."""
         return bool(self.modules) and all(self.removes(name.rpartition(".")[0]) for name in names)
 
 
@@ -63,7 +63,7 @@ NOTHING_REMOVED = ModuleRemoval()
 
 
 class ChildrenChange(NamedTuple):
-    """What a module has as children, before and after."""
+    """The children of a module, before and after."""
 
     state: dict[str, Any]
     before: dict[str, nn.Module | None]
@@ -71,12 +71,12 @@ class ChildrenChange(NamedTuple):
 
 
 def is_container(module: nn.Module) -> bool:
-    """Whether a module is nothing but its children, so that one of them can go."""
+    """True if a module is a list, dict or sequence of modules."""
     return isinstance(module, nn.ModuleList | nn.ModuleDict | nn.Sequential)
 
 
 def children_after(walked: Walk, removal: ModuleRemoval) -> list[ChildrenChange]:
-    """The children of the modules that lose some, or get stand-ins or others.
+    """The changed children of all modules that lose, replace or receive some.
 
     Raises `CutError` where the model is not what the removal is made for.
     """
@@ -102,7 +102,7 @@ def children_after(walked: Walk, removal: ModuleRemoval) -> list[ChildrenChange]
 
 
 def _moved_children(states: Mapping[str, dict[str, Any]], removal: ModuleRemoval) -> dict[str, dict[str, nn.Module]]:
-    """What modules take over from those that go: by the path of the one that takes it, and its name."""
+    """The modules that others take over, by new owner and name."""
     found: dict[str, dict[str, nn.Module]] = {}
     for each in removal.moved:
         children = states.get(each.path.rpartition(".")[0], {}).get(MODULES, {})
@@ -134,14 +134,14 @@ def _children_change(
 
 
 def remove_modules(walked: Walk, removal: ModuleRemoval) -> None:
-    """Take the modules out of those of a look, which stand for the model's; attributes are not touched."""
+    """Remove the modules in a sandbox; attributes are unchanged."""
     for state, _, after in children_after(walked, removal):
         state[MODULES].clear()
         state[MODULES].update(after)
 
 
 def paths_after(walked: Walk, removal: ModuleRemoval) -> dict[str, str]:
-    """Where each module that stays is once others went, by each path that it has before: those behind one move up."""
+    """The new path of each remaining module by its old path."""
     names: dict[int, dict[str, str]] = {}
     for state, before, after in children_after(walked, removal):
         now = {id(module): name for name, module in after.items()}
@@ -160,6 +160,6 @@ def paths_after(walked: Walk, removal: ModuleRemoval) -> dict[str, str]:
 
 
 def outermost_paths(paths: Iterable[str]) -> list[str]:
-    """The paths without those that lead into another one."""
+    """The paths without those inside of another one."""
     every = list(dict.fromkeys(paths))
     return [path for path in every if not any(path.startswith(f"{other}.") for other in every)]

@@ -1,4 +1,4 @@
-"""The residual blocks of a traced model that can go, tried."""
+"""The removable residual blocks of a traced model, verified."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ BLOCKS, LAYERS = "blocks", "layers"  # under which a graph keeps what was found
 
 
 def residual_blocks(graph: Dataflow) -> list[ResidualBlock]:
-    """The blocks without which the model runs, in the order of the pass; one of each kind is tried."""
+    """The blocks that can be removed, in forward order; one of each kind is verified."""
     if BLOCKS not in graph.residuals:
         graph.residuals[BLOCKS] = _removable(graph, candidate_blocks(graph))
     return graph.residuals[BLOCKS]
 
 
 def residual_layers(graph: Dataflow) -> list[ResidualBlock]:
-    """Those that leave their containers, so that a configuration may count them: with their normalisations, if need be.
+    """The blocks that leave their containers, with their normalizations if needed; else all blocks.
 
     Where none does, all blocks.
     """
@@ -70,7 +70,7 @@ def _removable(graph: Dataflow, blocks: Sequence[ResidualBlock]) -> list[Residua
 
 
 def _running(graph: Dataflow, ways: Sequence[tuple[ResidualBlock, ModuleRemoval]]) -> Iterator[ResidualBlock]:
-    """The blocks without which the model runs in each mode; those that lie in each other are tried apart."""
+    """The blocks without which the model runs in each mode; nested ones are tried apart."""
     outer = set(outermost_paths([block.path for block, _ in ways]))
     inner = [way for way in ways if way[0].path not in outer]
     yield from running_blocks(graph, [way for way in ways if way[0].path in outer])
@@ -87,7 +87,7 @@ def _check_modules_unchanged(graph: Dataflow) -> None:
 
 
 def _block_kind(graph: Dataflow, block: ResidualBlock) -> Hashable:
-    """What makes blocks alike: the same operators on the same shapes at the same place of their container."""
+    """The key of equal blocks: operators, shapes and position in the container."""
     numberless = re.sub(r"\d+", "*", block.path)
     assert block.call.end is not None
     operators = graph.operators[block.call.start : block.call.end]
@@ -96,7 +96,7 @@ def _block_kind(graph: Dataflow, block: ResidualBlock) -> Hashable:
 
 
 def block_table(graph: Dataflow) -> pd.DataFrame:
-    """One row for each block that can go."""
+    """A table with one row for each removable block."""
     import pandas as pd
 
     rows = [
@@ -106,14 +106,14 @@ def block_table(graph: Dataflow) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=pd.Index(["path", "params", "flops"]))
 
 
-# -------------------- Residual blocks that lie in each other, and what of a model goes with which
+# -------------------- Nesting of residual blocks, and the block that each tensor and operator belongs to
 
 
 NO_BLOCK = -1
 
 
 class NestedBlocks:
-    """Blocks by their numbers, each with the innermost one that it lies in."""
+    """Blocks by number, each with its innermost enclosing block."""
 
     def __init__(self, blocks: Sequence[ResidualBlock]) -> None:
         self.blocks = tuple(blocks)
@@ -124,17 +124,17 @@ class NestedBlocks:
         return len(self.blocks)
 
     def with_nested(self, removed: Iterable[int]) -> frozenset[int]:
-        """The blocks that are removed, and those that lie in one of these."""
+        """The removed blocks and those nested in them."""
         every = frozenset(removed)
         return frozenset(number for number in range(len(self)) if not every.isdisjoint(self._ancestors(number)))
 
     def outermost(self, removed: Iterable[int]) -> list[int]:
-        """The removed blocks without those that lie in another one of them."""
+        """The removed blocks that are not nested in another removed one."""
         paths = outermost_paths(self.blocks[number].path for number in removed)
         return sorted(self.numbers[path] for path in paths)
 
     def block_of_tensors(self, names: Iterable[str]) -> int:
-        """The innermost block that all tensors of these names go with; `NO_BLOCK` where one of them stays."""
+        """The innermost block that all these tensors belong to, or `NO_BLOCK`."""
         common: list[int] | None = None
         for name in names:
             own = self._blocks_of_tensor(name)
@@ -142,7 +142,7 @@ class NestedBlocks:
         return common[0] if common else NO_BLOCK
 
     def blocks_of_operators(self, graph: Dataflow) -> list[int]:
-        """For each operator of a pass the innermost block that it goes with, or `NO_BLOCK`."""
+        """For each operator the innermost block that it belongs to, or `NO_BLOCK`."""
         found = [NO_BLOCK] * len(graph.operators)
         for number in sorted(range(len(self)), key=lambda number: len(list(self._ancestors(number)))):
             for path in self.blocks[number].modules:
@@ -155,13 +155,13 @@ class NestedBlocks:
         return self.numbers[max(around, key=len)] if around else NO_BLOCK
 
     def _ancestors(self, number: int) -> Iterator[int]:
-        """A block and those that it lies in, inner ones first."""
+        """A block and its enclosing blocks, the innermost first."""
         while number != NO_BLOCK:
             yield number
             number = self.parents[number]
 
     def _blocks_of_tensor(self, name: str) -> list[int]:
-        """The blocks that a tensor goes with, inner ones first."""
+        """The blocks that a tensor belongs to, the innermost first."""
         own = [number for number, block in enumerate(self.blocks) if _belongs_to(name, block)]
         return sorted(own, key=lambda number: -len(list(self._ancestors(number))))
 

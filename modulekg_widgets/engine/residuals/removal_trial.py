@@ -1,4 +1,4 @@
-"""A pass without some blocks: whether the model runs, and does all that it did but for what went."""
+"""Trial of a block removal: the model must run in every mode and compute the same apart from the block."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Graph = TypeVar("Graph", bound=Dataflow)
 
 
 class Mode(NamedTuple):
-    """A way in which a model is called."""
+    """Train or eval mode, with or without gradients."""
 
     training: bool
     gradients: bool
@@ -61,7 +61,7 @@ MODES = [Mode(training, gradients) for training in (True, False) for gradients i
 
 
 def placeholder_for(block: ResidualBlock) -> Placeholder | None:
-    """What could stand for a block's own module; None where its result is more than code here can make."""
+    """The placeholder for a block's module; None if its result has an unsupported structure."""
     if block.is_branch:
         return _placeholder(block.call, block.input_index, block.output, gives_zeros=True)
     at = next(at for at, node in enumerate(block.call.inputs) if node is block.source)
@@ -79,7 +79,7 @@ def _argument(call: ModuleCall, at: int) -> Argument:
 
 
 def _result(value: Any, output: DataNode, call: ModuleCall) -> Result | Any:
-    """The structure of a result with the output in it; False where it holds more than tensors and None."""
+    """The structure of a result with the output in it; False if it holds more than tensors and None."""
     if value is output:
         return OUTPUT
     if isinstance(value, DataNode):
@@ -95,13 +95,13 @@ def _result(value: Any, output: DataNode, call: ModuleCall) -> Result | Any:
 
 
 def is_removed_from_container(graph: Dataflow, block: ResidualBlock) -> bool:
-    """Whether a block goes as a whole from a list or a sequence, so that nothing stands in its place."""
+    """True if a block is removed from a list or sequence as a whole."""
     parent = block.path.rpartition(".")[0]
     return not block.is_branch and parent in graph.modules and is_container(graph.modules[parent].module)
 
 
 def possible_removals(graph: Dataflow, blocks: Sequence[ResidualBlock]) -> Iterable[ModuleRemoval]:
-    """The ways in which blocks can go, the best first: out of their containers, else with something in their place."""
+    """The possible removals of blocks, the best first: out of containers, else with placeholders."""
     if any(is_removed_from_container(graph, block) for block in blocks):
         first = _removal(graph, blocks, leaving=True)
         if first is not None:
@@ -138,7 +138,7 @@ def _removal(graph: Dataflow, blocks: Sequence[ResidualBlock], leaving: bool) ->
 
 
 def _fused_path_changes(graph: Dataflow, gone: Iterable[RemovedModule]) -> AttributeChanges:
-    """What makes the modules around a stand-in call their parts, where they may take the weights of these instead."""
+    """The attribute changes that turn off fused paths which read the weights of replaced parts."""
     found: AttributeChanges = {}
     for each in gone:
         path = each.path if each.placeholder is not None else ""
@@ -154,7 +154,7 @@ def _fused_path_changes(graph: Dataflow, gone: Iterable[RemovedModule]) -> Attri
 
 
 def trace_without(graph: Graph, removal: ModuleRemoval) -> Graph:
-    """The traced call without some modules; paths and names are those that the model has now.
+    """The traced call without some modules.
 
     Raises `CutError` or `TraceError` where it does not run.
     """
@@ -171,7 +171,7 @@ def retrace(
     seed: int | None,
     ways: Sequence[str] = (META, FAKE, REAL),
 ) -> Graph:
-    """The call of a graph, in another mode or on another way, without some modules."""
+    """The traced call, in another mode or on another kind of tensors, without some modules."""
 
     def prepare(walked: Walk, stage: Sandbox) -> None:
         apply_removal(walked, removal)
@@ -192,7 +192,7 @@ def retrace(
 
 
 def apply_removal(walked: Walk, removal: ModuleRemoval) -> None:
-    """Remove modules from those of a look and set the attributes that follow."""
+    """Remove modules in a sandbox, and set the attributes that change."""
     states = {path: walked.states[index] for path, index in walked.all_paths()}
     for path, (_, after) in removal.attributes.items():
         owner, _, name = path.rpartition(".")
@@ -205,7 +205,7 @@ def apply_removal(walked: Walk, removal: ModuleRemoval) -> None:
 
 
 def try_removal(graph: Graph, blocks: Sequence[ResidualBlock], removal: ModuleRemoval) -> Graph | None:
-    """The pass without the blocks; None where it is not what it was but for the operators of the blocks."""
+    """The trace without the blocks; None if other operators differ as well."""
     try:
         found = trace_without(graph, removal)
     except (CutError, TraceError, KeyError, AttributeError) as error:
@@ -226,7 +226,7 @@ def try_removal(graph: Graph, blocks: Sequence[ResidualBlock], removal: ModuleRe
 
 
 def running_blocks(graph: Dataflow, ways: Sequence[tuple[ResidualBlock, ModuleRemoval]]) -> list[ResidualBlock]:
-    """The blocks without which the model runs in each mode, each block with the way in which it goes.
+    """The blocks without which the model runs in each mode.
 
     Without all of them at once first, which takes no more runs than without one.
     """
@@ -239,7 +239,7 @@ def running_blocks(graph: Dataflow, ways: Sequence[tuple[ResidualBlock, ModuleRe
 
 
 def trace_if_removable(graph: Graph, blocks: Sequence[ResidualBlock]) -> Graph | None:
-    """The pass without the blocks, in the first way in which the model runs in each mode; None where there is none."""
+    """The trace without the blocks, by the first removal that runs in each mode; else None."""
     for removal in possible_removals(graph, blocks):
         found = try_removal(graph, blocks, removal)
         if found is not None and runs_in_all_modes(graph, removal):
@@ -248,7 +248,7 @@ def trace_if_removable(graph: Graph, blocks: Sequence[ResidualBlock]) -> Graph |
 
 
 def runs_in_all_modes(graph: Dataflow, removal: ModuleRemoval) -> bool:
-    """Whether the model runs without some modules in all modes in which it runs with them.
+    """True if the model runs without some modules in all modes in which it ran with them.
 
     The traced call, in train and in eval mode, with and without gradients, fused paths included.
     """
@@ -286,7 +286,7 @@ def _runs(model: nn.Module, call: tuple[Any, Any], mode: Mode) -> bool:
 def _is_equivalent_to_new_trace(
     graph: Dataflow, found: Dataflow, blocks: Sequence[ResidualBlock], removal: ModuleRemoval
 ) -> bool:
-    """Whether a pass is the rest of one that is made now: modules may keep what they compute when they are called."""
+    """True if a trace matches a new trace minus the blocks, as modules may cache results."""
     now = retrace(graph, NOTHING_REMOVED, graph.training, graph.seed, (graph.traced_on,))
     if [operator.overload for operator in now.operators] == [operator.overload for operator in graph.operators]:
         return False
@@ -296,7 +296,7 @@ def _is_equivalent_to_new_trace(
 
 
 def has_equal_outputs(graph: Dataflow, one: ModuleRemoval, other: ModuleRemoval | None) -> bool:
-    """Whether the traced call gives the same numbers without some modules, in whichever of two ways they went."""
+    """True if two removals give equal outputs for the traced call."""
     if other is None:
         return False
     try:

@@ -1,4 +1,4 @@
-"""What the next block takes over from one that goes: modules whose values all behind share, as T5's positions."""
+"""Modules of a removed block that later blocks share, as T5's position bias, moved to the next block."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SharedMoves = tuple[list[MovedModule], AttributeChanges]
 def moved_shared_modules(
     model: nn.Module, blocks: Iterable[ResidualBlock], removed: Sequence[str]
 ) -> SharedMoves | None:
-    """The modules that move when those at the paths `removed` leave their containers, and the attributes that say so.
+    """The modules that move when blocks are removed, and the flags that mark them; None if impossible.
 
     An attribute says so where it is another in the module that had the one that moves, as T5's
     `has_relative_attention_bias`. None where no block is left that could take something over.
@@ -47,7 +47,7 @@ def moved_shared_modules(
 
 
 def _next_remaining(path: str, states: dict[str, dict[str, Any]], removed: Sequence[str]) -> str | None:
-    """The first module behind one in its container that stays."""
+    """The path of the next remaining module in the container."""
     container, _, name = path.rpartition(".")
     children = states[container][MODULES]
     prefix = index_prefix(children)
@@ -59,6 +59,6 @@ def _next_remaining(path: str, states: dict[str, dict[str, Any]], removed: Seque
 
 
 def _differing_flags(old: dict[str, Any], path: str, new: dict[str, Any]) -> AttributeChanges:
-    """The flags of a module that are others in the one at `path`."""
+    """The flags of a module that differ from those at `path`."""
     flags = {name: value for name, value in old.items() if type(value) is bool and type(new.get(name)) is bool}
     return {f"{path}.{name}": (new[name], value) for name, value in flags.items() if new[name] is not value}

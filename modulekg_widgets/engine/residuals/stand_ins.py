@@ -1,4 +1,4 @@
-"""What stands in the place of a module that goes where its container has to keep the place."""
+"""Placeholders for removed modules whose container keeps their position."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OUTPUT, ARGUMENT, TUPLE, LIST = "output", "argument", "tuple", "list"
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """Where a module gets a value: by its position, by its keyword, or by whichever comes."""
+    """The argument of a module call, by position or by keyword."""
 
     position: int | None
     keyword: str | None
@@ -30,14 +30,14 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """How a module is replaced: it gives its input, or zeros of that shape, in what its callers expect around it."""
+    """A placeholder that returns an input, or zeros of its shape, in the structure of the original result."""
 
     gives_zeros: bool
     argument: Argument
     result: Result = OUTPUT
 
     def module(self, original: nn.Module) -> nn.Module:
-        """The module, with the plain attributes of the original, which the code around may read."""
+        """The placeholder module, with the plain attributes of the original."""
         made = (Zeros if self.gives_zeros else Unchanged)(self.argument, self.result)
         own = vars(made)
         for name, value in vars(original).items():
@@ -67,14 +67,14 @@ class _PlaceholderModule(nn.Module):
 
 
 class Unchanged(_PlaceholderModule):
-    """Stands for a residual block that was removed: its input goes through."""
+    """Placeholder for a removed residual block: it returns its input."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self._fill_result(self._result, self._argument.value_in(args, kwargs), args, kwargs)
 
 
 class Zeros(_PlaceholderModule):
-    """Stands for a residual branch that was removed: it adds nothing."""
+    """Placeholder for a removed residual branch: it returns zeros."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         zeros = torch.zeros_like(self._argument.value_in(args, kwargs))

@@ -1,4 +1,4 @@
-"""Whether a pass is another one without some modules: the same operators, with the same arguments, on the same values.
+"""Checks that the trace after removing blocks equals the original trace minus those blocks.
 
 What a module that went would have given is, for those behind it, what it lets through, or zeros.
 """
@@ -22,7 +22,7 @@ ZEROS = "zeros_like"
 def is_equivalent_trace(
     graph: Dataflow, trace: Dataflow, blocks: Sequence[ResidualBlock], removal: ModuleRemoval
 ) -> bool:
-    """Whether `trace` is the pass of `graph` without the modules of a removal, and gives the same of the rest.
+    """True if a trace equals the original one without the removed modules.
 
     A cache that has less in it is read less often, and of a tensor that nobody reads no operator is needed: operators
     that read nothing which the model holds may be missing, where nobody reads what they gave.
@@ -81,7 +81,7 @@ class _TraceComparison:
         )
 
     def _is_placeholder_zeros(self, operator: OperatorNode, expected: OperatorNode | None) -> bool:
-        """Whether an operator makes the zeros that stand for the next branch."""
+        """True if an operator makes the zeros of the next placeholder."""
         if not self.zeros or OperatorCall(operator).name != ZEROS:
             return False
         if expected is not None and self._is_same_call(expected, operator):
@@ -94,7 +94,7 @@ class _TraceComparison:
         return True
 
     def _is_shared(self, operator: OperatorNode, expected: OperatorNode | None) -> bool:
-        """Whether an operator makes what a block that went had made for those behind it."""
+        """True if an operator was part of a removed block and is shared by later ones."""
         if not self.shared or (expected is not None and self._is_same_call(expected, operator)):
             return False
         if not self._is_same_call(self.shared[0], operator):
@@ -139,7 +139,7 @@ class _TraceComparison:
 
 
 def _are_equal(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
-    """Whether constants hold the same, as far as they have values."""
+    """True if two constants are equal, as far as their values are known."""
     if one is None or other is None or one.is_meta or other.is_meta or one.layout is not torch.strided:
         return True
     return one is other or torch.equal(one.nan_to_num(), other.nan_to_num())

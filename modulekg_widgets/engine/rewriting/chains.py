@@ -1,4 +1,4 @@
-"""Chains by data flow: runs of modules and functions in which each one's output is the next one's only input."""
+"""Chains along the data flow: modules and functions, each the only consumer of the one before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Putting other modules in the place of some: wholly or not at all, and back again."""
+"""Replacement of modules in place: all or none, with undo."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def _replace_groups(
 
 @contextmanager
 def _matching_mode(rewrite: Rewrite) -> Iterator[None]:
-    """A model in eval mode stays in it, unless the body raises: then the new modules have the mode that they had."""
+    """Puts new modules into eval mode where the old ones were; reverts that on an error."""
     replaced = rewrite.replaced.values()
     training = [inner for old, new in replaced if not old.training for inner in new.modules() if inner.training]
     for module in training:
@@ -282,7 +282,7 @@ def _matching_mode(rewrite: Rewrite) -> Iterator[None]:
 
 
 def _slots(places: Walk, new: Mapping[int, nn.Module]) -> list[ModuleSlot]:
-    """Every slot that leads to a module that goes."""
+    """Returns every slot that holds a replaced module."""
     found = []
     for parent in range(len(places)):
         for key, index in places.slots(parent):

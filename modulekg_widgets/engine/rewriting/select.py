@@ -1,4 +1,4 @@
-"""Names in a model: what stands at one, what is put there, and the names of all modules of a class."""
+"""Access by dotted name, and the names of all modules of a class."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from modulekg_widgets.engine.torch_runtime.state import is_script, module_state,
 
 @explain_keywords("mk.rewrite.get")
 def get(model: nn.Module, name: str) -> Any:
-    """What stands at a dotted name: a module, parameter, buffer or attribute.
+    """Returns the module, parameter, buffer or attribute at a dotted name.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def find(model: nn.Module, cls: Any, include_super_class: bool = True) -> list[s
 
 
 def plain_name(root: nn.Module, name: str) -> str:
-    """A name without the `self.` that some tools write before it; raises `UnknownPathError` for no text."""
+    """Returns a name without a leading `self.`; raises `UnknownPathError` if it is no text."""
     if not isinstance(name, str):
         raise UnknownPathError(f"names are text such as 'layer1.0', got a {printable(type(name).__name__)}")
     if "self" not in module_state(root)[MODULES]:
@@ -236,7 +236,7 @@ def _tables(state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _path_splits(root: nn.Module, path: str) -> Iterator[tuple[nn.Module, str]]:
-    """Every way to read a path as a module and a name in it; names may hold dots, the longest is tried first."""
+    """Yields all splits of a path into a module and a name in it, the longest name first."""
     waiting = [(root, path)]
     tried: dict[tuple[int, int], None] = {}
     while waiting:

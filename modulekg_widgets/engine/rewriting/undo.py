@@ -1,4 +1,4 @@
-"""What a rewrite of a model changed, and the way back."""
+"""The result of a rewrite: the replaced modules, and `undo()`."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ class ModuleSlot:
 
 
 class Rewrite:
-    """What `replace` changed: `map_flat_tensors` holds (old module, new module) by name, and `undo` puts the old ones
-    back.
+    """The result of a replacement: `replaced` maps names to (old, new) modules, and `undo()` reverts it.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What every part needs of torch itself.
+"""The runtime of torch as every part needs it.
 
 Read private.py first (every private name of torch, and why), then state.py, hooks.py and structure.py (modules and
 calls as they are), isolation/ (running a copy of a model), process.py, rng.py and caches.py (what is put back),

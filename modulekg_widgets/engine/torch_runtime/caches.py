@@ -1,4 +1,4 @@
-"""Functions whose results the process keeps: what a look makes in one must serve the model's next real pass too."""
+"""Functions with `lru_cache`: their results are computed on real tensors during isolated runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MODULE_CALL = CALL_CODE
 
 
 def uncaptured_result(func: Any, args: Any, kwargs: Any) -> Any:
-    """The result of an operator on real tensors alone, as without the modes of a look; None outside of such functions.
+    """Runs an operator outside all modes if a cached function called it, so that the cache holds real tensors.
 
     To be called where a mode dispatches an operator.
     """
@@ -41,7 +41,7 @@ def tensors_in(values: Any) -> Iterator[torch.Tensor]:
 
 
 def _is_in_cached_function(frame: FrameType | None) -> bool:
-    """Whether a function with a cache runs, inside of the innermost module's call."""
+    """True if a function with `lru_cache` runs inside the innermost module call."""
     while frame is not None and frame.f_code is not _MODULE_CALL:
         if isinstance(_defined_function(frame), _lru_cache_wrapper):
             return True
@@ -50,7 +50,7 @@ def _is_in_cached_function(frame: FrameType | None) -> bool:
 
 
 def _defined_function(frame: FrameType) -> Any:
-    """What is found where the function of a frame was written; None where that is no function with this code."""
+    """Returns the function that a frame runs, found by its qualified name; None where that is another one."""
     first, *rest = getattr(frame.f_code, "co_qualname", frame.f_code.co_name).split(".")
     found = frame.f_globals.get(first)
     for name in rest:

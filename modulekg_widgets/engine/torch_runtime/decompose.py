@@ -1,4 +1,4 @@
-"""Layers as the operators that they are made of, in this thread alone."""
+"""Function modes that keep attention off its fast path and recurrent layers whole or decomposed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from modulekg_widgets.engine.torch_runtime.private import (
 from modulekg_widgets.engine.torch_runtime.pytree import tensors, with_tensors
 
 # --------------------
-# Operators that take functions, such as cond, scan and flex_attention, as the operators that they are made of.
+# Higher-order operators, such as cond, scan and flex_attention, as the basic operators that they run.
 
 
 Branch = Callable[..., Any]
@@ -77,7 +77,7 @@ def _with_decomposition(dispatch: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def decompose_higher_order(func: Any, args: Sequence[Any], kwargs: dict[str, Any], runs_both_branches: bool) -> Any:
-    """What a call gives, by the operators that it is made of; raises `NotImplementedError` where they are not known."""
+    """Runs a higher-order operator as its basic operators; raises `NotImplementedError` for unknown ones."""
     name = func.name()
     if name == "cond":
         return _run_both_branches(*args, **kwargs) if runs_both_branches else _run_branch(*args, **kwargs)
@@ -134,7 +134,7 @@ def _attention(*args: Any, **kwargs: Any) -> torch.Tensor:
 
 
 def _attention_layer(func: FunctionType) -> FunctionType:
-    """torch's function of attention layers, that calls the attention above: inside of it no mode is heard."""
+    """Returns torch's attention function with the math attention in its globals."""
     own = {"scaled_dot_product_attention": _attention, "has_torch_function": lambda _: False}
     return FunctionType(func.__code__, {**func.__globals__, **own}, None, func.__defaults__, func.__closure__)
 
@@ -195,7 +195,7 @@ class WholeRecurrentLayers(AttentionSlowPath):
 
 
 def recurrent_layer_on_meta(overload: Any, args: Sequence[Any]) -> Any:
-    """What a recurrent layer gives on tensors without data, of which the first step alone runs, to see that all fit."""
+    """Runs the first time step of a recurrent layer on meta tensors, and returns results for all steps."""
     x, batch_first = args[0], bool(args[8])
     time = 1 if batch_first else 0
     if x.dim() != 3 or x.shape[time] < 2:

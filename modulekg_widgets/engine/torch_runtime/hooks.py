@@ -1,4 +1,4 @@
-"""Hooks: those that a module has, and hearing of the calls of modules, so that the model itself gets none."""
+"""Hooks on module calls that leave the model itself without hooks, and the hooks that a module has."""
 
 from __future__ import annotations
 
@@ -49,15 +49,14 @@ class NoHooks(OrderedDict[Any, Any]):
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether anyone listens to the calls of the module or to their gradients."""
+    """True if the module has forward or backward hooks."""
     state = module_state(module)
     return any(state.get(name) for name in CALL_HOOKS)
 
 
 @contextmanager
 def global_call_hooks(on_enter: Callable[..., Any], on_exit: Callable[..., Any]) -> Iterator[None]:
-    """Call `on_enter(module, args)` before and `on_exit(module, args, kwargs, output)` after each call, raised or "
-    "not."""
+    """Calls `on_enter` before and `on_exit` after each module call in the process, also if the call raises."""
     before = register_module_forward_pre_hook(on_enter)
     try:
         after = register_module_forward_hook(on_exit, with_kwargs=True, always_call=True)
@@ -76,14 +75,14 @@ def remove_global_hook(handle: RemovableHandle) -> None:
 
 
 class SkippedCall(NamedTuple):
-    """What a call gives that is not made."""
+    """The output of a module call that is skipped."""
 
     output: Any
 
 
 @contextmanager
 def module_call_hooks(copies: Sequence[nn.Module] | None, on_enter: OnEnter, on_exit: OnExit) -> Iterator[None]:
-    """Call `on_enter(module, args)` before and `on_exit(module, args, kwargs, output)` after each call of a module.
+    """Calls `on_enter` before and `on_exit` after each call of these modules, without registering hooks.
 
     `copies` are the modules of a shadow: nothing else is written, and no other thread hears of it; None hears of all
     modules of the process. Where a call raised, `on_exit` gets no output. A call for which `on_enter` has something
@@ -104,7 +103,7 @@ def module_call_hooks(copies: Sequence[nn.Module] | None, on_enter: OnEnter, on_
 
 
 class _RaisedRecursionLimit:
-    """Room for twice the frames: hearing of a call takes some itself, and what runs unheard has to run heard.
+    """A doubled recursion limit, as hooks need frames of their own; it is restored by the last thread.
 
     The limit is the process's, so it is put back when the last thread leaves, unless someone else has set it meanwhile.
     """
@@ -132,7 +131,9 @@ _raised_recursion_limit = _RaisedRecursionLimit()
 
 
 class _HookedCall:
-    """Stands where torch looks for a compiled call. What a module's own hooks do lies inside of the call."""
+    """A replacement for a module's compiled call, around the module's own hooks. What a module's own hooks do lies
+    inside of the call.
+    """
 
     __slots__ = ("module", "on_enter", "on_exit")
 

@@ -1,4 +1,4 @@
-"""The state of a model at one moment, to notice later that it was cut, masked, trained or changed by hand."""
+"""Change detection for a model: whether it was cut, masked, trained or changed since a moment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIZES, WEIGHTS = "sizes", "weights"
 
 
 class ModelState:
-    """The modules, sizes and write counters of a model, told by looks at them alone; the model is held weakly."""
+    """A record of a model's modules, sizes and version counters, to detect changes; holds the model weakly."""
 
     def __init__(self, model: nn.Module) -> None:
         self._model = weakref.ref(model)
@@ -23,7 +23,7 @@ class ModelState:
 
     @property
     def model(self) -> nn.Module | None:
-        """The model, as long as somebody else has it."""
+        """The model, or None if it was deleted."""
         return self._model()
 
     def change(self) -> str:
@@ -38,7 +38,7 @@ class ModelState:
 
 
 def _size_and_weight_keys(model: nn.Module) -> tuple[list[Any], list[Any]]:
-    """What says that modules and sizes are the same, and what says that weights are."""
+    """Returns the keys that change with modules and sizes, and those that change with weights."""
     sizes: list[Any] = []
     weights: list[Any] = []
     for name, module in _slots(model):

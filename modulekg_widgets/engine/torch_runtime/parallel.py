@@ -1,6 +1,6 @@
-"""Models that several devices or processes train together: what wraps them, and what holds their parameters.
+"""Models in data-parallel and sharded wrappers, and the parameters that these hold.
 
-Looking asks nothing of the other processes and registers nothing.
+Nothing here communicates with other processes or registers hooks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WRAPPERS = (nn.DataParallel, DistributedDataParallel)  # each keeps the model th
 
 
 def unwrap_model(model: nn.Module) -> nn.Module:
-    """The module behind DataParallel, DistributedDataParallel and `torch.compile`, or the module itself."""
+    """Returns the model inside DataParallel, DistributedDataParallel and `torch.compile` wrappers."""
     while True:
         model = unwrapped(model)
         inner = registry(module_state(model), MODULES).get("module") if issubclass(type(model), WRAPPERS) else None
@@ -42,12 +42,12 @@ def unwrap_model(model: nn.Module) -> nn.Module:
 
 
 def is_replicated(module: nn.Module) -> bool:
-    """Whether a module is the wrapper that sums the gradients of several processes."""
+    """True if the module is a DistributedDataParallel wrapper."""
     return issubclass(type(module), DistributedDataParallel)
 
 
 def sharding_of(module: nn.Module) -> str | None:
-    """What keeps but a part of this module's own tensors in each process; None where all of them are whole."""
+    """Returns the kind of sharding of a module's own tensors, as "DTensor"; None where they are whole."""
     cls = type(module)
     if issubclass(cls, _loaded_class("torch.distributed.fsdp", "FullyShardedDataParallel")):
         return "FullyShardedDataParallel"
@@ -58,7 +58,7 @@ def sharding_of(module: nn.Module) -> str | None:
 
 
 def sharding_of_tensor(tensor: torch.Tensor) -> str | None:
-    """What keeps but a part of this tensor in each process, or None."""
+    """Returns the kind of sharding of a tensor, or None."""
     if issubclass(type(tensor), _loaded_class("torch.distributed.tensor", "DTensor")):
         return "DTensor"
     # without a look at __dict__, for this is a part of one flat tensor: writing to it would write to the others
@@ -74,12 +74,12 @@ class FlatPart(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every process holds all of it."""
+        """True if every process holds the whole parameter."""
         return not self.handle.uses_sharded_strategy
 
     @property
     def counts(self) -> bool:
-        """Whether no process before this one holds the same part."""
+        """True if this is the first process that holds this shard, so that sums count it once."""
         copies = module_state(self.wrapper).get(COPIES_OF_SHARDS)
         return copies is None or torch.distributed.get_rank(copies) == 0
 
@@ -123,13 +123,13 @@ def flat_parts(modules: Iterable[nn.Module]) -> dict[int, dict[str, FlatPart]]:
 
 
 def _loaded_class(module: str, name: str) -> tuple[type, ...]:
-    """A class of a part of torch, once somebody has loaded that part."""
+    """Returns a class of a torch module that is already imported, as a tuple; empty otherwise."""
     found = getattr(sys.modules.get(module), name, None)
     return (found,) if isinstance(found, type) else ()
 
 
 def is_in_live_ddp(tensors: Iterable[torch.Tensor]) -> bool:
-    """Whether a DistributedDataParallel lives that reduces the gradients of one of these parameters.
+    """True if a living DistributedDataParallel reduces the gradient of one of these parameters.
 
     The tensors do not tell, so that the objects of the process are gone through once, where torch.distributed runs;
     wrappers that nobody has any more are dropped first. After `gc.freeze()` those from before it are not found.

@@ -1,7 +1,7 @@
-"""Every private name of torch that the package uses, once, with what it is for: all other code asks here.
+"""Every private name of torch that the package uses, with its purpose.
 
-They may change with any release of torch; then this is the file to mend. A test of the architecture finds other uses.
-Constants hold the names of attributes, as they stand in a module's `__dict__`; functions read them in C.
+Such names may change with any release of torch; then this is the only file to change (a test of the architecture finds
+other uses). Constants are names of attributes in a module's `__dict__`; functions are getters in C.
 """
 
 from __future__ import annotations
@@ -158,12 +158,12 @@ C_EXTENSION = torch._C.__name__  # the module of classes in C++
 
 
 def is_innermost(mode: TorchDispatchMode) -> bool:
-    """Whether a mode of operators is the first to hear of them."""
+    """True if the mode is the innermost dispatch mode."""
     return _python_dispatch._get_current_dispatch_mode() is mode
 
 
 def default_device() -> torch.device | None:
-    """What `torch.set_default_device` was told in this thread."""
+    """Returns the device set by `torch.set_default_device` in this thread."""
     context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
     return None if context is None else context.device
 
@@ -183,20 +183,20 @@ def is_compiler_loaded() -> bool:
 
 
 def compiler_stance() -> str | None:
-    """What `torch.compiler.set_stance` was told; None before anything is compiled."""
+    """Returns the stance set by `torch.compiler.set_stance`; None before anything is compiled."""
     frames = compiler_frames()
     return None if frames is None else frames._stance.stance
 
 
 def count_compiled_frames(count: int) -> int:
-    """Let torch count in this thread what it compiles, or not by -1; a call that is counted may compile nothing."""
+    """Sets the number of compiled frames that torch counts in this thread (-1 to stop counting)."""
     frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
     set_count = getattr(frames, "set_fullgraph_compiled_frame_count", None)
     return -1 if set_count is None else set_count(count)
 
 
 def kernel_in_parts(operator: Any) -> Callable[..., Any] | None:
-    """What an operator that takes functions does on any device, in other operators."""
+    """Returns the kernel of a higher-order operator in terms of basic operators."""
     return operator.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
 
 
@@ -227,7 +227,7 @@ def script_methods(native: Any) -> list[str]:
 
 
 def can_be_saved(value: Any) -> bool:
-    """Whether an object of C++ has a state that it would be saved with."""
+    """True if an object of C++ can be pickled."""
     return value._has_method("__getstate__")
 
 
@@ -235,5 +235,5 @@ def can_be_saved(value: Any) -> bool:
 
 
 def default_store() -> Any:
-    """Where the processes of the default group leave each other messages."""
+    """Returns the key-value store of the default process group."""
     return torch.distributed.distributed_c10d._get_default_store()

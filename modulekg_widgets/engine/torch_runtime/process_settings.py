@@ -1,4 +1,4 @@
-"""Settings of the process that a forward pass may change, put back after it."""
+"""Settings of thread and process that forward may change: saved before a run and restored after it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from modulekg_widgets.engine.torch_runtime.threads import ThreadActivity
 
 @contextmanager
 def preserved_process_settings() -> Iterator[None]:
-    """Put back what the body changes, however it ends; what it leaves alone is not written.
+    """Restores settings of thread and process when the context ends; unchanged ones are not written.
 
     What belongs to this thread is put back in any case. What belongs to the process is left as it is where other
     threads compute meanwhile: they may have changed it, and read it now. A look draws from generators of its own, so

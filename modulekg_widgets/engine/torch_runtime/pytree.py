@@ -1,4 +1,4 @@
-"""The tensors in what a forward pass takes and gives: nested tuples, lists, mappings and dataclasses."""
+"""Tensors in nested tuples, lists, mappings and dataclasses: iteration and mapping, as in a pytree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_DEPTH = 8  # levels of a structure that counts as plain
 
 
 def tensors(value: Any, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:
-    """Every tensor in `value` with a readable name such as `out.logits` or `x[0]`, each container entered once."""
+    """Yields every tensor in `value` with its path, such as `out.logits` or `x[0]`; containers are visited once."""
     return leaves(value, torch.Tensor, name)
 
 
@@ -47,7 +47,7 @@ def with_leaves(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
 
 
 def is_plain_structure(value: Any, kind: type, depth: int = MAX_DEPTH) -> bool:
-    """Whether `value` is made of instances of `kind`, numbers, text and None alone, in containers that are entered."""
+    """True if `value` consists of `kind`, numbers, text and None in known containers."""
     if isinstance(value, kind) or type(value) in (int, float, bool, str, type(None)):
         return True
     entered = type(value) in (tuple, list, dict) or hasattr(value, "_fields") or dataclasses.is_dataclass(value)
@@ -60,7 +60,7 @@ def nested_rows(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def entries(value: Any) -> list[tuple[str, Any]]:
-    """What a container holds, each with the step that leads there, as `.logits` or `[0]`."""
+    """Returns the entries of a container with their path step, as `.logits` or `[0]`."""
     if isinstance(value, Mapping):
         return [(f"[{key!r}]" if not isinstance(key, str) else f".{key}", value[key]) for key in value]
     if isinstance(value, tuple) and (fields := getattr(value, "_fields", None)) is not None:
@@ -103,8 +103,7 @@ def _shallow_copy(value: Any) -> Any:
     return copy.copy(value)
 
 
-# --------------------
-# What a model is called with: positional and keyword arguments, and the names of the tensors in them.
+# -------------------- The inputs of a model: positional and keyword arguments, and the names of their tensors
 
 
 class FromList(tuple[Any, ...]):
@@ -114,7 +113,7 @@ class FromList(tuple[Any, ...]):
 
 
 def list_hint(args: tuple[Any, ...]) -> str:
-    """What to say behind an error when a list was taken apart into arguments; else nothing."""
+    """Returns a hint for error messages when a list was unpacked into arguments; else an empty text."""
     if not isinstance(args, FromList):
         return ""
     inside = "[x]" if len(args) == 1 else "[x, …]"
@@ -122,7 +121,7 @@ def list_hint(args: tuple[Any, ...]) -> str:
 
 
 def call_arguments(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What the user passed as `args` and `kwargs`, as the two that a call takes; one tensor or a dict alone will do."""
+    """Returns `args` and `kwargs` of the user as a tuple and a dict; a single tensor or a dict is accepted."""
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise TraceError(f"kwargs is a {printable(type(kwargs).__name__)}: pass a dict of keyword arguments")
     if isinstance(args, Mapping) and kwargs is None:

@@ -1,4 +1,4 @@
-"""Random numbers: those of a look come from generators of its own; those of the process can be kept and drawn again."""
+"""Random numbers: generators of isolated runs, and saved states of the process's generators."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEED_STRIDE = 1_000_003  # between the seeds of one pass and those of the next
 
 
 class ReproducibleDraws(OperatorMode):
-    """Gives every operator that draws a generator of this pass: from `seed`, or a copy of the process's.
+    """A mode that gives every random operator a generator of this run: from `seed`, or copied from the process.
 
     `seed` may also be what `process_states` gave. With a number what is drawn goes by how many draws came before it,
     not by their sizes: a model that leaves layers out at random would else go another way once its tensors are smaller.
@@ -83,7 +83,7 @@ class ReproducibleDraws(OperatorMode):
 
 
 def process_states() -> dict[torch.device, torch.Tensor]:
-    """The states of the process's generators, to draw the same once more."""
+    """Returns the states of the process's random generators, to repeat a run."""
     states = {torch.device("cpu"): torch.get_rng_state()}
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         states |= {torch.device("cuda", i): state for i, state in enumerate(torch.cuda.get_rng_state_all())}
@@ -91,7 +91,7 @@ def process_states() -> dict[torch.device, torch.Tensor]:
 
 
 def is_random(overload: Any) -> bool:
-    """Whether an operator gives random numbers."""
+    """True if the operator returns random numbers."""
     return torch.Tag.nondeterministic_seeded in overload.tags
 
 
@@ -105,12 +105,12 @@ def process_generator(device: torch.device) -> torch.Generator:
 
 
 def _is_other_generator(given: Any, process: Any) -> bool:
-    """Whether a call names another generator than the process's; each access may make a new object for that one."""
+    """True if a call passes a generator other than the process's default one."""
     return given is not None and address_of(given) != address_of(process)
 
 
 def _has_no_dropout(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
-    """Whether an operator with dropout, as fused attention, has none in this call, and so draws nothing."""
+    """True if a dropout operator is called with p=0, and so draws nothing."""
     for at, argument in enumerate(schema_of(func).arguments):
         if argument.name in ("dropout_p", "dropout"):
             return (args[at] if at < len(args) else kwargs.get(argument.name, argument.default_value)) == 0
@@ -136,7 +136,7 @@ def _dropout(x: torch.Tensor, p: float, train: bool | None, *, generator: torch.
 
 
 def _device(args: Any, kwargs: dict[str, Any]) -> torch.device:
-    """Where an operator draws."""
+    """Returns the device that an operator draws random numbers on."""
     if kwargs.get("device") is not None:
         device = torch.device(kwargs["device"])
     else:
@@ -151,12 +151,12 @@ def _device(args: Any, kwargs: dict[str, Any]) -> torch.device:
 
 
 def seeded_generator(seed: int) -> torch.Generator:
-    """A generator of the CPU of its own."""
+    """Returns a new CPU generator with a seed."""
     return torch.Generator().manual_seed(seed)
 
 
 def python_generators() -> list[State]:
-    """How to read and write the states of the generators of Python and NumPy."""
+    """Returns getters and setters for the random states of Python and NumPy."""
     states: list[State] = [(random.getstate, random.setstate)]
     if numpy := sys.modules.get("numpy"):
         states.append((numpy.random.get_state, numpy.random.set_state))
@@ -177,7 +177,7 @@ def cpu_generators() -> list[State]:
 
 
 def advance_rng(count: int) -> None:
-    """Draw so many numbers from the generators of Python and NumPy, so that code draws others than before.
+    """Advances the random generators of Python and NumPy by `count` numbers.
 
     No seed is set: where other threads compute meanwhile the generators are not put back, and must not begin anew.
     """
@@ -209,7 +209,7 @@ def preserved_rng() -> Iterator[None]:
 
 
 class PythonGenerators:
-    """The states of the generators of Python and NumPy at one time, to draw the same once more."""
+    """A snapshot of the random states of Python and NumPy, to repeat a run."""
 
     def __init__(self) -> None:
         self._states = [(state, state[0]()) for state in python_generators()]
@@ -222,12 +222,12 @@ class PythonGenerators:
                 write(before)
 
     def record_use(self) -> None:
-        """A pass has run."""
+        """Notes after a run whether it changed the random states."""
         self.were_used |= any(not equal_states(read(), before) for (read, _), before in self._states)
 
 
 def equal_states(one: Any, other: Any) -> bool:
-    """Whether two states are the same: numbers, tensors, arrays, or sequences of such."""
+    """True if two random states are equal: numbers, tensors, arrays, or sequences of these."""
     if isinstance(one, torch.Tensor):
         return torch.equal(one, other)
     if isinstance(one, list | tuple):
@@ -239,7 +239,7 @@ def equal_states(one: Any, other: Any) -> bool:
     return same if isinstance(same, bool) else bool(same.all())
 
 
-# -------------------- Items of a loader that draws random numbers, made so that nobody else's numbers change
+# -------------------- Data loaders whose random numbers leave the process's generators unchanged
 
 
 T = TypeVar("T")
@@ -261,7 +261,7 @@ def with_isolated_rng(items: Iterable[T]) -> Iterator[T]:
 
 
 class _LoaderRng:
-    """Where the draws of one iteration have come to."""
+    """The random states of one loader iteration."""
 
     def __init__(self) -> None:
         self._activity = ThreadActivity()
@@ -269,7 +269,7 @@ class _LoaderRng:
         self._states: States = []
 
     def run(self, make: Any) -> Any:
-        """What `make` makes, drawn behind what was made before."""
+        """Runs `make` with the random states that the previous item ended with."""
         if self._copies is None and self._activity:
             reached = [state for (read, _), state in self._states if read is torch.get_rng_state]
             self._copies = ReproducibleDraws({CPU: reached[0]} if reached else None)

@@ -1,4 +1,4 @@
-"""Modules as they are, whatever their classes say of themselves."""
+"""Modules as plain state: `__dict__`, registries and mode, read without running their code."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ def wrapper_classes() -> tuple[type, ...]:
 
 
 def unwrapped(module: nn.Module) -> nn.Module:
-    """The module behind the wrapper that `torch.compile` returns, or the module itself."""
+    """Returns the module inside a `torch.compile` wrapper, or the module itself."""
     while issubclass(type(module), wrapper_classes()):
         module = module_state(module)[MODULES][ORIGINAL_MODULE]
     return module
 
 
 def is_script(module: nn.Module) -> bool:
-    """Whether the module is TorchScript: it makes its children anew at each access, so it is one opaque module."""
+    """True for TorchScript modules, which are opaque: their children are created at each access."""
     return issubclass(type(module), torch.jit.ScriptModule)
 
 
 def is_plain_module(cls: type) -> bool:
-    """Whether the instances of a class are modules that are neither wrappers nor TorchScript."""
+    """True if instances are modules, and neither compile wrappers nor TorchScript."""
     return issubclass(cls, nn.Module) and not issubclass(cls, (torch.jit.ScriptModule, *wrapper_classes()))
 
 
 def registry(state: dict[str, Any], name: str) -> dict[str, Any]:
-    """The parameters, buffers or children of a module given its `__dict__`; empty where it has none yet."""
+    """Returns the parameters, buffers or children in a module's `__dict__`; empty before `__init__`."""
     return state.get(name) or {}
 
 
@@ -70,11 +70,11 @@ def set_mode(states: Iterable[dict[str, Any]], training: bool | None) -> None:
 
 
 # --------------------
-# Children of a module that are numbered from 0, as those of a list, or `expert_0`, `expert_1`, … of a dictionary.
+# Numbered children of a module: the elements of a list, or `expert_0`, `expert_1`, … of a dictionary.
 
 
 class IndexedChildren(NamedTuple):
-    """Modules at `path`, each under its number behind the same letters."""
+    """The numbered children of a module: `path`, and the prefix of their names."""
 
     path: str
     prefix: str  # of their names, empty in a list
@@ -85,14 +85,14 @@ class IndexedChildren(NamedTuple):
         return f"{self.path}.{name}" if self.path else name
 
     def split(self, path: str) -> tuple[int, str] | None:
-        """The number of the module that something lies in, and its name in there; None for what lies elsewhere."""
+        """Returns the number of the child that contains a path, and the path inside it; None for other paths."""
         start = f"{self.path}.{self.prefix}" if self.path else self.prefix
         number, _, rest = path.removeprefix(start).partition(".")
         return (int(number), rest) if path.startswith(start) and number.isdecimal() else None
 
 
 def index_prefix(names: Iterable[str]) -> str | None:
-    """What names have before their numbers 0, 1, …; None where they are not such names."""
+    """Returns the common prefix of names that are numbered 0, 1, …; None for other names."""
     every = list(names)
     prefix = every[0].removesuffix("0") if every else ""
     return prefix if every == [f"{prefix}{at}" for at in range(len(every))] else None

@@ -1,4 +1,4 @@
-"""What other threads of this process do, read from their stacks."""
+"""Detection of other threads that use a model or compute, from their stacks and CPU times."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MAX_WATCHED_CPU = 2e-3  # seconds of computing in that time of one that only wai
 
 
 class _ModelIdentity:
-    """Some modules and their parameters, by identity."""
+    """The identities of some modules and their parameters."""
 
     def __init__(self, modules: Iterable[nn.Module]) -> None:
         self.modules: dict[int, Any] = {id(module): module for module in modules}
@@ -49,7 +49,7 @@ class _ModelIdentity:
 
 
 def current_use(modules: Iterable[nn.Module]) -> str | None:
-    """What another thread does with some of these modules at this moment, in words; None when nothing."""
+    """Returns a description of another thread's current use of these modules; None if there is none."""
     return _current_use(_ModelIdentity(modules))
 
 
@@ -64,7 +64,7 @@ def _current_use(model: _ModelIdentity) -> str | None:
 
 
 def training_thread(modules: Iterable[nn.Module]) -> str | None:
-    """What another thread does with some of these modules, between its passes too, in words; None when nothing.
+    """Returns a description of a thread that trains these modules, also between its passes; else None.
 
     Between two passes the stack of a thread that trains shows neither. So threads that know the model are watched for
     a moment: one that computes is at work on it, one that waits, for a lock say, leaves it alone.
@@ -84,7 +84,7 @@ def training_thread(modules: Iterable[nn.Module]) -> str | None:
 
 
 def _computing_thread(before: Mapping[int, float | None], most: float) -> int | None:
-    """The first of these threads that has computed for more than some seconds since."""
+    """Returns the first of these threads whose CPU time grew by more than `most` seconds."""
     seconds, frames = dict(_cpu_seconds()), sys._current_frames()
     for ident, earlier in before.items():
         now = seconds.get(ident)
@@ -97,7 +97,7 @@ def _computing_thread(before: Mapping[int, float | None], most: float) -> int | 
 
 
 def _references_model(frame: FrameType | None, model: _ModelIdentity) -> bool:
-    """Whether a stack has the model in reach: in its variables and their attributes, and in globals that it names."""
+    """True if a stack references the model in its variables, their attributes or its globals."""
     while frame is not None:
         variables = frame.f_globals
         values = [variables.get(name) for name in frame.f_code.co_names]
@@ -139,7 +139,7 @@ def _contains(module: nn.Module, model: _ModelIdentity) -> bool:
 
 
 class ThreadActivity:
-    """Whether other threads compute from now on: they may draw random numbers, those that wait do not."""
+    """The detection of computing in other threads since a moment, which may draw random numbers."""
 
     def __init__(self) -> None:
         self._before = dict(_cpu_seconds())
@@ -160,12 +160,12 @@ class ThreadActivity:
 
 
 def other_threads_compute() -> bool:
-    """Whether another thread computes at this moment, by where it is in its code."""
+    """True if another thread computes at this moment, judged by its stack."""
     return any(not _waits(frame) for _, frame in _other_stacks())
 
 
 def _cpu_seconds() -> Iterator[tuple[int, float | None]]:
-    """What each of the other threads has computed so far."""
+    """Yields the CPU seconds of the other threads."""
     own = threading.get_ident()
     for thread in threading.enumerate():
         if thread.ident is not None and thread.ident != own and thread.name != _QUEUE_FEEDER:
@@ -203,7 +203,7 @@ def _use_in_frame(frame: FrameType, model: _ModelIdentity) -> str | None:
 
 
 def _reaches(outputs: Any, parameters: Collection[int]) -> bool:
-    """Whether the graph behind some outputs of a backward pass leads to one of these parameters."""
+    """True if the autograd graph of some outputs leads to one of these parameters."""
     waiting = [getattr(output, "grad_fn", None) for output in outputs or ()]
     waiting += [getattr(getattr(output, "node", None), "next_functions", None) for output in outputs or ()]
     entered: set[Any] = set()

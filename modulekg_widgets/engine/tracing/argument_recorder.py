@@ -1,4 +1,4 @@
-"""The arguments of a call of an operator: what is recorded of them, and the key of their layouts."""
+"""The recording of an operator's arguments, and the cache key of their layouts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tensor = torch.Tensor
 
 
 class ArgumentRecorder:
-    """One pass over the arguments of a call: what is recorded, and the key of the layouts."""
+    """A recorder of one call's arguments: their nodes, and the cache key of their layouts."""
 
     __slots__ = ("key", "known", "node", "nodes", "recorded")
 
@@ -66,14 +66,13 @@ def map_flat_tensors(value: Any, change: Callable[[Tensor], Any]) -> Any:
 
 
 def unwrap_tensor(tensor: Tensor) -> Tensor:
-    """What a tensor is to operators: within `vmap` that of all samples, of a jagged one that of all rows."""
+    """Returns the tensor that operators see: without functorch wrappers, and the values of a jagged tensor."""
     if is_functorch_wrapped_tensor(tensor):
         return unwrap_tensor(unwrapped_once(tensor))
     return values_of_nested(tensor) if isinstance(tensor, NestedTensor) else tensor
 
 
-# --------------------
-# The layouts of results, cached by those of inputs: on meta tensors equal layouts in give equal layouts out.
+# -------------------- A cache of result layouts by input layouts: on meta tensors these determine each other
 
 
 MAX_ENTRIES = 20_000  # entries; then it starts anew
@@ -102,7 +101,7 @@ def cached_layouts(key: tuple[Any, ...], execute: Callable[[], Any]) -> Any:
 
 
 def _layout(results: Any) -> Any:
-    """How to make tensors like the results: a layout, or a sequence of them."""
+    """Returns a recipe for empty tensors like the results: a layout, or a sequence of layouts."""
     if isinstance(results, torch.Tensor):
         lazy = results.is_conj() or results.is_neg()
         if results.layout is not torch.strided or type(results) is not torch.Tensor or lazy:

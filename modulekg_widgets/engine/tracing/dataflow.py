@@ -1,4 +1,16 @@
-"""The data flow of one forward pass: values, the operators between them, and the modules that called these."""
+"""The data flow of one forward pass: values, operators and module calls as plain data.
+
+`Dataflow` lists the tensors (`DataNode`), the calls of ATen operators (`OperatorNode`) and the modules (`ModuleNode`)
+in the order of execution. A node knows its producer and consumers; an in-place write makes a new node with `previous`.
+Parameters and buffers have one node for all their names. `state` maps names to nodes, `result` is the output with nodes
+in place of tensors. Notes, unknown calls and calls that depend on data are listed beside. `mk.trace` returns the
+subclass `DataflowGraph`, which adds axes; the graph holds the model, so it cannot be pickled.
+
+>>> import torch, modulekg_widgets as mk
+>>> graph = mk.trace(torch.nn.Linear(3, 4), torch.zeros(1, 3))
+>>> graph.operators[-1].name, [node.name for node in graph.operators[-1].params]
+('aten::addmm', ['bias'])
+"""
 
 from __future__ import annotations
 
@@ -23,8 +35,7 @@ from modulekg_widgets.engine.tracing.flops import Flops, count_flops, matmul_flo
 from modulekg_widgets.engine.tracing.source import Source
 from modulekg_widgets.engine.tracing.unregistered_tensors import ATTRIBUTE, BUFFER, PARAMETER
 
-# --------------------
-# Which outputs of a forward pass count, and keep their shape when axes are cut; the others follow the cut.
+# -------------------- The selection of the outputs that must keep their shape; a cut may change the others
 
 
 OutputSelection = Sequence[str | int]
@@ -34,7 +45,7 @@ _INSIDE = re.compile(r"encoder_.*|(.*_)?(hidden_states?|attentions)")
 
 
 def parse_output_selection(outputs: Any) -> OutputSelection | None:
-    """What the user passed as `outputs`, as a list of names and indices; raises `UnknownNameError`.
+    """Parses the `outputs` argument into names and indices; raises `UnknownNameError`.
 
     An empty list is of no output: all of them may be cut.
     """
@@ -72,7 +83,7 @@ def _strip_dot(name: str) -> str:
 
 
 def _internal_outputs(result: Any) -> set[str]:
-    """The names of what serves the next call, and beside `logits` of hidden states and attentions."""
+    """Returns the names of caches for the next call, and of hidden states and attentions beside `logits`."""
     if not isinstance(result, Mapping):
         return set()
     keys = [key for key in result if isinstance(key, str)]
@@ -110,7 +121,7 @@ INPUT, CONSTANT, RESULT = "input", "constant", "result"  # beside PARAMETER, BUF
 
 
 class Storage:
-    """What the views of one memory share: the last operator that wrote into it."""
+    """The memory that views share, with the last operator that wrote to it."""
 
     __slots__ = ("writer", "written")
 
@@ -120,7 +131,7 @@ class Storage:
 
 
 class DataNode(Value):
-    """One tensor of the forward pass; writing in place makes a new one, whose `previous` is the tensor before."""
+    """A tensor in the forward pass; an in-place write makes a new node whose `previous` is the old one."""
 
     __slots__ = (
         "consumers", "dtype", "escapes", "graph", "index", "is_output", "is_ragged", "kind", "label", "names",
@@ -164,7 +175,7 @@ class DataNode(Value):
 
     @property
     def is_read(self) -> bool:
-        """Whether anything is made of it: by an operator, by Python, or by who called the model."""
+        """True if an operator, Python or the caller of the model reads the value."""
         return bool(self.consumers) or self.is_output or self.escapes
 
     @property
@@ -181,7 +192,7 @@ class DataNode(Value):
 
     @property
     def is_buffer_like(self) -> bool:
-        """Whether the model holds it and does not learn it: a buffer, or a tensor in a plain attribute."""
+        """True if the model holds the tensor without training it: a buffer, or a tensor in a plain attribute."""
         return self.kind in (BUFFER, ATTRIBUTE)
 
     @property
@@ -190,7 +201,7 @@ class DataNode(Value):
         return self.numel() * self.dtype.itemsize
 
     def cut_analysis(self, index: Sequence[int], dim: int = 0) -> Any:
-        """What else must change when the positions `index` of dimension `dim` go; nothing is changed."""
+        """Computes all changes that removing positions of this tensor requires; changes nothing."""
         return self.graph.cut_analysis(self, index=index, dim=dim)
 
     def __repr__(self) -> str:
@@ -238,7 +249,7 @@ class OperatorNode:
         return CallRecord(self.name, self.module, str(self.source or ""), remedy)
 
     def analysis(self, value: DataNode, mask: Any) -> Any:
-        """What this operator alone makes of a mask on one of its inputs or outputs: {value: {dim: indices}}."""
+        """Returns the positions that a mask on one of its tensors removes from the others, {value: {dim: indices}}."""
         return self.graph.operator_analysis(self, value, mask)
 
     def flops(self) -> int | None:
@@ -260,7 +271,7 @@ class ModuleCall:
 
 
 class ModuleNode:
-    """A module of the model as the forward pass saw it."""
+    """A module of the model in the forward pass, with its calls."""
 
     def __init__(self, graph: Dataflow, path: str, module: nn.Module) -> None:
         self.graph = graph
@@ -275,7 +286,7 @@ class ModuleNode:
 
     @property
     def outputs(self) -> list[DataNode]:
-        """The tensors that the module gave, over all its calls."""
+        """The output tensors of the module over all its calls."""
         return [node for call in self.calls for node in call.outputs]
 
     @property
@@ -338,7 +349,7 @@ class Modules(Mapping[str, ModuleNode]):
 
 
 class Values(list[DataNode]):
-    """The values in the order of their creation; look one up by index or by name."""
+    """The values in order of creation, by index or by name."""
 
     @overload
     def __getitem__(self, key: int | str) -> DataNode: ...  # type: ignore[overload-overlap]
@@ -354,7 +365,7 @@ class Values(list[DataNode]):
 
 
 class Dataflow:
-    """What one forward pass did, as `DataNode`s, `OperatorNode`s and `ModuleNode`s in the order they came."""
+    """The record of one forward pass: values, operators and module calls in the order of execution."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -406,7 +417,7 @@ class Dataflow:
 
     @cached_property
     def unread(self) -> list[DataNode]:
-        """The parameters and buffers that this forward pass never read."""
+        """The parameters and buffers that this forward pass did not read."""
         return [node for node in dict.fromkeys(self.state.values()) if not node.consumers and not node.escapes]
 
     @cached_property
@@ -421,7 +432,7 @@ class Dataflow:
         return [node for node in self.outputs if node not in following]
 
     def flops(self) -> Flops:
-        """The cost of the forward pass, of all its operators; `.unknown` lists those that have no formula.
+        """Returns the FLOPs of the forward pass; `.unknown` lists operators without a formula.
 
         `.matmul` is the part in matrix products and convolutions, which other tools and papers report.
         """

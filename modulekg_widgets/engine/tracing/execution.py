@@ -1,4 +1,4 @@
-"""Running recorded operators on real tensors."""
+"""Execution of recorded operators on real tensors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Devices = Callable[[torch.device], torch.device]
 
 
 def run_operator(operator: OperatorNode, value_of: Callable[[DataNode], Any], device_for: Devices | None = None) -> Any:
-    """Call the operator with the tensors that `value_of` gives for its nodes; `device_for` may move what it makes."""
+    """Runs a recorded operator on the tensors that `value_of` returns for its nodes."""
     args = _filled(operator.args, value_of)
     kwargs = {name: _filled(argument, value_of) for name, argument in operator.kwargs.items()}
     if device_for is not None and kwargs.get("device") is not None:
@@ -46,7 +46,7 @@ def _filled(argument: Any, value_of: Callable[[DataNode], Any]) -> Any:
 
 
 def constant_value(node: DataNode) -> Tensor | None:
-    """The contents of a value that depends on nothing but constants of the code and integer buffers, else None."""
+    """Returns the contents of a value that depends on constants and integer buffers alone, else None."""
     known: dict[DataNode, Tensor | None] = {}
     waiting = [node]
     while waiting:
@@ -104,7 +104,7 @@ def fill_values(graph: Dataflow, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 class ForwardReplay:
-    """One pass over the operators, on tensors that share memory as those of the model do."""
+    """A replay of the recorded operators on real tensors, with memory shared as in the model."""
 
     def __init__(self, graph: Dataflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.graph = graph
@@ -209,13 +209,13 @@ class ForwardReplay:
 
 
 def _address(value: Tensor) -> int:
-    """Where the memory is that views share; 0 for tensors that have none of their own."""
+    """Returns the address of the storage that views share; 0 for tensors without one."""
     plain = value.layout is torch.strided and has_storage(value)
     return value.untyped_storage().data_ptr() if plain else 0
 
 
 def _current_state(graph: Dataflow) -> dict[DataNode, Tensor]:
-    """What the model holds as it is now: `to` and `load_state_dict` may have replaced it."""
+    """Returns the current tensors of the model, which `to` or `load_state_dict` may have replaced."""
     found = {}
     for name, node in graph.state.items():
         path, attribute = split_name(graph, name)

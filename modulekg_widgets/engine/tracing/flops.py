@@ -1,4 +1,4 @@
-"""The cost of a forward pass in floating-point operations: the sums over its operators."""
+"""The FLOPs of a forward pass: sums over its operators and modules."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CallInModule(RecordedCall, Protocol):
 
 
 class Flops(int):
-    """The cost of some operators, a number; those in `unknown` have no formula and are not in it.
+    """The FLOPs of some operators, an int; operators without a formula are in `unknown`.
 
     `macs` counts pairs of a multiplication and an addition, in the operators that are made of these. `matmul` is the
     part in matrix products and convolutions, which torch's FlopCounterMode counts and papers report; where attention

@@ -1,4 +1,4 @@
-"""What a pass on tensors without data left outside of the model, where the next real pass would find it."""
+"""Meta tensors that outlive a traced pass outside the model, as in a cache: they are replaced by real ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OWN_REFERENCES = 2  # references to a tensor: the name's and that of the questi
 
 
 class LeakedTensors:
-    """The tensors without data that a pass has met; checked once none of them should be alive any more."""
+    """The meta or fake tensors of a pass that may outlive it, as in a cache outside the model."""
 
     def __init__(self) -> None:
         self.nodes: list[DataNode] = []
@@ -42,7 +42,7 @@ class LeakedTensors:
             self._many = SWEEP_SIZE + 2 * len(living)
 
     def materialize(self, result: Any = None) -> None:
-        """Turn tensors that are still alive into what a real pass would have made; the `result` may hold some.
+        """Replaces living leaked tensors by the real tensors that they stand for; those in `result` are exempt.
 
         That is a table of constants in a cache of the user's, whose holder finds it as another object's contents.
         """
@@ -60,21 +60,21 @@ class LeakedTensors:
         return {id(each) for tensor in held for each in (tensor, base_of(tensor)) if each is not None}
 
     def notes(self) -> list[str]:
-        """What could not be made real, and is no circle of the pass that has ended, as sentences."""
+        """Returns notes on the leaked tensors that could not be materialized."""
         if self.tensors:
             gc.collect()
             self._drop_unreferenced()
         return list(dict.fromkeys(map(_note, self.nodes)))
 
     def _collect_alive(self) -> None:
-        """Those of the pass that live; nothing refers to them weakly then, so that others can take their place."""
+        """Collects the tensors that are still alive, and drops the weak references to them."""
         alive = [(met(), node) for met, node in zip(self._met, self._nodes_met, strict=True)]
         self._met, self._nodes_met = [], []
         self.tensors += [tensor for tensor, _ in alive if tensor is not None]
         self.nodes += [node for tensor, node in alive if tensor is not None]
 
     def _drop_unreferenced(self) -> None:
-        """Keep only those that are referred to elsewhere; the last first, for views keep their bases alive."""
+        """Drops the tensors that nothing else references, views before their bases."""
         kept: list[tuple[Tensor, DataNode]] = []
         while self.tensors:
             tensor, node = self.tensors.pop(), self.nodes.pop()
@@ -98,7 +98,7 @@ def _materialize(tensor: Tensor, node: DataNode) -> bool:
 
 
 def _constant_contents(node: DataNode) -> Tensor | None:
-    """What is in a value's memory in the end, where that comes from constants of the code and buffers alone."""
+    """Returns the final contents of a value that depends on constants and buffers alone; else None."""
     needed = _dependencies(node)
     operators = {each.producer for each in needed if each.producer is not None}
     if not all(map(_is_known, needed)) or any(map(is_random, (operator.overload for operator in operators))):

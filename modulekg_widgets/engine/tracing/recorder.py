@@ -1,4 +1,4 @@
-"""Recording a forward pass: every ATen call under a dispatch mode, with the module and the line it came from."""
+"""The recorder of a forward pass: a dispatch mode that notes every ATen call with module and source line."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _ASSIGNS = Tensor.data.__set__  # type: ignore[attr-defined]
 
 
 class UntrackedMemoryError(NotImplementedError):
-    """Forward gives tensors other memory, or takes theirs, and nobody has watched."""
+    """Forward replaces the memory of tensors, or reads their addresses, while this is not recorded."""
 
 
 class Recorder(OperatorMode):
@@ -149,7 +149,7 @@ class Recorder(OperatorMode):
         return node
 
     def _delays_stand_in(self, tensor: Tensor) -> bool:
-        """Whether a stand-in is made once an operator runs on it, as most never do: their layouts are known by then."""
+        """True if a stand-in is made only when an operator needs it, as most are never needed."""
         few_run = self.skip_call is not None
         return few_run or (self.on_meta and (tensor.is_meta or tensor.layout is torch.strided))
 
@@ -161,7 +161,7 @@ class Recorder(OperatorMode):
         self._addresses[id(held.tensor)] = self._address_of(held.tensor)
 
     def _address_of(self, tensor: Tensor) -> int:
-        """Where the memory of a plain tensor lies; 0 for others."""
+        """Returns the address of a plain tensor's memory; 0 for others."""
         if tensor.layout is not torch.strided or type(tensor) not in _PLAIN:
             return 0
         return tensor.data_ptr() or address_of(tensor.untyped_storage())
@@ -201,7 +201,7 @@ class Recorder(OperatorMode):
             return self.adopt(tensor, CONSTANT, f"constant_{len(self.graph.values)}")
 
     def _sharing(self, tensor: Tensor) -> DataNode | None:
-        """The node of a living result of which a tensor is the same memory, as after a way through DLPack."""
+        """Returns the node of a living result that shares all its memory with a tensor, as after DLPack."""
         if self.stand_in is not None or tensor.layout is not torch.strided or not has_storage(tensor):
             return None
         address = tensor.data_ptr()
@@ -232,13 +232,13 @@ class Recorder(OperatorMode):
                     del self.graph.state[name]
 
     def input_stand_in(self, tensor: Tensor) -> Tensor:
-        """What forward gets instead of an input: the tensor that its operators see."""
+        """Returns the stand-in for an input, which forward gets in its place."""
         stand_in = self._stand_in(tensor)
         self._nodes[id(stand_in)] = self.node(tensor)
         return stand_in
 
     def _stand_in(self, tensor: Tensor) -> Tensor:
-        """The tensor that an operator gets instead of the given one."""
+        """Returns the stand-in that an operator gets in place of a tensor."""
         found = self._stand_ins.get(id(tensor))
         if found is not None:
             return found
@@ -251,7 +251,7 @@ class Recorder(OperatorMode):
         return found
 
     def _with_stand_ins(self, argument: Any) -> Any:
-        """An argument of an operator with stand-ins for its tensors."""
+        """Returns an argument with stand-ins in place of its tensors."""
         if isinstance(argument, Tensor):
             return self._stand_in(argument)
         if isinstance(argument, list | tuple):
@@ -259,7 +259,7 @@ class Recorder(OperatorMode):
         return argument
 
     def forget_results(self) -> None:
-        """The pass has ended: refer to no result of it any more."""
+        """Drops the references to results after the pass."""
         self._results.clear()
 
     def _try_other_tensors(self, reason: str) -> None:
@@ -336,7 +336,7 @@ class Recorder(OperatorMode):
         return self._record(operator, signature, results, read, args, kwargs)
 
     def _comes_apart(self, func: Any, args: Any) -> bool:
-        """Whether an operator that came whole is recorded in parts: recurrent layers are not, nor is what is nested."""
+        """True if a composite operator is decomposed: not for recurrent layers and nested tensors."""
         return func not in RECURRENT_OVERLOADS and not any(tensor.is_nested for tensor in flat_tensors(args))
 
     def on_enter_operator(self, name: str) -> None:
@@ -346,7 +346,7 @@ class Recorder(OperatorMode):
             self.graph.notes.append(f"both branches of torch.cond at {source} are recorded, and FLOPs count them both")
 
     def _is_from_outside(self, signature: Signature, args: Any) -> bool:
-        """Whether an operator that makes a tensor gets none, or one that the model had no part in yet."""
+        """True if a factory is called without a tensor, or with one that the recorder does not know."""
         first = args[0] if args else None
         if isinstance(first, list | tuple) and first:
             first = first[0]
@@ -430,7 +430,7 @@ class Recorder(OperatorMode):
     # -------------------------------------------------------- assignments
 
     def record_assignment(self, tensor: Tensor, value: Tensor) -> None:
-        """Python has given a tensor the memory of another, as `p.data = value` does."""
+        """Records that a tensor was given the memory of another, as by `p.data = value`."""
         node = self.node(value)
         self._stand_ins.pop(id(tensor), None)
         if id(value) in self._stand_ins:
@@ -440,7 +440,7 @@ class Recorder(OperatorMode):
         self._references += [tensor, value]  # the address of neither may become another's
 
     def record_assignments(self, held: Iterable[ModelTensor]) -> None:
-        """Note what stands in the places of parameters and buffers now, where that is not what stood there."""
+        """Records the values that forward has assigned to parameters and buffers."""
         for each in held:
             registered = each.state[PARAMETERS if each.kind == PARAMETER else BUFFERS]
             if not isinstance(registered, dict):
@@ -457,7 +457,7 @@ class Recorder(OperatorMode):
             raise UntrackedMemoryError
 
     def _note_untracked(self, held: ModelTensor) -> None:
-        """A parameter or buffer has other memory than before, and nobody has seen which."""
+        """Records that the memory of a parameter or buffer was swapped unseen."""
         self.missed = True
         record = CallRecord("a swap of its memory", held.name.rpartition(".")[0], "")
         self.graph.escaped.append((self.graph.state[held.name], record))
@@ -548,7 +548,7 @@ class _MemoryAccessMode(TorchFunctionMode):
 
 
 def _dependence(node: DataNode) -> tuple[bool, bool]:
-    """Whether a value depends on an input or on random numbers, and whether on a weight of the model."""
+    """Returns whether a value depends on inputs or random numbers, and whether on weights."""
     by_data = learnt = False
     seen, waiting = {node}, [node]
     while waiting and not by_data:
@@ -565,7 +565,7 @@ def _dependence(node: DataNode) -> tuple[bool, bool]:
 
 
 def _is_alias(tensor: Tensor, other: Tensor, address: int) -> bool:
-    """Whether two tensors are the same elements of the same memory."""
+    """True if two tensors are the same elements of the same memory."""
     if other.shape != tensor.shape or other.dtype is not tensor.dtype or other.layout is not torch.strided:
         return False
     return other.stride() == tensor.stride() and has_storage(other) and other.data_ptr() == address

@@ -1,4 +1,4 @@
-"""Which line of the user's code called an operator."""
+"""The source line of the user's code that called an operator."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _short_path(file: str) -> str:
 
 
 class CallerLocator:
-    """Finds the line behind a call: the innermost one outside torch, else the innermost one of a torch module."""
+    """Finds the source line behind a call: the innermost one outside torch, else in a module of torch."""
 
     def __init__(self, meet: Callable[[CodeType], None] | None = None) -> None:
         self._meet = meet  # called with each code of the user's, once
@@ -100,23 +100,23 @@ class CallerLocator:
         return found
 
     def is_users(self, code: CodeType) -> bool:
-        """Whether the code belongs neither to torch nor to this engine."""
+        """True if the code belongs neither to torch nor to this engine."""
         return _code_kind(code) == _USER
 
 
 def exports_memory(code: CodeType) -> bool:
-    """Whether code hands the memory of tensors to others, who would read it though it holds nothing."""
+    """True if the code exports the memory of tensors, as to DLPack."""
     return not _EXPORTS.isdisjoint(code.co_names)
 
 
 def is_nondeterministic(code: CodeType) -> bool:
-    """Whether code may go another way each time, by chance or by a clock, as far as the names in it tell."""
+    """True if the code may take another path each time, judged by the names of random functions and clocks."""
     return not _NONDETERMINISTIC.isdisjoint(code.co_names)
 
 
 @cache
 def bypasses_operators(code: CodeType) -> bool:
-    """Whether code gives tensors other memory, as `p.data = value` does, or takes the address of theirs."""
+    """True if the code replaces or reads the memory of tensors without an operator, as `p.data = value`."""
     if not _ADDRESSES.isdisjoint(code.co_names):
         return True
     return "data" in code.co_names and any(

@@ -1,4 +1,15 @@
-"""Tracing a model: on meta tensors where that goes, then on fake, then on real ones; the model stays as it is."""
+"""Tracing: records a call of a model, on meta tensors if possible, else on fake or real tensors.
+
+`trace_dataflow(model, args)` runs an isolated copy of the model (`torch_runtime/sandbox.py`) under the recorder. Meta
+tensors are tried first; fake tensors where code needs devices or numbers; real tensors where shapes depend on data.
+`graph.traced_on` says which succeeded. If forward computes gradients, or swaps the memory of parameters, the attempt is
+repeated with these recorded. The model, its caches and the random generators are left as they were. An error in forward
+becomes a `TraceError` that names the module, the line and the shapes of the inputs; its `.graph` ends there.
+
+>>> import torch
+>>> trace_dataflow(torch.nn.Linear(3, 4), torch.zeros(1, 3)).traced_on
+'meta'
+"""
 
 from __future__ import annotations
 
@@ -50,7 +61,7 @@ def trace_dataflow(
     gradients: bool = False,
     watch_memory: bool = False,
 ) -> Graph:
-    """Record `model(*args, **kwargs)`; `training` sets the mode for the trace alone, `modes` the tensors to try.
+    """Records a call `model(*args, **kwargs)` on meta, fake or real tensors.
 
     What `prepare` changes in the modules holds for the trace alone; `watch` is told of each operator once it has run;
     `skip_call` says, by the path of a module that a shadow calls, what it gives if that call need not be made; `around`
@@ -115,14 +126,14 @@ def trace_dataflow(
 
 
 class _TraceAttempt(NamedTuple):
-    """How a forward pass is recorded: on which tensors, and what else is heard or on."""
+    """The settings of one attempt to record a forward pass: kind of tensors, memory watching, gradients."""
 
     mode: str
     watches: bool  # what Python does with memory is heard, which takes time
     gradients: bool
 
     def retry(self, error: BaseException) -> _TraceAttempt | None:
-        """How to record once more on such tensors after this error, None where that would be no use."""
+        """Returns changed settings for a second attempt on the same kind of tensors; None if that cannot help."""
         if isinstance(error, UntrackedMemoryError) and not self.watches:
             return self._replace(watches=True)
         if not self.gradients and _asks_for_gradients(error):
@@ -131,7 +142,7 @@ class _TraceAttempt(NamedTuple):
 
 
 def _asks_for_gradients(error: BaseException) -> bool:
-    """Whether an error came of a gradient that forward asked for."""
+    """True if an error came from a gradient that forward computed."""
     traceback = error.__traceback__
     while traceback is not None:
         if traceback.tb_frame.f_code.co_filename.startswith(_AUTOGRAD):
@@ -189,7 +200,7 @@ def call_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
 
 
 def _execution_context(mode: str) -> tuple[AbstractContextManager[Any], Callable[[torch.Tensor], torch.Tensor] | None]:
-    """The contexts around the forward pass, and what replaces a tensor from outside."""
+    """Returns the context of the forward pass, and the function that makes stand-ins."""
     if mode == META:
         return nullcontext(), _meta_copy
     if mode == FAKE:
@@ -263,7 +274,7 @@ def check_not_distributed(walk: Walk) -> None:
 
 
 def is_outer_wrapper(walk: Walk, index: int) -> bool:
-    """Whether a wrapper stands around the whole model."""
+    """True if the module wraps the whole model."""
     module, model = walk.modules[index], walk.modules[0]
     within = unwrap_model(model)
     return module is not within and all(unwrap_model(each) is within for each in (module, model))
@@ -289,7 +300,7 @@ def _trace_error(error: Exception, graph: Dataflow, walk: Walk, labels: list[tup
 
 
 def _advice(model: nn.Module, places: Walk, call: tuple[Any, Any], training: bool | None, seed: int | None) -> str:
-    """What to do about an error, which a copy of the model may raise by itself: that is tried."""
+    """Returns advice for a failed trace, after running a copy of the model without recording."""
 
     def plainly(stage: Sandbox) -> None:
         set_mode(stage.states, training)
@@ -325,11 +336,11 @@ def _failure_location(traceback: TracebackType | None, index_of: Mapping[int, in
     return path, source
 
 
-# -------------------- The traced call once more, on modules that stand for the model's and were changed
+# -------------------- The traced call on an isolated copy that was modified
 
 
 def run_modified(graph: Dataflow, change: Callable[[Walk, Sandbox], None]) -> Any:
-    """What the traced call gives once `change` was made; the model stays as it is, and raises what its code raises."""
+    """Returns the output of the traced call after `change` was applied to an isolated copy of the model."""
     walked = walk(graph.model)
     args, kwargs = with_tensors(graph.call, lambda tensor: tensor.detach().clone())
 

@@ -1,7 +1,7 @@
-"""Tensors that a module holds in plain attributes, neither parameters nor buffers: alone, or in containers there.
+"""Tensors in plain attributes and containers of modules, neither parameters nor buffers.
 
-A table of positions is often kept so. `state_dict` does not have them. What lies in lists, tuples, dictionaries and
-plain objects is found as well; what can be learnt, or is what the code may compute anew, is none of them.
+Position tables are often stored so; `state_dict` does not contain them. Lists, tuples, dictionaries and plain objects
+are searched. Tensors with gradients, and caches that the code may recompute, are excluded.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def unregistered_tensor(state: dict[str, Any], name: str) -> torch.Tensor | None
 
 
 class _TensorSearch:
-    """Looks into each container once."""
+    """A search for tensors in containers; each container is visited once."""
 
     def __init__(self, others: set[int] | None = None, memories: set[int] | None = None) -> None:
         self._others = others or set()  # tensors that are registered, or that a function reaches past the attribute
@@ -98,7 +98,7 @@ class _TensorSearch:
         self._known: dict[tuple[int, int], list[_ContainedTensor]] = {}
 
     def of_module(self, state: dict[str, Any]) -> Iterator[tuple[str, _ContainedTensor]]:
-        """What lies in the attributes of a module, each with the attribute."""
+        """Yields the tensors found in the attributes of a module, with the attribute."""
         for attribute, value in state.items():
             if attribute not in STANDARD and type(value) not in SCALARS:
                 yield from ((attribute, found) for found in self.inside(value))
@@ -119,19 +119,19 @@ class _TensorSearch:
         return self._known[key]
 
     def _is_candidate(self, tensor: torch.Tensor) -> bool:
-        """Whether it has dimensions that can be cut: what has a gradient belongs to an optimizer or to a graph."""
+        """True if a tensor is a plain constant table: no gradient, own memory, not registered."""
         plain = type(tensor) is torch.Tensor and not tensor.requires_grad and id(tensor) not in self._others
         return plain and has_strided_memory(tensor) and tensor.numel() > 1 and _storage(tensor) not in self._memories
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    """What identifies memory, also memory without data; 0 where a tensor has none of its own."""
+    """Returns an identifier of a tensor's memory, with or without data; 0 where it has none."""
     own = has_strided_memory(tensor) and not nn.parameter.is_lazy(tensor)
     return address_of(tensor.untyped_storage()) if own else 0
 
 
 def is_container(value: Any) -> bool:
-    """Whether a value is a list, tuple or dictionary, or an object that is nothing but its attributes."""
+    """True for lists, tuples, dicts, and objects that consist of attributes alone."""
     cls = type(value)
     if cls in _MAPPINGS or cls in (list, tuple) or _is_named_tuple(cls):
         return True
@@ -146,7 +146,7 @@ def _is_named_tuple(cls: type) -> bool:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
-    """What a container holds: how its name goes on, the part, and the attribute if it is one."""
+    """Yields the entries of a container: suffix of the name, entry, and attribute names."""
     if isinstance(value, dict):
         for key, part in list(value.items()):
             if type(key) in _KEYS or (type(key) is tuple and all(type(each) in _KEYS for each in key)):
@@ -158,7 +158,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
 
 
 class UnregisteredTensors:
-    """The plain tensors of a model by their identity, looked for once one is asked about.
+    """The unregistered tensors of a model by identity, searched on first use.
 
     `original`: the model of which `walk` is a copy, where a copy has as its own what the model finds in its classes.
     """
@@ -184,7 +184,7 @@ class UnregisteredTensors:
 
     @functools.cached_property
     def attribute_writes(self) -> AttributeWrites:
-        """What the code of the model may write while it runs."""
+        """The attributes that the code of the model may assign during forward."""
         states = self._walk.states
         objects = [value for state in states for value in state.values() if is_container(value)]
         held = (each for every in (self._by_identity or {}).values() for held in every for each in held.way)
@@ -194,11 +194,11 @@ class UnregisteredTensors:
         return find_attribute_writes(classes, [*own, *hooks], map(type, (*objects, *hooks)))
 
     def may_be_reassigned(self, places: Iterable[ModelTensor]) -> bool:
-        """Whether the code may put something else at one of the places: it is a cache then, of any size."""
+        """True if the code may assign one of the names: the tensor is then a cache."""
         return any(self.attribute_writes.may_write(held.names, bool(held.way)) for held in places)
 
     def moved(self) -> set[str]:
-        """The names of those that were looked for and are no longer there."""
+        """Returns the names of tensors that the model no longer holds."""
         before = {held.name: held.tensor for every in (self._by_identity or {}).values() for held in every}
         now = {held.name: held.tensor for held in named_unregistered_tensors(self._walk)} if before else {}
         return {name for name, tensor in before.items() if now.get(name) is not tensor}
@@ -216,7 +216,7 @@ def model_tensors_by_name(walk: Walk, names: Iterable[str]) -> dict[str, ModelTe
 
 
 class AttributeSwap(NamedTuple):
-    """What an attribute of a module will hold."""
+    """A new value for an attribute of a module."""
 
     state: dict[str, Any]
     attribute: str
@@ -226,7 +226,7 @@ class AttributeSwap(NamedTuple):
 def attribute_swaps(
     held: Iterable[ModelTensor], new: Mapping[int, torch.Tensor], copies: Mapping[int, Any] | None = None
 ) -> list[AttributeSwap]:
-    """What the attributes that hold plain tensors will hold, with replacements by the identity of these tensors."""
+    """Returns the new values of the attributes that hold these tensors, given replacements by tensor identity."""
     every = list(held)
     attributes = {(id(each.state), each.attribute): each for each in every}.values()
     now = [AttributeSwap(each.state, each.attribute, each.state[each.attribute]) for each in attributes]
@@ -278,7 +278,7 @@ class _ContainerRebuilder:
         return made
 
     def _fill(self, made: Any, value: Any) -> None:
-        """Replace what holds new tensors, and nothing else."""
+        """Fills a copied container with its new tensors."""
         target = made if isinstance(value, list | dict) else vars(made)
         source = dict(enumerate(value)) if isinstance(value, list) else value if target is made else vars(value)
         for key, part in list(source.items()):

@@ -1,4 +1,11 @@
-"""The data flow of a forward pass as the browser gets it: calls, the steps in them, and the values between these."""
+"""Payload of a traced forward: calls, operator steps and values, as columns that the page draws.
+
+For `ModelGraph(model, args)`. `add_trace` runs `mk.trace` and writes "flow" (calls, steps, values, tensors), "edges"
+between modules, "axes", FLOPs and output bytes by module, and marks into the payload of the hierarchy. A failed
+forward is a result, too: "error" says why, and the flow ends there. Operators and values refer to each other by index;
+names, shapes and dtypes that repeat are sent once (`DistinctKeys`). `schema.py` states all parts, and
+`js/src/core/shared/payload.ts` reads them.
+"""
 
 from __future__ import annotations
 
@@ -21,26 +28,27 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.graph import DataflowGraph
 
 
-# -------------------- The axes as the browser gets them: names, sizes, why they are frozen, and where they run
+# --------------------
+# Payload of axes: names, sizes, reasons for frozen ones, and the axes along each tensor dimension.
 
 
 _AXIS = re.compile(r"\{(\d+)=\d+")
 
 
 class AxisTables:
-    """The axes by number, which is their place in `Axes`."""
+    """Axes by number, which is their index in `Axes`."""
 
     def __init__(self, axes: Axes) -> None:
         self.axes = axes
 
     def along(self, node: DataNode) -> list[int]:
-        """The numbers of the axes that run through a value."""
+        """Returns the numbers of the axes along a value."""
         terms = self._terms(node)
         found = (self.axes.rank(atom) for term in terms for atom in atoms(term) if atom in self.axes.tensor_dims)
         return list(dict.fromkeys(found))
 
     def payload(self, tensors: Iterable[DataNode]) -> dict[str, Any]:
-        """`dims` has, of each tensor and dimension, a place in `written`; there an axis is its number in braces."""
+        """Returns the tables; `dims` refers to `written`, where an axis is its number in braces."""
         reasons: dict[str, int] = {}
         expressions: dict[str, int] = {}
         every = list(self.axes)
@@ -85,7 +93,7 @@ NOT_CALLED = "not called in this forward pass"
 
 
 def add_trace(payload: dict[str, Any], hierarchy: Hierarchy, model: Any, args: Any, kwargs: Any) -> None:
-    """Trace the model and write what was found into its payload; `payload["error"]` says why there is not more.
+    """Trace the model and add the result to its payload; `payload["error"]` is the reason of an incomplete trace.
 
     An error of the forward pass is news to show, and not an error of the widget.
     """
@@ -104,7 +112,7 @@ def add_trace(payload: dict[str, Any], hierarchy: Hierarchy, model: Any, args: A
 
 
 def add_dataflow(payload: dict[str, Any], hierarchy: Hierarchy, graph: DataflowGraph) -> None:
-    """Write what `graph` knows into the payload of the same model; axes only where forward came to its end."""
+    """Add a traced graph to the payload of its model; axes only if the forward completed."""
     tree = CallTree(graph, hierarchy.walk)
     tables = FlowTables(graph, tree)
     tensors = _Tensors(graph, hierarchy)
@@ -122,7 +130,7 @@ def add_dataflow(payload: dict[str, Any], hierarchy: Hierarchy, graph: DataflowG
 
 
 def add_time_columns(payload: dict[str, Any], rows: Sequence[int], profile: Any) -> dict[str, Any]:
-    """The payload with the measured times of a profile as columns, in milliseconds; `rows` are the nodes of its rows.
+    """Returns the payload with the times of a profile as columns, in ms; `rows` are the nodes of its rows.
 
     Raises `UnknownNameError` for a table that has none.
     """
@@ -183,7 +191,7 @@ def _flow(tables: FlowTables, tensors: _Tensors, axes: AxisTables | None) -> dic
 
 
 def _blocks(graph: Dataflow, hierarchy: Hierarchy) -> dict[str, str]:
-    """What is said of the modules that are residual blocks, by node."""
+    """Returns a text for each module that is a residual block, by node."""
     found: dict[str, str] = {}
     for block in candidate_blocks(graph) if graph.error is None else ():
         node = hierarchy.walk.find(block.path)
@@ -194,13 +202,13 @@ def _blocks(graph: Dataflow, hierarchy: Hierarchy) -> dict[str, str]:
 
 
 def _is_view(operator: OperatorNode) -> bool:
-    """Whether all that it gives is memory that it was given."""
+    """True if all outputs of an operator share memory with its inputs."""
     given = {id(node.storage) for node in operator.inputs}
     return bool(operator.outputs) and all(id(o.storage) in given and o.previous is None for o in operator.outputs)
 
 
 class _Tensors:
-    """What the model holds under each of its names, with the module that has it."""
+    """Parameters, buffers and tensor attributes under each of their names, with their modules."""
 
     def __init__(self, graph: Dataflow, hierarchy: Hierarchy) -> None:
         self.nodes: list[DataNode] = []
@@ -221,7 +229,7 @@ class _Tensors:
             self.attribute.append(self.attributes.index_of(attribute))
 
     def read_by(self, operator: OperatorNode) -> list[int]:
-        """The places of what an operator reads of the model's own."""
+        """Returns the indices of the model tensors that an operator reads."""
         found = [self._place.get(node.index) for node in dict.fromkeys(operator.inputs) if is_state(node)]
         return [place for place in found if place is not None]
 
@@ -236,7 +244,7 @@ class _Tensors:
 
 
 def _columns(tables: FlowTables, hierarchy: Hierarchy) -> dict[str, list[Any]]:
-    """FLOPs and bytes of outputs by module; None where a module was not called or no formula is known."""
+    """FLOPs and output bytes by module; None for modules without a call or a FLOP formula."""
     counted = tables.graph.flops().by_module
     unknown = list(accumulate((flops is None for flops in tables.flops), initial=0))
     outputs: dict[int, int] = {}
@@ -253,7 +261,7 @@ def _columns(tables: FlowTables, hierarchy: Hierarchy) -> dict[str, list[Any]]:
 
 
 def _marks(hierarchy: Hierarchy, tree: CallTree, tensors: _Tensors) -> Iterable[tuple[int, str]]:
-    """Where forward stopped, or which modules it never called; of a whole branch its top."""
+    """Yields the module in which the forward stopped, or the topmost modules that were not called."""
     broken = [call for call in tree.calls if not call.finished]
     if broken:
         yield broken[-1].node, STOPPED

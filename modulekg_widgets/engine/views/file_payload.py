@@ -1,4 +1,4 @@
-"""The graph of a file as the data flow that the page draws: calls of modules, the operators in them, values between.
+"""Data flow of a model file, as the page draws it: calls of modules, operators and values.
 
 js/src/core/files/flow.ts makes the same of a file that is opened without a kernel.
 """
@@ -34,7 +34,7 @@ VIEWS = frozenset({
 
 
 def file_flow(contents: FileContents, hierarchy: Hierarchy) -> dict[str, Any] | None:
-    """The flow of a file's graph; None where it has none, or one that is too large to be drawn."""
+    """Returns the flow of the graph in a file; None without a graph, or with too many operators to draw."""
     graph = contents.graph
     if graph is None or not 0 < len(graph.operators) <= MAX_OPERATORS:
         return None
@@ -42,18 +42,18 @@ def file_flow(contents: FileContents, hierarchy: Hierarchy) -> dict[str, Any] | 
 
 
 def owned_tensors(contents: FileContents, hierarchy: Hierarchy) -> list[tuple[int, TensorRecord]]:
-    """The tensors with the modules that they are of, in the order of these; constants come last in each."""
+    """Returns the tensors with the indices of their modules, in module order; constants come last."""
     return [(node, record) for node, _, record in _by_module(contents, hierarchy)]
 
 
 def _by_module(contents: FileContents, hierarchy: Hierarchy) -> list[tuple[int, str, TensorRecord]]:
-    """With their names in the modules."""
+    """The same with the names in the modules."""
     owned = [(hierarchy.find(path) or 0, name, record) for path, name, record in tensor_owners(contents)]
     return sorted(owned, key=itemgetter(0))
 
 
 class _FileFlow:
-    """Everything that runs, in order, with the values by place."""
+    """Tables of calls, steps and values, with values by index."""
 
     def __init__(self, contents: FileContents, graph: OperatorGraph, hierarchy: Hierarchy) -> None:
         self.contents, self.graph, self.hierarchy = contents, graph, hierarchy
@@ -106,7 +106,7 @@ class _FileFlow:
                 self._make(output, step)
 
     def _call_in(self, module: str) -> int:
-        """The call in which an operator of a module runs: those around it that are open stay so."""
+        """Returns the call for an operator of a module; open calls of its ancestors are continued."""
         if module not in self.around:  # a path may be long, and have many operators
             self.around[module] = self._around(self.hierarchy.find(module) or 0)
         wanted = self.around[module]
@@ -177,7 +177,7 @@ class _FileFlow:
         }
 
     def _traffic(self) -> tuple[list[list[int]], list[list[int]]]:
-        """What goes into each call and what comes out: values that are made on one side and read on the other."""
+        """Returns the values that enter and leave each call: produced on one side, read on the other."""
         ends = [call + 1 for call in range(len(self.call_nodes))]
         for call in range(len(ends) - 1, 0, -1):
             parent = self.call_parents[call]
@@ -199,19 +199,18 @@ class _FileFlow:
 def _note_crossing(
     notes: list[dict[int, None]], value: int, inner: int, other: int, parents: Sequence[int], ends: Sequence[int]
 ) -> None:
-    """Note a value at each call around `inner` that `other` is not in."""
+    """Note a value at each call around `inner` that does not contain `other`."""
     while inner >= 0 and not inner <= other < ends[inner]:
         notes[inner][value] = None
         inner = parents[inner]
 
 
-# --------------------
-# A model file as the browser gets it: the payload of a model, what the file says of itself, and its graph.
+# -------------------- Payload of a model file: the hierarchy with metadata, warnings, tensors and graph of the file
 # js/src/core/files/payload.ts makes the same of a file that is opened without a kernel.
 
 
 def add_file(payload: dict[str, Any], file: ModelFile, hierarchy: Hierarchy) -> None:
-    """Write what a file tells, beside its modules, into their payload."""
+    """Add metadata, tensors and graph of a file to the payload of its hierarchy."""
     flow = file_flow(file.contents, hierarchy)
     payload["flow"], payload["traced"] = flow, flow is not None
     payload["classes"]["source"] = [None] * len(payload["classes"]["source"])  # what it is called, and not what it is
@@ -220,7 +219,7 @@ def add_file(payload: dict[str, Any], file: ModelFile, hierarchy: Hierarchy) -> 
 
 
 def _qualified(payload: dict[str, Any], hierarchy: Hierarchy) -> list[str]:
-    """Classes as the file has them: a kind, a title and a class without a module have none before them."""
+    """Class names as the file has them, without the module of generated classes."""
     names, qualified = payload["classes"]["name"], list(payload["classes"]["qualified"])
     nodes, entities = payload["nodes"]["entity"], payload["entities"]["class"]
     for node, module in enumerate(hierarchy.walk.modules):
@@ -255,7 +254,7 @@ def _about(file: ModelFile, hierarchy: Hierarchy, is_drawn: bool) -> dict[str, A
 
 
 def _operator(operator: OperatorRecord) -> list[Any]:
-    """Its name and settings, in the order of the steps."""
+    """Name and settings of an operator."""
     return [text(operator.name), [[text(key), _plain(value)] for key, value in operator.attributes.items()]]
 
 
@@ -264,7 +263,7 @@ def _plain(value: Any) -> Any:
 
 
 # --------------------
-# How the numbers of one tensor of a model file are spread: what the viewer of model files asks a kernel for.
+# Histogram of a tensor in a model file, which the file viewer of JupyterLab requests from a kernel.
 
 
 BINS = 64
@@ -273,12 +272,12 @@ PIECE_NUMBERS = 1 << 18  # numbers in memory at once, and next to each other in 
 
 
 def histogram_line(path: str, name: str) -> str:
-    """The histogram as one line of JSON in ASCII."""
+    """Returns the histogram as one line of ASCII JSON."""
     return json.dumps(tensor_histogram(path, name), allow_nan=False)
 
 
 def tensor_histogram(path: str, name: str) -> dict[str, Any]:
-    """Counts between edges, and the least, the most and the mean of the finite numbers of one tensor.
+    """Returns counts between edges, and minimum, maximum and mean of the finite numbers of one tensor.
 
     `zeros` and `nan` (with the infinities) are counts; of a large tensor `sampled` of its `elements` are looked at, in
     pieces that are evenly spaced.
@@ -308,7 +307,7 @@ def tensor_histogram(path: str, name: str) -> dict[str, Any]:
 
 
 def _flat(tensor: torch.Tensor, name: str) -> torch.Tensor:
-    """All its numbers in the order in which they lie in the file, without a copy."""
+    """Returns all numbers in file order, without a copy."""
     if tensor.is_complex() or tensor.is_quantized:
         raise ModelFileError(f"tensor {printable(name)!r} is of {tensor.dtype}: histograms are of real numbers")
     for axis in range(tensor.ndim):
@@ -321,7 +320,7 @@ def _flat(tensor: torch.Tensor, name: str) -> torch.Tensor:
 
 
 def _pieces(flat: torch.Tensor) -> Iterator[torch.Tensor]:
-    """All, or evenly spaced pieces of it."""
+    """Yields all pieces, or evenly spaced ones of a large tensor."""
     count = flat.numel()
     if count <= MAX_NUMBERS:
         yield from (flat[at : at + PIECE_NUMBERS] for at in range(0, count, PIECE_NUMBERS))
@@ -338,7 +337,7 @@ def _finite(piece: torch.Tensor) -> torch.Tensor:
 
 
 def _edges(least: float, most: float) -> list[float]:
-    """Of equal bins; around a single number as wide as one."""
+    """Edges of equal bins; around a single value at least 1 wide."""
     if least == most:
         half = max(0.5, abs(least) * 1e-6)
         least, most = max(least - half, -1.79e308), min(most + half, 1.79e308)

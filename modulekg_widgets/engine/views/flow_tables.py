@@ -1,4 +1,4 @@
-"""What happened in a forward pass as tables: the steps in order, and the values between them by place."""
+"""Tables of a forward: operator steps in order, and the values between them by index."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, Operato
 from modulekg_widgets.engine.tracing.unregistered_tensors import ATTRIBUTE, BUFFER, PARAMETER
 from modulekg_widgets.engine.views.payload import DistinctKeys
 
-# --------------------
-# The calls of a forward pass as a tree: which module's call ran within which, and what each did itself.
+# -------------------- Call tree of a forward: module calls, nested, with the operators that each ran itself
 
 
 @dataclass(slots=True)
 class CallNode:
-    """One call of a module; operators `start` … `end` - 1 ran in it and below."""
+    """One call of a module; operators `start` to `end` - 1 ran in it or in nested calls."""
 
     node: int  # of the hierarchy
     start: int
@@ -31,7 +30,7 @@ class CallNode:
 
 
 class CallTree:
-    """The calls in the order in which they began; 0 is the call of the model itself."""
+    """Calls in preorder; 0 is the call of the model."""
 
     def __init__(self, graph: Dataflow, paths: Paths) -> None:
         self.paths = paths
@@ -42,15 +41,15 @@ class CallTree:
             self.ends[parent] = max(self.ends[parent], self.ends[at])
 
     def is_leaf(self, call: int) -> bool:
-        """Whether no other module ran in this call."""
+        """True if no other module ran in this call."""
         return not self.calls[call].children
 
     def is_within(self, call: int, around: int) -> bool:
-        """Whether a call is `around` or ran in it."""
+        """True if a call is `around` or nested in it."""
         return around <= call < self.ends[around]
 
     def events(self) -> Iterator[tuple[str, int, int]]:
-        """What happened, in order: ("enter", call, -1), ("operator", call, its index) and ("leave", call, -1)."""
+        """Yields events in order: ("enter", call, -1), ("operator", call, index) and ("leave", call, -1)."""
         yield "enter", 0, -1
         stack = [(0, iter(self._inside(0)))]
         while stack:
@@ -78,7 +77,7 @@ class CallTree:
 
 
 def _recorded(graph: Dataflow, paths: Paths) -> list[CallNode]:
-    """The calls as the graph has them, the root's first."""
+    """The calls of the trace, the root first."""
     count = len(graph.operators)
     calls: list[CallNode] = []
     for module in dict.fromkeys(graph.modules.values()):
@@ -95,7 +94,7 @@ def _recorded(graph: Dataflow, paths: Paths) -> list[CallNode]:
 
 
 def _nested(calls: list[CallNode], paths: Paths) -> list[CallNode]:
-    """Each call within the innermost one that it ran in; one of a module within itself is part of that one."""
+    """Sets the parent of each call to the innermost one around it; a module within itself is merged into one call."""
     root, others = calls[0], calls[1:]
     order = {id(call): at for at, call in enumerate(calls)}
     busy = sorted(
@@ -123,7 +122,7 @@ def _nested(calls: list[CallNode], paths: Paths) -> list[CallNode]:
 
 
 class _Covering:
-    """Finds the call that another one, in which no operator ran, was made in."""
+    """Finds the parent of a call without operators."""
 
     def __init__(self, calls: Sequence[CallNode]) -> None:
         self.of: dict[int, list[CallNode]] = {}
@@ -134,7 +133,7 @@ class _Covering:
         self.of.setdefault(call.node, []).append(call)
 
     def innermost(self, call: CallNode, paths: Paths) -> CallNode:
-        """By the place of its module: without an operator, there is no other trace of what ran around it."""
+        """Returns the call of the nearest ancestor module that covers this position."""
         above = paths.parents[call.node]
         while above >= 0:
             around = [c for c in self.of.get(above, ()) if c.start <= call.start <= c.end]
@@ -145,7 +144,7 @@ class _Covering:
 
 
 def _in_order(calls: list[CallNode]) -> list[CallNode]:
-    """The calls depth first, children by when they began, with `parent` and `children` as places in the result."""
+    """The calls in preorder, children by start, with `parent` and `children` as indices of the result."""
     inside: dict[int, list[int]] = {}
     for at, call in enumerate(calls):
         inside.setdefault(call.parent, []).append(at)
@@ -172,7 +171,7 @@ PASS_THROUGH = -1  # in place of an operator's name: a module that hands on what
 
 @dataclass(slots=True)
 class FlowStep:
-    """An operator, or a module in whose call none that does anything ran; `inputs` are places in the values."""
+    """An operator, or a module call without any; `inputs` are indices of values."""
 
     name: int
     call: int
@@ -181,7 +180,7 @@ class FlowStep:
 
 
 class FlowTables:
-    """Everything that happened, in order, with the values by place; bookkeeping of torch is no step."""
+    """Steps in order and values by index; bookkeeping operators of torch are left out."""
 
     def __init__(self, graph: Dataflow, tree: CallTree) -> None:
         self.graph = graph
@@ -227,7 +226,7 @@ class FlowTables:
             self._new(node, len(self.steps) - 1)
 
     def _is_passed_on(self, operator: OperatorNode) -> bool:
-        """Whether what an operator gives is from now on the value that it got; what the model holds is none."""
+        """True if a bookkeeping operator forwards its only input, which then stands for its output."""
         given = dict.fromkeys(operator.inputs)
         if len(given) != 1 or len(operator.outputs) != 1 or any(is_state(node) for node in given):
             return False
@@ -245,11 +244,11 @@ class FlowTables:
 
 
 def is_state(node: DataNode) -> bool:
-    """Whether a value is a parameter, a buffer or an attribute of a module."""
+    """True if a value is a parameter, buffer or attribute of a module."""
     return node.kind in (PARAMETER, BUFFER, ATTRIBUTE)
 
 
-# -------------------- Data edges between modules: what one gave and another took, through the code between them
+# -------------------- Data edges between modules, through the code of the containers between them
 
 
 OUTSIDE = -1  # the model's input as a source, its output as a target
@@ -260,7 +259,7 @@ Sources = dict[tuple[int, int], None]  # (node of the hierarchy, value that it g
 
 
 def module_edges(tables: FlowTables) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-    """(source, target, shape of what the source gave) once each, by node of the hierarchy.
+    """Yields the distinct (source, target, shape of the value) between nodes of the hierarchy.
 
     Modules in which others ran are not ends themselves: their own code leads on to what it reads. Only what such code
     makes of the outside alone comes from the container, and only what leaves it unread by its modules goes to it.
@@ -291,7 +290,7 @@ class _ModuleFlow:
                 self.container_values.update((value, mixture) for value in made.get(at, ()))
 
     def uses(self) -> Iterator[tuple[tuple[int, int], int]]:
-        """((value, call that reads it), node that it goes to) of all that is read by something else than it made."""
+        """Yields ((value, reading call), target node) for every read of a value that the target did not make."""
         tables, tree = self.tables, self.tree
         readers: dict[int, list[int]] = {}
         for step in tables.steps:
@@ -310,7 +309,7 @@ class _ModuleFlow:
             yield (value, 0), OUTSIDE
 
     def sources(self, value: int, reader: int) -> Sources:
-        """The modules that a value comes from, seen from the call that reads it."""
+        """Returns the modules that a value comes from, seen from the call that reads it."""
         maker = self._maker(value)
         if maker is None:
             return {(OUTSIDE, value): None} if value in self.model_inputs else {}
@@ -342,7 +341,7 @@ class _ModuleFlow:
 
 
 def _union(several: Iterable[dict[Key, None]]) -> dict[Key, None]:
-    """All of them; of very many the latest."""
+    """Union in order; of very many entries the last ones."""
     joined: dict[Key, None] = {}
     for sources in several:
         joined.update(sources)

@@ -1,4 +1,4 @@
-"""What a ForwardPlayer sends to the browser: the table of steps, the first pictures, and on request further ones."""
+"""Payload of a ForwardPlayer: table of steps, first pictures, and messages with further ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DIGITS = 5  # of figures that are only looked at
 
 
 def forward_payload(played: Playback, run: int) -> dict[str, Any]:
-    """The steps as parallel columns; modules and shapes that come again are listed once."""
+    """Returns the steps as parallel columns; repeated modules and shapes are listed once."""
     modules, shapes = DistinctKeys(), DistinctKeys()
     columns: dict[str, list[Any]] = {
         "module": [], "depth": [], "inputs": [], "outputs": [], "sources": [], "value": [], "batch_dim": [],
@@ -47,7 +47,7 @@ def forward_payload(played: Playback, run: int) -> dict[str, Any]:
 
 
 def pictures_payload(played: Playback, run: int, index: int) -> dict[str, Any]:
-    """The pictures that come with the steps: what each shows, and the pixels of all, one after the other.
+    """Returns the pictures that are sent with the steps, and their pixels in one buffer.
 
     Each has its `steps`, and whether it is `whole`, so that there is nothing to ask for. Step `index` is shown first.
     """
@@ -61,7 +61,7 @@ def pictures_payload(played: Playback, run: int, index: int) -> dict[str, Any]:
 
 
 def maps_message(maps: FeatureMaps, largest: TopOutputs | None, sample: int) -> tuple[dict[str, Any], list[bytes]]:
-    """One page of pictures: what they show, and their pixels in one buffer."""
+    """Returns one page of feature maps: its description, and the pixels in one buffer."""
     content = {
         "form": maps.form,
         "width": maps.width,
@@ -78,7 +78,7 @@ def maps_message(maps: FeatureMaps, largest: TopOutputs | None, sample: int) -> 
 
 
 def top_entries(top: TopOutputs | None) -> list[Any] | None:
-    """Kind, then (index, value, share) of each of the largest outputs."""
+    """Returns the kind, and (index, value, share) of each of the largest outputs."""
     if top is None:
         return None
     rows = [

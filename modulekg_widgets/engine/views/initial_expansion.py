@@ -1,4 +1,4 @@
-"""What is open when a graph is first shown: as much as a reader takes in at once."""
+"""Initial expansion of a model graph, and the nodes and edges that are visible then."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_DEPTH = 4  # levels; a chain of single children says little when it is opene
 
 
 def initial_expansion(payload: dict[str, Any]) -> list[int]:
-    """The containers to open, level by level from the top, while at most 25 nodes show."""
+    """Returns the containers to expand, level by level, while at most 25 nodes are visible."""
     rows = visible_children(payload)
     opened: list[int] = []
     shown = len(rows.get(0, ()))
@@ -35,19 +35,19 @@ def initial_expansion(payload: dict[str, Any]) -> list[int]:
 
 
 def visible_children(payload: dict[str, Any]) -> dict[int, list[int]]:
-    """For each container its children as drawn: one for a folded run, its first member."""
+    """Returns the visible children of each container: of a folded run the first member alone."""
     hidden = {member for _, *others in folded_members(payload) for member in others}
     return {parent: [c for c in inside if c not in hidden] for parent, inside in _children(payload).items()}
 
 
 def fold_representatives(payload: dict[str, Any], nodes: Iterable[int]) -> set[int]:
-    """`nodes` with every member of a folded run replaced by the first, which stands for it."""
+    """Returns `nodes` with members of a folded run replaced by its first member."""
     stands_for = {member: members[0] for members in folded_members(payload) for member in members}
     return {stands_for.get(node, node) for node in nodes}
 
 
 def data_edges(payload: dict[str, Any], visible_nodes: Container[int]) -> list[tuple[int, int, str]]:
-    """The edges of a traced model between the nodes that are drawn, once each; -1 is the model's input or output."""
+    """Returns the distinct data edges between visible nodes; -1 is the input or output of the model."""
     parents = payload["nodes"]["parent"]
     stands_for = {member: members[0] for members in folded_members(payload) for member in members}
 
@@ -66,7 +66,7 @@ def data_edges(payload: dict[str, Any], visible_nodes: Container[int]) -> list[t
 
 
 def _is_around(parents: list[int], one: int, other: int) -> bool:
-    """Whether one of two nodes contains the other."""
+    """True if one of two nodes contains the other."""
     low, high = max(one, other), min(one, other)
     while low > high:
         low = parents[low]
@@ -74,7 +74,7 @@ def _is_around(parents: list[int], one: int, other: int) -> bool:
 
 
 def output_shapes(payload: dict[str, Any]) -> dict[int, str]:
-    """Of each module that a forward pass called what it gave first, as `1×64×56×56`."""
+    """Returns the first output shape of each called module, as `1×64×56×56`."""
     flow = payload["flow"]
     found: dict[int, str] = {}
     if flow:
@@ -93,15 +93,14 @@ def _children(payload: dict[str, Any]) -> dict[int, list[int]]:
 
 
 def folded_members(payload: dict[str, Any]) -> Iterator[list[int]]:
-    """The members of each folded run."""
+    """Yields the members of each folded run."""
     children = _children(payload)
     place = {node: position for inside in children.values() for position, node in enumerate(inside)}
     for first, count, _, _ in payload["folds"]:
         yield children[payload["nodes"]["parent"][first]][place[first] : place[first] + count]
 
 
-# --------------------
-# Which folded runs are runs in a forward pass too: the same rule as on the page (js/src/core/graph/flow_items.ts).
+# -------------------- Folding of repeated siblings in a traced model: only runs that are runs in the data flow, too
 
 
 MAX_PARALLEL = 12  # modules of one sort that are drawn side by side
@@ -115,7 +114,7 @@ NO_NAMES: frozenset[str] = frozenset()
 
 
 def flow_folds(payload: dict[str, Any]) -> list[Any]:
-    """The folds of a traced model whose members give to each other, one to the next, or which are very many."""
+    """Returns the folds whose members feed each other in a chain, or that are very many."""
     runs = list(folded_members(payload))
     callers = _callers(payload, {node: run[0] for run in runs for node in run})
     kept = []
@@ -127,7 +126,7 @@ def flow_folds(payload: dict[str, Any]) -> list[Any]:
 
 
 class _Caller:
-    """A call in which modules of runs are called: what it calls, in order, and which of these reach which others."""
+    """A call around members of runs: its calls in order, and the members whose values reach others."""
 
     def __init__(self, first: dict[int, int]) -> None:
         self.first = first  # of each member of a run
@@ -136,7 +135,7 @@ class _Caller:
         self.reads: dict[int, dict[int, frozenset[str]]] = {}
 
     def folds(self, run: list[int]) -> bool:
-        """Whether a run is to be folded."""
+        """True if a run is to be folded."""
         at = {node: place for place, node in reversed(list(enumerate(self.order)))}
         called = sorted((node for node in run if node in at), key=lambda node: at[node])
         if len(called) < 2:
@@ -148,7 +147,7 @@ class _Caller:
         return len(run) > (MAX_PARALLEL if is_apart else MAX_LINKED)
 
     def _is_uniform(self, called: list[int], at: dict[int, int]) -> bool:
-        """Whether the same is called and computed between all members: two norms around a module are no run."""
+        """True if the calls and operators between all members are the same."""
         gaps = [self.order[at[a] + 1 : at[b]] for a, b in pairwise(called)]
         code = [self.reads[b][a] for a, b in pairwise(called)]
         kinds = {(*(self.first.get(node, node) for node in gap), names) for gap, names in zip(gaps, code, strict=True)}
@@ -157,7 +156,7 @@ class _Caller:
 
 
 def _callers(payload: dict[str, Any], first: dict[int, int]) -> dict[int, _Caller]:
-    """Of each of the modules the first call that it was called in."""
+    """Returns the caller of each of these modules, by its first call."""
     nodes, parents = payload["flow"]["calls"]["node"], payload["flow"]["calls"]["parent"]
     found: dict[int, _Caller] = {}
     by_call: dict[int, _Caller] = {}
@@ -211,7 +210,7 @@ def _union(all_sources: Iterable[dict[int, frozenset[str]]]) -> dict[int, frozen
 def _computed_name(
     flow: dict[str, Any], step: int, views: frozenset[int], inputs: list[int], outputs: list[int]
 ) -> frozenset[str]:
-    """The name of a step that gives other values than it got, in another order or in another shape."""
+    """The name of a step that changes values, their order or shape; empty for copies and plain views."""
     name = flow["steps"]["name"][step]
     if name == PASS_THROUGH:
         return NO_NAMES

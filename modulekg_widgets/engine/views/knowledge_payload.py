@@ -1,4 +1,4 @@
-"""What a KnowledgeExplorer sends to the browser: one JSON object of columns (js/src/core/knowledge/payload.ts)."""
+"""Payload of a KnowledgeExplorer: models, structures, jobs and analyses as one object of columns."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# -------------------- What models reached, for the explorer: a column of values for each target, data set and device
+# -------------------- Results of models for the explorer: one column per target, data set and device
 
 
 _MAX_TEXT = 120  # characters of what is said of a training
 
 
 def result_columns(contents: Contents) -> list[dict[str, Any]]:
-    """One entry per target, unit, data set and device, those of most models first.
+    """Returns one entry per target, unit, data set and device, those with most models first.
 
     Fractions are percents there, and latencies ms. The values of one are parallel lists: place of the model, value,
     image size or None, and place of the job.
@@ -58,7 +58,7 @@ def result_columns(contents: Contents) -> list[dict[str, Any]]:
 
 
 def training_text(job: JobNode) -> str:
-    """How a job trained, in a line: its plain properties but for what it reached and where it was measured."""
+    """Returns one line on the training of a job: its plain properties without results and device."""
     parts = [_property_text(name, value) for name, value in job.properties.items() if name not in (RESULTS, DEVICE)]
     line = ", ".join(part for part in parts if part)
     return text(line if len(line) <= _MAX_TEXT else line[: _MAX_TEXT - 1] + "…")
@@ -92,8 +92,7 @@ def _image_size(job: JobNode) -> float | int | None:
     return size if isinstance(size, int | float) and not isinstance(size, bool) and 0 < size < 1e9 else None
 
 
-# --------------------
-# What the engine finds out about the contents of a knowledge graph, by fingerprint, for the explorer's payload.
+# -------------------- Analyses of a knowledge graph for the explorer, by fingerprint, cached per contents
 
 
 MEASURES = ("pagerank", "in_degree", "closeness")
@@ -104,7 +103,7 @@ TYPE_LEVELS = (1, 2)  # of types
 
 @dataclass(frozen=True)
 class TypeLevel:
-    """The isA types of one level, by fingerprint; `differs` names what sets a structure apart from its type."""
+    """Module types of one level, by fingerprint; `differs` names the attributes that differ within the type."""
 
     level: int
     type_of: dict[str, str]
@@ -113,7 +112,7 @@ class TypeLevel:
 
 @dataclass(frozen=True)
 class RankFit:
-    """How well a power law fits the number of uses; without `powerlaw` only the reason why it is not known."""
+    """Fit of a power law to the use counts; without the package `powerlaw` only a reason."""
 
     verdict: str
     alpha: float | None = None
@@ -124,7 +123,7 @@ class RankFit:
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything that the explorer shows of structures and the contents do not say."""
+    """Results of all analyses that the explorer shows."""
 
     communities: dict[str, int]
     community_names: list[str]  # by number
@@ -139,7 +138,7 @@ _cache: dict[int, tuple[weakref.ref[Contents], Findings]] = {}
 
 
 def analyse_contents(contents: Contents, check_cancelled: Callable[[], None] = lambda: None) -> Findings:
-    """All analyses that the explorer shows; of the same contents they are made once, as long as these live.
+    """Returns the results of all analyses, cached while `contents` lives; `check_cancelled` runs before each.
 
     `check_cancelled` is called before each step, and ends all by raising.
     """
@@ -217,7 +216,7 @@ _NO_FINDINGS = Findings({}, [], 0.0, {}, [], {}, RankFit(""))
 def knowledge_payload(
     contents: Contents, families: Superfamilies, findings: Findings | None, analysis: str = DONE
 ) -> dict[str, Any]:
-    """All nodes as parallel columns; nodes name each other by their position, values that repeat stand in one table.
+    """Returns all nodes as parallel columns, which refer to each other by index.
 
     Without `findings` it has the models, their families and their results alone: of thousands of models that is what
     can be there at once, and `analysis` says whether the rest will come.
@@ -253,7 +252,7 @@ def knowledge_payload(
 
 
 def selectable(payload: Mapping[str, Any]) -> set[str]:
-    """The keys that `select_positions` takes, as the browser has them."""
+    """Returns the keys that `selected` accepts."""
     return {
         *payload["entities"]["digest"],
         *(f"Model:{name}" for name in payload["models"]["name"]),
@@ -301,7 +300,7 @@ def _entities(contents: Contents, place: Mapping[str, int], findings: Findings) 
 
 
 def _hyper(node: StructureNode, fields: DistinctKeys, values: DistinctKeys) -> list[int]:
-    """For each field of the class the position of its value in the table of values."""
+    """The index of the value of each class field in the table of values."""
     row: list[int] = [_ABSENT] * len(fields)
     for name, value in node.hyperparameters.items():
         column = fields.index_of(name)
@@ -312,7 +311,7 @@ def _hyper(node: StructureNode, fields: DistinctKeys, values: DistinctKeys) -> l
 
 
 def _children(node: StructureNode, place: Mapping[str, int]) -> list[int]:
-    """Position and count of each structure directly inside, one after the other."""
+    """Index and count of each direct child structure, flattened."""
     counts: dict[int, int] = {}
     for _, child in node.slots:
         if child is not None and child in place:
@@ -413,7 +412,7 @@ def _jobs(contents: Contents) -> dict[str, list[Any]]:
 
 
 def _named(nodes: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Name and properties, as pairs of name and text."""
+    """Names, and properties as pairs of name and text."""
     return {
         "name": [text(name) for name in nodes],
         "properties": [
@@ -424,7 +423,7 @@ def _named(nodes: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def _rounded(value: float | int | None) -> float | int | str | None:
-    """A number of few digits, for what is only looked at."""
+    """Returns a number rounded to few digits."""
     if value is None or isinstance(value, int):
         return number(value)
     return number(float(f"{value:.{_DIGITS}g}"))

@@ -1,4 +1,4 @@
-"""What the mask editor's page gets: the axes, and the size of the model as a formula in their counts."""
+"""Payload of a mask editor: axes, blocks, and the model size as a formula in the axis counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def mask_payload(pruning: PruningSession) -> dict[str, Any]:
-    """The payload of an editor; js/src/core/masks/payload.ts reads it."""
+    """Returns the payload that js/src/core/masks/payload.ts reads."""
     draft = pruning.draft
     modules = {path: place for place, path in enumerate(draft.graph.modules)}
     terms = draft.size_terms
@@ -57,7 +57,7 @@ def _axes(draft: Draft) -> dict[str, Any]:
 
 
 def _blocks(pruning: PruningSession) -> dict[str, Any]:
-    """The blocks that can go, and for each axis and each part of the formulas the innermost one that it goes with."""
+    """The removable blocks, and the innermost block of each axis and each term of the formulas."""
     draft, scores = pruning.draft, pruning.block_scores()
     graph, blocks, terms = draft.graph, draft.blocks.blocks, draft.size_terms
     return {
@@ -81,14 +81,13 @@ def _tensor(tensor: TensorSize, modules: Mapping[str, int]) -> list[Any]:
 
 
 def draft_payload(draft: Draft) -> dict[str, Any]:
-    """The draft as it is: `as_integers` has the bytes of `axes` one after the other; the blocks count as the last "
-    "axis."""
+    """Returns the draft: `bits` is the concatenation of the bytes of `axes`; blocks are the last axis."""
     revision, drawn = draft.snapshot()
     return {"revision": revision, "axes": list(drawn), "bits": b"".join(drawn.values())}
 
 
 def offers_payload(pruning: PruningSession) -> dict[str, Any]:
-    """What the user's data allow, which the page then offers."""
+    """Returns the features that the user's data enable."""
     data = pruning.data
     return {
         "sensitivity": data.has_sensitivity,
@@ -99,7 +98,7 @@ def offers_payload(pruning: PruningSession) -> dict[str, Any]:
 
 
 def trial_payload(pruning: PruningSession) -> dict[str, Any]:
-    """What the user's function has found, and whether the last cut is recalibrated."""
+    """Returns the results of the user's evaluation function, and the recalibration state of the last cut."""
     return {
         "recalibrated": pruning.is_recalibrated,
         "evaluations": [
@@ -114,7 +113,7 @@ def trial_payload(pruning: PruningSession) -> dict[str, Any]:
 
 
 def report_payload(revision: int, report: DraftReport, axes: Iterable[Axis]) -> dict[str, Any]:
-    """What a dry run came to."""
+    """Returns the result of a dry run."""
     before, after = report.sizes
     number_of = {axis.name: axis.number for axis in axes}
     return {
@@ -137,5 +136,5 @@ def report_payload(revision: int, report: DraftReport, axes: Iterable[Axis]) -> 
 
 
 def failed_report(revision: int, error: Exception) -> dict[str, Any]:
-    """What stands there when no plan runs."""
+    """Returns the report for a draft without a valid plan."""
     return {"revision": revision, "error": text(str(error))}

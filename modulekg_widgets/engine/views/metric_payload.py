@@ -1,4 +1,4 @@
-"""What an update of a MetricPanel holds: series by number, and their new points, thinned and packed."""
+"""Update of a MetricPanel: series by number, and their new points, downsampled and packed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HISTOGRAM_KEYS = {*HISTOGRAM_HEAD, "counts"}
 
 
 class Series(NamedTuple):
-    """One line, or one histogram over the steps: the values of a metric of a module in a run."""
+    """One line, or one sequence of histograms: the values of a metric of a module in a run."""
 
     run: int
     module: str
@@ -39,7 +39,7 @@ class Series(NamedTuple):
 
 
 def phase_with_values(phase: str, series: Iterable[Series], metric: str) -> str:
-    """The phase of which a metric is drawn: the other one where only that has series of it."""
+    """Returns the phase to draw: the other one if only that has series of the metric."""
     found = {one.phase for one in series if one.metric == metric}
     return phase if phase in found or len(found) != 1 else found.pop()
 
@@ -52,7 +52,7 @@ class Update(NamedTuple):
 
 
 class SeriesPart(NamedTuple):
-    """Where the numbers of one series lie in the numbers of a value."""
+    """Location of one series in the numbers of a value."""
 
     metric: str
     form: str
@@ -62,7 +62,7 @@ class SeriesPart(NamedTuple):
 
 
 def series_parts(metric: str, form: Form) -> list[SeriesPart]:
-    """The series in a value: one for a number, a vector or a histogram, one for each key of another dict."""
+    """Returns the series of a value: one per number, vector or histogram, and per key of another dict."""
     if form is SCALAR:
         return [SeriesPart(metric, NUMBER, 0, 1)]
     sizes = [1 if length is None else length for _, length in form.parts]
@@ -79,7 +79,7 @@ def series_parts(metric: str, form: Form) -> list[SeriesPart]:
 
 
 class SeriesCatalog:
-    """The series of a panel, by number in the order in which they came."""
+    """Series of a panel, numbered in order of arrival."""
 
     def __init__(self) -> None:
         self.series: list[Series] = []
@@ -89,11 +89,11 @@ class SeriesCatalog:
 
     @property
     def omitted(self) -> int:
-        """The count of series that the panel has no room for."""
+        """The count of series beyond the limit of the panel."""
         return len(self._left_out)
 
     def number(self, series: Series) -> int | None:
-        """The number of `series`, a new one where it is new; None when the panel is full."""
+        """Returns the number of `series`, adding it if it is new; None if the panel is full."""
         key = (*series[:5], series.form == HISTOGRAM)
         known = self._numbers.get(key)
         if known is not None:
@@ -107,12 +107,12 @@ class SeriesCatalog:
         return self._numbers[key]
 
     def entries(self, start: int) -> list[list[Any]]:
-        """The series from number `start` as they are sent."""
+        """Returns the series from number `start`, as they are sent."""
         return [[s.run, text(s.module), text(s.metric), s.call, s.phase, s.form] for s in self.series[start:]]
 
 
 class RowLayout:
-    """Where the series lie in the numbers of a row: one for all rows with the same slots."""
+    """Location of the series in the numbers of a row, for all rows with the same slots."""
 
     def __init__(self, parts: Iterable[tuple[int, SeriesPart]]) -> None:
         found = list(parts)
@@ -125,7 +125,7 @@ class RowLayout:
         self._lengths = np.array([part.length for _, part in vectors], np.float64)
 
     def values(self, numbers: np.ndarray) -> np.ndarray:
-        """(rows, numbers) → (rows, series): the numbers themselves, and of a vector the mean."""
+        """Converts (rows, numbers) to (rows, series), with the means of vectors."""
         chosen = numbers[:, self._scalars]
         if not len(self._edges):
             return chosen
@@ -138,7 +138,7 @@ class RowLayout:
 
 
 class SeriesPoints(NamedTuple):
-    """Points series by series: `series` and `counts` side by side, `steps` and `values` one after the other."""
+    """Points grouped by series: `series` and `counts` in parallel, `steps` and `values` concatenated."""
 
     series: np.ndarray
     counts: np.ndarray
@@ -146,7 +146,7 @@ class SeriesPoints(NamedTuple):
     values: np.ndarray
 
     def downsampled(self, limit: int) -> SeriesPoints:
-        """At most `limit` points of each series."""
+        """Returns at most `limit` points of each series."""
         if not len(self.counts) or self.counts.max() <= limit:
             return self
         starts = np.cumsum(self.counts) - self.counts
@@ -159,7 +159,7 @@ class SeriesPoints(NamedTuple):
         return SeriesPoints(self.series, counts, self.steps[where], self.values[where])
 
     def packed(self) -> tuple[dict[str, list[int]], bytes]:
-        """The section `points` of a message, and its buffer: of each series the steps, then the values."""
+        """Returns the section `points` of a message, and its buffer: per series the steps, then the values."""
         total, starts = len(self.steps), np.cumsum(self.counts) - self.counts
         place = np.arange(total) + np.repeat(starts, self.counts)
         numbers = np.empty(2 * total, "<f8")
@@ -169,7 +169,7 @@ class SeriesPoints(NamedTuple):
 
 
 def min_max_positions(values: np.ndarray, limit: int) -> np.ndarray:
-    """Positions of at most `limit` values: of each bucket the least, the greatest and the first NaN, and the last."""
+    """Positions after min-max downsampling: per bucket least, greatest and first NaN, and the last value."""
     count = len(values)
     if count <= limit:
         return np.arange(count)
@@ -191,7 +191,7 @@ def min_max_positions(values: np.ndarray, limit: int) -> np.ndarray:
 
 
 class RowBatch:
-    """Rows between two messages, by layout."""
+    """Rows between two messages, grouped by layout."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -205,7 +205,7 @@ class RowBatch:
         self.count += 1
 
     def points(self) -> SeriesPoints:
-        """All points, those of one series together and in the order in which they came."""
+        """Returns all points, grouped by series in order of arrival."""
         rows = [(layout, *columns) for layout, columns in self._rows.items() if len(layout.series)]
         if not rows:
             nothing = np.empty(0, np.int64)
@@ -228,7 +228,7 @@ class RowBatch:
         return SeriesPoints(numbers, counts, steps[sorting], values[sorting])
 
     def histograms(self, limit: int = MAX_HISTOGRAMS) -> list[tuple[int, int, np.ndarray]]:
-        """(series, step, numbers) of at most `limit` histograms of each series, the last among them."""
+        """Returns (series, step, numbers) of at most `limit` histograms per series, with the last one."""
         found: dict[int, list[tuple[int, int, np.ndarray]]] = {}
         for layout, (_, steps, numbers) in self._rows.items():
             for series, part in layout.histograms:
@@ -244,7 +244,7 @@ def _table(numbers: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def evenly_spaced(items: Sequence[Any], limit: int) -> list[Any]:
-    """At most `limit` of the items at even distances, the last among them."""
+    """Returns at most `limit` items at even distances, with the last one."""
     if len(items) <= limit:
         return list(items)
     stride = math.ceil(len(items) / limit)
@@ -252,7 +252,7 @@ def evenly_spaced(items: Sequence[Any], limit: int) -> list[Any]:
 
 
 def packed_histograms(found: Sequence[tuple[int, int, np.ndarray]]) -> tuple[dict[str, list[int]], bytes]:
-    """The section `histograms` of a message, and its buffer: of each low, high, total, sampled, and the counts."""
+    """Returns the section `histograms` of a message, and its buffer of heads and counts."""
     section = {
         "series": [series for series, _, _ in found],
         "steps": [step for _, step, _ in found],
@@ -261,7 +261,7 @@ def packed_histograms(found: Sequence[tuple[int, int, np.ndarray]]) -> tuple[dic
     return section, b"".join(numbers.astype("<f8").tobytes() for _, _, numbers in found)
 
 
-# -------------------- Where a MetricPanel stands in its runs, and the update that brings it to the end of them
+# -------------------- Readers of runs for a MetricPanel: positions in the histories, and updates with the new rows
 
 
 MAX_ALERTS = 1000
@@ -271,7 +271,7 @@ log = logging.getLogger("modulekg_widgets")
 
 
 class RunReader:
-    """Where a panel stands in the history of one run."""
+    """Position of a panel in the history of one run."""
 
     def __init__(self, number: int, run: Run, catalog: SeriesCatalog) -> None:
         self.run = run
@@ -284,7 +284,7 @@ class RunReader:
         self.rewind()
 
     def rewind(self) -> None:
-        """Begin again with the first row."""
+        """Restart at the first row."""
         self.read_rows = self.alerts_read = 0
         self._steps, self._step = 0, None
         self._rows: Iterator[Row] = iter(())
@@ -292,11 +292,11 @@ class RunReader:
 
     @property
     def unread(self) -> int:
-        """The count of rows that are still to read."""
+        """The count of unread rows."""
         return 0 if self.is_broken else max(0, len(self.run.history) - self.read_rows)
 
     def read(self, batch: RowBatch, deadline: float, due: float = math.inf) -> bool:
-        """Put rows into the batch until none is left or `due` steps are read; False: the clock passed `deadline`."""
+        """Read rows into the batch until none is left or `due` steps are read; False after `deadline`."""
         while (row := self._next()) is not None:
             if row.step != self._step:
                 if self._steps >= due:
@@ -310,7 +310,7 @@ class RunReader:
         return True
 
     def alerts(self) -> list[Alert]:
-        """The alerts that have come since the last look, none of a step that is still to read."""
+        """Returns the new alerts of steps that are read."""
         found = self.run.alerts[self.alerts_read :]
         if self.unread > 0:
             found = list(takewhile(lambda alert: self._step is not None and alert.step <= self._step, found))
@@ -318,7 +318,7 @@ class RunReader:
         return found
 
     def has_ended(self) -> bool:
-        """Whether all is read, and no more comes: a recorded run, or a monitor that was seen to run and has stopped."""
+        """True if all rows are read and no more can come: a recording, or a monitor that has stopped."""
         is_running = getattr(self.run, "is_running", None)
         self._was_running |= is_running is True
         return self.unread == 0 and self.read_rows > 0 and not is_running and (self._was_running or is_running is None)
@@ -357,7 +357,7 @@ class RunReader:
 
 
 def _read_safely(reader: RunReader, batch: RowBatch, deadline: float, due: float) -> bool:
-    """What `reader.read` says; a run that cannot be read is left as it is, and the others are shown."""
+    """Read a run; one that fails is logged and skipped from then on."""
     try:
         return reader.read(batch, deadline, due)
     except Exception:
@@ -367,7 +367,7 @@ def _read_safely(reader: RunReader, batch: RowBatch, deadline: float, due: float
 
 
 class UpdateReader:
-    """Makes the messages of a panel: each holds what has come since the one before."""
+    """Makes the messages of a panel, each with everything since the previous one."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self.catalog = SeriesCatalog()
@@ -375,7 +375,7 @@ class UpdateReader:
         self.rewind()
 
     def rewind(self) -> None:
-        """Begin again with the first row of each run."""
+        """Restart all runs at their first row."""
         for reader in self._readers:
             reader.rewind()
         self._series = self._alerts = 0  # counts of those that have been sent
@@ -384,11 +384,11 @@ class UpdateReader:
 
     @property
     def unread(self) -> int:
-        """The count of rows that are still to read."""
+        """The count of unread rows."""
         return sum(reader.unread for reader in self._readers)
 
     def next(self, seconds: float = math.inf, due: float = math.inf) -> Update | None:
-        """What has come since the last call, up to `due` steps and read for `seconds` at most; None: nothing."""
+        """Returns an update with at most `due` steps, read for at most `seconds`; None if there is nothing new."""
         batch, share = self.read(seconds, due)
         content: dict[str, Any] = {}
         buffers: list[bytes] = []
@@ -397,7 +397,7 @@ class UpdateReader:
         return Update(content, buffers) if content else None
 
     def read(self, seconds: float = math.inf, due: float = math.inf) -> tuple[RowBatch, float]:
-        """The rows that have come, and their share of all that wait: below 1 where one call cannot read them."""
+        """Returns the new rows, and their share of all unread ones if one call cannot read these."""
         backlog, batch = self._backlog or self.unread, RowBatch()
         waiting = [reader for reader in self._readers if reader.unread > 0]
         complete = [_read_safely(r, batch, time.thread_time() + seconds / len(waiting), due) for r in waiting]
@@ -406,7 +406,7 @@ class UpdateReader:
         return batch, min(1.0, batch.count / backlog) if shared else 1.0
 
     def latest(self, metric: str, phase: str) -> dict[str, float]:
-        """The latest value of `metric` of each module in the first run that has it; "" is the first of a module.
+        """Returns the latest value of `metric` by module, of the first run that has it.
 
         Where the metric has none in `phase`, it is that of the other one.
         """

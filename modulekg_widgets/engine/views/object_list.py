@@ -1,4 +1,4 @@
-"""Which models, plans and trainings a kernel's namespace has: names, classes and sizes alone."""
+"""List of the models, plans and runs in a kernel namespace: names, classes and sizes."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _class_name = type.__dict__["__name__"].__get__  # a metaclass may define anothe
 
 
 class ObjectList:
-    """The objects in the namespace of an IPython shell; keeps no reference to what it lists."""
+    """Objects in the namespace of an IPython shell; holds no reference to them."""
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
         self._counted: dict[str, tuple[weakref.ref[Any], int | None]] = {}  # of the slow ones, by name
 
     def forget(self) -> None:
-        """Count everything anew."""
+        """Clear the cached counts."""
         self._counted.clear()
 
     def payload(self) -> dict[str, Any]:
-        """Entries in the order of the namespace, and how many more there are."""
+        """Returns the entries in namespace order, and the count of omitted ones."""
         classes = _loaded_classes()
         found = list(self._found(classes)) if classes else []
         return {
@@ -68,7 +68,7 @@ class ObjectList:
         }
 
     def _size(self, name: str, kind: str, value: Any) -> list[int | str] | None:
-        """Parameters of a model, those before and after a plan, series of a run, operators; None where not known."""
+        """Parameters of a model or plan, series of a run, operators of a graph; None if unknown."""
         try:
             if kind == "model":
                 count = self._parameters(name, value)
@@ -103,13 +103,13 @@ def _loaded_classes() -> dict[str, type]:
 
 
 def _kind(value: Any, classes: dict[str, type]) -> str | None:
-    """What an object is by its type alone: it may answer anything when it is asked itself."""
+    """The kind of an object by its type alone, as attribute access could run its code."""
     cls = type(value)
     return next((kind for kind, known in classes.items() if issubclass(cls, known)), None)
 
 
 def _is_plain(name: Any) -> bool:
-    """Whether the name can stand in a line of Python that is written from the list."""
+    """True if the name is a valid Python identifier of moderate length."""
     if type(name) is not str or len(name) > MAX_NAME or name.startswith("_"):
         return False
     return name.isidentifier() and not keyword.iskeyword(name)

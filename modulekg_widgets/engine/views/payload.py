@@ -1,4 +1,14 @@
-"""What is sent to the browser: one JSON object for a whole hierarchy (js/src/core/shared/payload.ts reads it)."""
+"""Payload of a model hierarchy: one JSON object that the page draws, searches and colors without the kernel.
+
+For all widgets that show modules. Data are columns, lists in parallel with an entry per module; modules with one
+fingerprint share an "entity" with class, hyperparameters and tensors, so that resnet152 is below 400 KB. `text` and
+`number` make values safe for JSON and JavaScript: lone surrogates become escapes; NaN, infinities and integers above
+2^53 become strings. Runs of alike siblings are folded here, so that the page and the static pictures agree.
+`schema.py` states the parts; `js/src/core/shared/payload.ts` is the reader.
+
+    payload = model_payload(hierarchy(model))
+    payload["nodes"]["name"], payload["columns"]["params"]
+"""
 
 from __future__ import annotations
 
@@ -34,7 +44,7 @@ COLUMN_INFO = {
 
 
 def text(value: str) -> str:
-    """Text that survives JSON in UTF-8: a lone surrogate becomes its escape."""
+    """Returns text that is valid UTF-8: lone surrogates become escapes."""
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
@@ -43,7 +53,7 @@ def text(value: str) -> str:
 
 
 def number(value: float | int | None) -> float | int | str | None:
-    """A number that survives JSON: NaN, infinities and integers above 2^53 as text."""
+    """Returns a number that JSON and JavaScript can hold: NaN, infinities and integers above 2^53 as strings."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _MAX_EXACT_INTEGER:
@@ -52,7 +62,7 @@ def number(value: float | int | None) -> float | int | str | None:
 
 
 class DistinctKeys:
-    """Distinct keys, each with its place in the order in which they were met: what repeats is sent once."""
+    """Distinct keys, each with its index in order of first occurrence, so that repeated ones are sent once."""
 
     def __init__(self) -> None:
         self._indices: dict[Any, int] = {}
@@ -111,12 +121,12 @@ def model_payload(
 
 
 def class_of(payload: dict[str, Any], node: int) -> str:
-    """The class name of a node."""
+    """Returns the class name of a node."""
     return payload["classes"]["name"][payload["entities"]["class"][payload["nodes"]["entity"][node]]]
 
 
 def label(payload: dict[str, Any], node: int, folds: dict[int, int]) -> str:
-    """Slot name, class and, given the size of each run by its first member, how often: `1  Bottleneck ×35`."""
+    """Returns slot name, class and fold count of a node: `1  Bottleneck ×35`."""
     count = f" ×{folds[node]}" if node in folds else ""
     return f"{payload['nodes']['name'][node][:60]}  {class_of(payload, node)}{count}"
 
@@ -176,7 +186,7 @@ def _optional(value: str | None) -> str | None:
 
 
 def _folds(hierarchy: Hierarchy, status: Sequence[str] | None) -> Iterator[SiblingRun]:
-    """The runs to fold; in a comparison only members of one status, and never a handful of different stages."""
+    """Yields the runs to fold; in a comparison only members of one status, and never few different stages."""
     skeleton = class_tree_digests(hierarchy.walk)
     for parent in hierarchy.walk.children:
         for run in sibling_runs(hierarchy, parent, skeleton):

@@ -1,4 +1,4 @@
-"""An anywidget whose page holds widgets of this package: it passes on what they and that page say.
+"""Anywidget whose page shows widgets of this package, and forwards messages between both.
 
 Its page is js/src/marimo.ts, with js/src/standalone/live.ts in a frame; what goes between is in docs/widgets.md.
 """
@@ -22,8 +22,7 @@ from modulekg_widgets.engine.errors import ModuleKGError, printable
 from modulekg_widgets.widgets.pages.pages import CONTAINERS, HELPER_WIDGETS
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError
 
-# --------------------
-# What stands in a widget's `comm` while adapters show it: its messages reach their pages, and theirs reach it.
+# -------------------- Comm with several ends, so that adapters and the host can show one widget at once
 
 
 Data = dict[str, Any]
@@ -31,17 +30,17 @@ Buffers = Iterable[Any] | None
 
 
 class Listener(Protocol):
-    """What shows a widget: an adapter."""
+    """Protocol of adapters that show a widget."""
 
     def on_widget_message(self, widget: Widget, data: Data, buffers: Buffers, request: Data) -> None:
-        """Take a message of the widget; `request` is what its page has sent, if this answers it."""
+        """Handle a message of the widget; `request` is the page message that it answers, if any."""
 
     def on_widget_closed(self, widget: Widget) -> None:
-        """Take that the widget has been closed."""
+        """Handle the closing of the widget."""
 
 
 class LiveComm:
-    """A comm with several ends: the one that the host has opened, where it shows such widgets, and all listeners."""
+    """Comm of a widget that broadcasts to all listeners, and to the original comm if the host can show it."""
 
     target_name = "jupyter.widget"
     kernel = "live"  # not None: somebody hears
@@ -56,14 +55,14 @@ class LiveComm:
             before.close()
 
     def send(self, data: Data | None = None, metadata: Data | None = None, buffers: Buffers = None) -> None:
-        """Send a message of the widget to every end."""
+        """Send a message to every end."""
         if self._keep:
             self._before.send(data=data, metadata=metadata, buffers=buffers)
         for listener in list(self.listeners):
             listener.on_widget_message(self._widget, data or {}, buffers, self._request)
 
     def receive(self, data: Data, buffers: list[Any], request: Data) -> None:
-        """Give a page's message to the widget."""
+        """Pass a message of a page to the widget."""
         if self._on_message is not None:
             self._request = request
             try:
@@ -72,14 +71,14 @@ class LiveComm:
                 self._request = {}
 
     def on_msg(self, callback: Callable[[Data], None] | None) -> None:
-        """Have what comes from pages heard."""
+        """Set the handler of messages from pages."""
         self._on_message = callback
 
     def on_close(self, callback: Callable[[Data], None] | None) -> None:
-        """Pages do not close widgets."""
+        """Does nothing, as pages do not close widgets."""
 
     def close(self, *_: Any, **__: Any) -> None:
-        """Tell every end that the widget is closed."""
+        """Notify every end that the widget is closed."""
         if self._keep:
             self._before.close()
         listeners, self.listeners = self.listeners, []
@@ -87,7 +86,7 @@ class LiveComm:
             listener.on_widget_closed(self._widget)
 
     def detach(self, listener: Listener) -> None:
-        """Let a listener go; without any the widget has again what it had before."""
+        """Remove a listener; after the last one the widget gets its original comm back."""
         if listener in self.listeners:
             self.listeners.remove(listener)
         if not self.listeners and self._widget.comm is self:
@@ -97,20 +96,20 @@ class LiveComm:
 
 
 def live_comm(widget: Widget, keep: bool) -> LiveComm:
-    """The widget's comm, which is one of these from now on; `keep`: the host can show it, too."""
+    """Returns the widget's comm, replaced by a LiveComm on first use; `keep` if the host can show it, too."""
     if not isinstance(widget.comm, LiveComm):
         widget.comm = LiveComm(widget, widget.comm, keep)
     return widget.comm
 
 
 def _unregister(id: str) -> None:
-    """Leave a widget to those who hold it: where no page can name it, it need not be found by its id."""
+    """Remove a widget from the registry of ipywidgets."""
     from ipywidgets.widgets.widget import _instances
 
     _instances.pop(id, None)
 
 
-# -------------------- A widget with all that its page needs: the widgets that it names, and the links between them
+# -------------------- Closure of a widget: all widgets that its page needs, and the links between them
 
 
 WidgetsById = dict[str, Widget]
@@ -118,7 +117,7 @@ REFERENCE_PREFIX = "IPY_MODEL_"
 
 
 def widget_closure(widget: Any) -> WidgetsById:
-    """By id: `widget` and all that it stands on, in the order in which they are found."""
+    """Returns `widget`, all widgets that it references, and the links between them, by id."""
     family: WidgetsById = {}
     waiting = [widget]
     while waiting:
@@ -133,7 +132,7 @@ def widget_closure(widget: Any) -> WidgetsById:
 
 
 def display_problem(widget: Any, where: str) -> str:
-    """Why the page of an adapter cannot show a widget; empty where it can."""
+    """Returns the reason why a widget cannot be shown in an adapter; "" if it can."""
     kind = printable(type(widget).__name__)
     if not isinstance(widget, ModuleKGWidget) and type(widget) not in (*CONTAINERS, *(HELPER_WIDGETS if where else ())):
         known = ", ".join(one.__name__ for one in CONTAINERS)
@@ -142,7 +141,7 @@ def display_problem(widget: Any, where: str) -> str:
 
 
 def referenced_widgets(state: Mapping[str, Any]) -> Iterator[Widget]:
-    """The open widgets that the traits of a state name, alone or in a list."""
+    """Yields the open widgets that the traits of a state reference, alone or in lists."""
     every = _open_widgets()
     for value in state.values():
         for item in value if isinstance(value, list | tuple) else (value,):
@@ -153,14 +152,14 @@ def referenced_widgets(state: Mapping[str, Any]) -> Iterator[Widget]:
 
 
 def links_between(family: Mapping[str, Widget]) -> Iterator[Widget]:
-    """The open links that have both ends in the family."""
+    """Yields the open links with both ends in `family`."""
     for link in open_links():
         if all(end.comm is not None and end.model_id in family for end, _ in (link.source, link.target)):
             yield link
 
 
 def open_links() -> Iterable[Any]:
-    """All links of ipywidgets that pages follow."""
+    """Returns all open links of ipywidgets on pages."""
     return [one for one in _open_widgets().values() if type(one) in (Link, DirectionalLink) and one.comm is not None]
 
 
@@ -177,8 +176,7 @@ NOT_BUILT = "marimo's part of the package has not been built: install the packag
 
 
 class LiveWidget(AnyWidget):
-    """Shows `printable`, a widget of this package, wherever anywidgets are shown; `close()` leaves that one as it "
-    "was."""
+    """Adapter that shows a widget of this package as an anywidget; `close()` leaves that widget open."""
 
     _esm = Unicode().tag(sync=True)  # the package's own file, and never anything of a model
     root = Unicode().tag(sync=True)
@@ -205,11 +203,11 @@ class LiveWidget(AnyWidget):
         return f"<marimo's {type(self.widget).__name__}{'' if self.comm else ', closed'}>"
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Of a page nothing is believed but that it has changed something."""
+        """Accept `changes` alone from a page."""
         super().set_state({name: value for name, value in sync_data.items() if name == "changes"})
 
     def close(self) -> None:
-        """Take the widgets out of the pages; they stay open."""
+        """Remove the widgets from the pages; they stay open."""
         comms, self._comms = self._comms, {}
         for comm in comms.values():
             comm.detach(self)
@@ -221,7 +219,7 @@ class LiveWidget(AnyWidget):
     # -------------------------------------------------------------- from the widgets, in any thread
 
     def on_widget_message(self, widget: Widget, data: Data, buffers: Buffers, request: Data) -> None:
-        """Pass a widget's message on, after the widgets that it names."""
+        """Forward a message of a widget, after those that it references."""
         id = str(widget.model_id)
         state = data.get("state", {})
         self._changed[id].update(state)
@@ -231,7 +229,7 @@ class LiveWidget(AnyWidget):
         self._send_content({"kind": "message", "id": id, "data": data, **request}, list(buffers or ()))
 
     def on_widget_closed(self, widget: Widget) -> None:
-        """Let a closed widget go; with the one that is shown goes this one."""
+        """Remove a closed widget; the adapter closes with the one that it shows."""
         id = next((key for key, one in self._family.items() if one is widget), None)
         if id is None:
             return
@@ -259,7 +257,7 @@ class LiveWidget(AnyWidget):
                 self._send_content({"kind": "done", "page": page, "number": number})
 
     def _open(self, page: Any) -> None:
-        """Give a page what is not as in `states`."""
+        """Send a page the differences from `states`."""
         self._add_links()
         changed = [(self._family[id], names) for id, names in list(self._changed.items()) if id in self._family]
         self._send_content(
@@ -285,7 +283,7 @@ class LiveWidget(AnyWidget):
                 self._follow(widget, message.get("state", {}))
 
     def _follow(self, widget: Widget, names: Iterable[str]) -> None:
-        """Do what a page does for a link, where the other end is in another page."""
+        """Forward a change along links whose other end is on another page."""
         for link in open_links():
             ends = [(link.source, link.target)] + ([(link.target, link.source)] if type(link) is Link else [])
             for (source, name), (target, other) in ends:
@@ -302,7 +300,7 @@ class LiveWidget(AnyWidget):
             self._comms[id].listeners.append(self)
 
     def _add(self, widgets: WidgetsById) -> None:
-        """Take up what has come since."""
+        """Add widgets that are new."""
         known = set(self._comms)
         family = {
             id: one for widget in widgets.values() for id, one in widget_closure(widget).items() if id not in known
@@ -326,7 +324,7 @@ class LiveWidget(AnyWidget):
 
 
 def _widget_state(widget: Widget, names: list[str] | None = None) -> Data:
-    """What js/src/standalone/live.ts makes a model of, or sets in one."""
+    """Returns id, kind and state of a widget for js/src/standalone/live.ts."""
     kind = str(widget._model_name).removesuffix("Model")
     return {"id": str(widget.model_id), "kind": kind, "state": widget.get_state(names)}
 
@@ -339,7 +337,7 @@ def _page_script() -> str:
 
 
 def close_with_cell(adapter: LiveWidget) -> None:
-    """In marimo: close the adapter when the cell that has made it runs again or is deleted."""
+    """In marimo: close the adapter when its cell runs again or is deleted."""
     try:
         from marimo._runtime.cell_lifecycle_item import CellLifecycleItem
         from marimo._runtime.context import safe_get_context

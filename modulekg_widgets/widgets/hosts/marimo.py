@@ -1,4 +1,4 @@
-"""`mk.marimo`: a widget as an anywidget, the one kind that marimo shows."""
+"""`mk.marimo`: a widget as an anywidget, the kind that marimo shows."""
 
 from __future__ import annotations
 

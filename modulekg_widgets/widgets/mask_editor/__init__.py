@@ -1,4 +1,4 @@
-"""MaskEditor: the axes of a model, pruned by hand.
+"""MaskEditor: interactive pruning of axes and blocks.
 
 Reading order: mask_editor.py (traits), costs.py (importances, and what data of the user say), measuring.py (the loss
 without what goes), messages.py (what the page draws and asks for), whose other end is js/src/core/masks/session.ts.

@@ -1,4 +1,4 @@
-"""What an editor knows from data of the user: what each index costs, and what a function of the user's finds."""
+"""Costs of indices in a mask editor: importances and sensitivities from the user's batches and loss."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOSS_IMPORTANCES = {"taylor": Taylor, "hessian": Hessian}  # and read a loss the
 
 
 class EditorCosts(ModelWidget):
-    """The part of a mask editor that stands on batches, a loss and a function that evaluates."""
+    """Part of a mask editor that uses batches, a loss and an evaluation function."""
 
     increases = Bytes().tag(sync=True)  # of the loss, without each index: float64 of all axes in turn; or nothing
     comparable = Bool(False).tag(sync=True)  # whether scores of different axes have one unit
@@ -46,7 +46,7 @@ class EditorCosts(ModelWidget):
 
     @property
     def sensitivity(self) -> pd.DataFrame | None:
-        """What each index costs: `axis`, `index`, `increase` of the loss without it; None until it is computed.
+        """The loss increase without each index: `axis`, `index`, `increase`; None until computed.
 
         It is computed where "sensitivity" is chosen as the importance, in the page or by `editor.importance`, and
         known for the model as it is: training and cuts make it unknown, until they are undone.
@@ -55,7 +55,7 @@ class EditorCosts(ModelWidget):
         return None if found is None else found.table.copy()
 
     def rank_by(self, importance: Any) -> None:
-        """Shade and choose by another importance, which the page offers from then on.
+        """Shade and rank indices by another importance, which is added to those on the page.
 
         Parameters
         ----------
@@ -74,7 +74,7 @@ class EditorCosts(ModelWidget):
         self.importance, self.scores = name, self._pruning.scores(name)
 
     def evaluate(self) -> dict[str, float]:
-        """What the function passed as `evaluate` finds of the model as it is, which the page shows as well.
+        """Run the evaluation function on the present model, and show the result on the page.
 
         The model is in eval mode for that, and gradients are off.
 
@@ -94,7 +94,7 @@ class EditorCosts(ModelWidget):
         return dict(found.values)
 
     def recalibrate(self) -> None:
-        """Renew the running statistics of the model that was cut last from the batches; `undo` takes both back.
+        """Recompute the running statistics of the model after a cut from the batches; `undo` reverts both.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class EditorCosts(ModelWidget):
             self._show_trial()
 
     def _cost_state(self) -> dict[str, Any]:
-        """These traits at the start."""
+        """Returns the initial values of these traits."""
         pruning = self._pruning
         offers = self._offers()
         return {"offers": offers, "trial": trial_payload(pruning), "recalibrating": offers["recalibrate"]}
@@ -160,7 +160,7 @@ class EditorCosts(ModelWidget):
         self.comparable, self.scores = is_comparable, scores
 
     def _is_deferred(self, name: Any) -> bool:
-        """Whether an importance that a page has chosen is taken later: it runs the model, or has to be computed."""
+        """True if an importance is set later: it runs the model, or is not computed yet."""
         is_later = not is_main_thread() or self._pruning.needs_sensitivity_run(
             name
         )  # not in the main thread: beside a cell
@@ -179,7 +179,7 @@ class EditorCosts(ModelWidget):
     # --------------------------------------------------------- sensitivity
 
     def _sense(self, is_choice_pending: bool = False, reports_end: bool = True) -> None:
-        """Compute what each index costs, between cells; a computation that goes on is gone on with.
+        """Compute the sensitivities between cells, or continue a running computation.
 
         `reports_end`: the page says when it has come to its end; after a cut it goes on saying what that has come to.
         """
@@ -198,7 +198,7 @@ class EditorCosts(ModelWidget):
             self.sensing = {"done": step[0], "total": step[1]}
 
     def _finish_sensitivity(self, work: SlicedWork[Progress], why: str) -> None:
-        """The computation has come to an end, well or, as `why` says, not."""
+        """Handle the end of the computation; `why` is the reason of a failure."""
         if work is not self._work or self.comm is None:
             return
         if why:
@@ -215,13 +215,13 @@ class EditorCosts(ModelWidget):
             self.send({"type": "done", "action": "sense", "text": "Sensitivity: computed"})
 
     def _cancel(self) -> None:
-        """Let the computation end; from any thread, and so beside a cell that it waits for."""
+        """Stop the computation; from any thread, also beside a running cell."""
         if self._work is not None:
             self._work.cancel()
             self.sensing = {}
 
     def _abort_sensitivity(self, why: str) -> None:
-        """Compute no further; an importance that cannot be had any more is left."""
+        """Stop the computation and leave an importance that is not available any more."""
         work, self._work, self._is_choice_pending = self._work, None, False
         if work is None:
             return
@@ -236,7 +236,7 @@ class EditorCosts(ModelWidget):
 
 
 def add_data_importances(pruning: PruningSession) -> PruningSession:
-    """With importances that read the user's data from it, where there is some, and not from what lies on parameters."""
+    """Returns the session with the importances that read the user's batches and loss."""
     batches, loss = pruning.data.batches, pruning.data.loss
     if batches is not None:
         pruning.importances |= {name: criterion(batches) for name, criterion in BATCH_IMPORTANCES.items()}

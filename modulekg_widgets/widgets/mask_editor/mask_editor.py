@@ -1,4 +1,18 @@
-"""MaskEditor: the axes and blocks of a model to edit by hand, with the consequences beside, to mask or cut for real."""
+"""MaskEditor: interactive pruning of the axes and residual blocks of a model.
+
+For choosing by hand what a plan removes. Indices are brushed out on the page or set by `editor.plan`; the page computes
+sizes and FLOPs from a formula in the payload, and a dry run in the kernel corrects and reports the plan. `mask` zeroes
+channels, `cut` removes them from the model and the optimizer, `undo` restores the model byte for byte, `save` and
+`load` use plan files. With batches, a loss or an evaluation function it also shows sensitivities, the loss of the
+draft, and scores before and after.
+
+The model changes by `mask`, `cut` and `undo` alone. State of the page travels as traits (`messages.py`), and all work
+that runs the model waits until no cell runs.
+
+    editor = mk.MaskEditor(model, x, optimizer=optimizer)
+    editor.plan = mk.plan(editor.graph, ratio=0.3)
+    editor.cut()
+"""
 
 from __future__ import annotations
 
@@ -41,7 +55,7 @@ KEYWORDS = (
 
 
 class MaskEditor(EditorMeasuredLoss):
-    """Which indices of each axis of a model go: brush them out, see what it saves, mask or cut: `MaskEditor(model, x)`.
+    """Editor for the removal of axis indices and blocks: brush, see the savings, mask or cut.
 
     Residual blocks that can go as a whole have rows of their own. The model changes by `mask`, `cut` and `undo` alone.
 
@@ -203,7 +217,7 @@ class MaskEditor(EditorMeasuredLoss):
 
     @property
     def plan(self) -> PruningPlan | None:
-        """What goes, corrected by a dry run; None where nothing goes. Raises `CutError` when no plan runs."""
+        """The draft as a plan, corrected by a dry run; None if empty. Raises `CutError` if no plan runs."""
         return self._check()
 
     @plan.setter
@@ -214,7 +228,7 @@ class MaskEditor(EditorMeasuredLoss):
 
     @property
     def graph(self) -> DataflowGraph:
-        """The traced model as it is now; a cut makes another one."""
+        """The traced model in its present form; a cut makes a new one."""
         return self._draft.graph
 
     @property
@@ -222,14 +236,14 @@ class MaskEditor(EditorMeasuredLoss):
         return self._pruning.draft
 
     def mask(self) -> None:
-        """Set what goes to zero in the model; what an earlier mask had set is put back. Blocks are refused."""
+        """Zero the dropped channels in the model; an earlier mask is undone first. Blocks are refused."""
         plan = self._required_plan()
         self._abort_sensitivity("the model is masked now")
         self._pruning.mask(plan)
         self._show_stage()
 
     def cut(self) -> None:
-        """Cut the model, and the optimizer's state along; the editor goes on with the smaller model.
+        """Cut the model and the optimizer's state, and go on with the smaller model.
 
         Where there is a function that evaluates, the page shows what it finds before, after, and recalibrated.
         """
@@ -243,7 +257,7 @@ class MaskEditor(EditorMeasuredLoss):
         self._retrace()
 
     def undo(self) -> None:
-        """Make the model byte for byte as before the last `mask` or `cut`; the plan of that cut comes back.
+        """Restore the model byte for byte to the state before the last `mask` or `cut`, and its plan.
 
         Raises `CutError` where there was none, or when the model is not as that left it.
         """
@@ -254,7 +268,7 @@ class MaskEditor(EditorMeasuredLoss):
             self._retrace(undone.plan)
 
     def save(self, path: str | Path | None = None) -> None:
-        """Write the plan as JSON; `mk.load_plan` reads it.
+        """Write the plan as JSON, for `mk.load_plan`.
 
         Parameters
         ----------
@@ -275,7 +289,7 @@ class MaskEditor(EditorMeasuredLoss):
             plan.save(self._plans.path(self.path) if path is None else path)
 
     def load(self, path: str | Path | None = None) -> None:
-        """Take the plan that `save` or `plan.save` wrote.
+        """Load a plan that `save` or `plan.save` wrote.
 
         Parameters
         ----------
@@ -295,7 +309,7 @@ class MaskEditor(EditorMeasuredLoss):
             self.plan = load_plan(self._plans.path(self.path) if path is None else path)
 
     def close(self) -> None:
-        """Remove the widget with its links and let go of the model, its trace and what could be undone."""
+        """Close the widget with its links, and release the model, its trace and the undo data."""
         self._cancel()
         vars(self).pop("_pruning", None)
         super().close()
@@ -307,7 +321,7 @@ class MaskEditor(EditorMeasuredLoss):
         return plan
 
     def _check(self) -> PruningPlan | None:
-        """The plan of the draft; the page is told what the dry run made of it."""
+        """Returns the plan of the draft after a dry run, and reports it to the page."""
         draft = self._draft
         try:
             report = draft.report()
@@ -320,7 +334,7 @@ class MaskEditor(EditorMeasuredLoss):
     # ----------------------------------------------------------- the state
 
     def _redraw(self, model: Any) -> None:
-        """Trace the model that others have changed; the draft stays where it can."""
+        """Trace a model that was changed elsewhere; the draft is kept if it still fits."""
         plan = None
         with suppress(ModuleKGError):
             plan = self._check()
@@ -330,7 +344,7 @@ class MaskEditor(EditorMeasuredLoss):
             self._retrace()
 
     def _retrace(self, plan: PruningPlan | None = None) -> None:
-        """Trace the model as it has become, and show it here and in the graphs that are linked."""
+        """Trace the changed model, and show it here and in linked graphs."""
         pruning = self._pruning
         pruning.retrace(plan)
         self._watch(pruning.model)
@@ -351,7 +365,7 @@ class MaskEditor(EditorMeasuredLoss):
             graph.refresh(pruning.model, pruning.args, pruning.kwargs)
 
     def _draft_traits(self, by: str = "", revision: int = -1) -> dict[str, Any]:
-        """The draft as traits; the page `by` has drawn it, if it is still at `revision`."""
+        """Returns the draft as traits; `by` is the page that has drawn `revision`."""
         drawn = draft_payload(self._draft)
         by = by if drawn["revision"] == revision else ""
         return {"draft": {**drawn, "by": by}, "dropped": self._draft.packed(), "revision": drawn["revision"]}
@@ -371,7 +385,7 @@ class MaskEditor(EditorMeasuredLoss):
         self.uncut = {text(path): number(count) for path, count in self._pruning.original_sizes.items()}
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Take what the page has set; what cannot be is put back, and said there."""
+        """Apply changes from a page; invalid ones are reverted and reported."""
         wanted = dict(sync_data)
         if "draft" in wanted:
             self._messages.draw(wanted.pop("draft"))

@@ -1,4 +1,4 @@
-"""What the loss is without what goes: measured between cells, of the draft as it stands and of ratios on a curve."""
+"""Measured loss of a draft, and of ratios on a curve, computed between cells."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_KEY = 64
 
 
 class Curve(NamedTuple):
-    """What a page wants to be measured: what goes at some ratios, in the ranking that it names by a key."""
+    """A curve that a page requests: dropped indices at some ratios, for a ranking with a key."""
 
     key: str
     ratios: list[float]
@@ -32,7 +32,7 @@ class Curve(NamedTuple):
 
 
 class EditorMeasuredLoss(EditorCosts):
-    """The part of a mask editor that measures; it begins once it is known what each index costs.
+    """Part of a mask editor that measures the loss of drafts, once sensitivities are known.
 
     `measured` has the loss of the model as it is (`base`), that of the draft at `revision` (`loss`), and of the ranking
     `key` the `points` [ratio, loss]; nothing where it has not begun. A model that is masked is not measured: its
@@ -45,7 +45,7 @@ class EditorMeasuredLoss(EditorCosts):
     _measured_of = ""  # a digest of the weights
 
     def _measure_curve(self, key: Any, points: Any) -> None:
-        """Measure what goes at some ratios too: `points` are [ratio, [[axis, count], …]], by the present scores."""
+        """Measure some ratios, too: `points` are [ratio, [[axis, count], …]], by the present scores."""
         self._curve = self._read_curve(key, points)
         self._measure()
 
@@ -62,7 +62,7 @@ class EditorMeasuredLoss(EditorCosts):
             self._clear_measured()
 
     def _measure(self) -> None:
-        """Measure what is not known yet of the model as it is; what was being measured of an earlier draft ends."""
+        """Measure the present draft and curve if unknown; a running measurement of an earlier draft is stopped."""
         pruning = vars(self).get("_pruning")
         if pruning is None or not pruning.data.has_sensitivity or pruning.stage == MASKED or self._work is not None:
             return
@@ -143,7 +143,7 @@ class EditorMeasuredLoss(EditorCosts):
 
 
 def _rankings(scores: bytes, sizes: list[int]) -> list[Any]:
-    """For each axis its indices, the least important first; none where the scores are not there."""
+    """Returns the indices of each axis, least important first; empty without scores."""
     values = np.frombuffer(scores, dtype="<f8")
     if len(values) != sum(sizes):
         return []

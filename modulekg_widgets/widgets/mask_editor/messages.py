@@ -1,4 +1,4 @@
-"""What the page of a mask editor tells the kernel: what it has drawn, and what it asks for.
+"""Messages from the page of a mask editor: drawn drafts and requested actions.
 
 The page sets the trait `draft` once per gesture, to {"generation", "base", "by", "axes", "bits"}: all that it has drawn
 on top of revision `base`, where `by` names the page and `as_integers` has the bytes of `axes` one after the other;
@@ -33,7 +33,7 @@ MAX_NAME = 64  # of a page
 
 
 class Editor(Protocol):
-    """What is asked of the editor."""
+    """Interface of the editor that messages use."""
 
     comm: Any
     path: Any
@@ -57,7 +57,7 @@ class Editor(Protocol):
 
 
 class DraftMessage(NamedTuple):
-    """What a page has drawn."""
+    """A draft as a page sends it."""
 
     generation: int
     base: int
@@ -66,7 +66,7 @@ class DraftMessage(NamedTuple):
 
 
 class MaskMessages:
-    """Answers one editor's page; an error is an answer too."""
+    """Handles the messages of an editor's pages; errors are sent back, too."""
 
     def __init__(self, editor: Editor) -> None:
         self._editor = weakref.ref(editor)
@@ -79,7 +79,7 @@ class MaskMessages:
         }  # fmt: skip
 
     def draw(self, value: Any) -> None:
-        """Take what a page has drawn, also beside a running cell."""
+        """Apply a draft from a page, also while a cell runs."""
         editor = self._editor()
         if editor is None or editor.comm is None:
             return
@@ -106,13 +106,13 @@ class MaskMessages:
             editor.send_state("draft")
 
     def choose_path(self, path: Any) -> None:
-        """From now on `path` is the page's choice, also where Python saves without a name of its own."""
+        """Set the path that a page has chosen for saving."""
         editor = self._editor()
         if editor is not None and path != editor.path:
             self.path = editor._plans.checked_name(path)
 
     def on_message(self, _widget: Any, content: Any, buffers: Any) -> None:
-        """Do what one message asks for; what runs or changes the model waits until no cell runs."""
+        """Run the action of a message; actions that use the model wait until no cell runs."""
         action = content.get("type") if isinstance(content, dict) else None
         if action == "cancel":
             self._cancel()  # at once: what is cancelled may wait for a cell
@@ -200,7 +200,7 @@ class MaskMessages:
 
 @saved_answers.register("MaskEditor")
 def _saved_answers(editor: Editor) -> Iterator[SavedAnswer]:
-    """A saved page draws on its own, and has no dry run, as that needs the model: the report stays as it was."""
+    """Saved answers: a saved page has no dry run and keeps its report."""
     yield SavedAnswer({"type": "check"}, {"type": "done", "action": "check", "text": ""})
 
 
@@ -210,7 +210,7 @@ def _summary(editor: Editor) -> str:
 
 
 def _mask_summary(editor: Editor) -> str:
-    """The channels that are zero now, and that no size has changed."""
+    """Text on the count of zeroed channels."""
     last = editor._pruning.last_operation
     if last is None:
         return ""
@@ -219,7 +219,7 @@ def _mask_summary(editor: Editor) -> str:
 
 
 def _parse_draft(value: Any, draft: Draft) -> DraftMessage:
-    """What a page has set, checked in form; raises `WidgetValueError`."""
+    """Parses a draft from a page; raises `WidgetValueError` for an invalid one."""
     fields = value if isinstance(value, dict) else {}
     by, axes, bits = fields.get("by"), fields.get("axes"), fields.get("bits")
     if not (isinstance(by, str) and 0 < len(by) <= MAX_NAME):
@@ -246,7 +246,7 @@ def _number(value: Any) -> int:
 
 
 def checked_plan(plan: Any) -> PruningPlan:
-    """What Python has set as the plan; raises `WidgetValueError` for anything else than one."""
+    """Returns `plan` if it is a PruningPlan; raises `WidgetValueError` otherwise."""
     if not isinstance(plan, PruningPlan):
         raise WidgetValueError(f"the plan is a PruningPlan or None: a {printable(type(plan).__name__)} was passed")
     return plan

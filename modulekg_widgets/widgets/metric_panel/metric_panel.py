@@ -1,4 +1,4 @@
-"""MetricPanel: the values of one or several trainings to look at while they run."""
+"""MetricPanel: values of one or several training runs as lines, heat map or histograms, live."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
 
 
-# -------------------- What a MetricPanel makes of a ModelGraph: colors by the latest values
+# -------------------- Coloring of a ModelGraph by the latest values of a metric
 
 
 PERIOD_SECONDS = 0.5  # seconds between two changes of the colors
@@ -44,12 +44,12 @@ class GraphColoring:
 
     @property
     def graph(self) -> ModelGraph | None:
-        """The graph, until it is closed."""
+        """Returns the graph; None once it is closed."""
         graph = self._graph()
         return None if graph is None or graph.comm is None else graph
 
     def update(self, latest: Callable[[GraphColoring], dict[str, float]]) -> None:
-        """Color the graph anew where values have changed, at most twice a second."""
+        """Color the graph by the latest values, at most twice a second."""
         graph, now = self.graph, time.monotonic()
         if graph is None or now - self._set_at < PERIOD_SECONDS:
             return
@@ -69,7 +69,7 @@ class GraphColoring:
 
 
 def _are_equal(one: dict[str, float], other: dict[str, Any]) -> bool:
-    """Whether two overlays are the same, a NaN being the same as a NaN."""
+    """True if two overlays are equal, with NaN equal to NaN."""
     return one.keys() == other.keys() and all(
         a == other[k] or (a != a and other[k] != other[k]) for k, a in one.items()
     )
@@ -204,7 +204,7 @@ class MetricPanel(ModuleKGWidget):
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """The runs that the panel shows."""
+        """The runs that are shown."""
         return tuple(self._runs)
 
     # -------------------------------------------------------------- checks
@@ -254,7 +254,7 @@ class MetricPanel(ModuleKGWidget):
         return known.get(text(name), name)
 
     def _known_modules(self) -> dict[str, str]:
-        """The modules that have values, by their names as the browser has them."""
+        """Returns the modules with values, by their names on the page."""
         return {text(slot.module): slot.module for slot in self._slots()}
 
     def _slots(self) -> list[Slot]:
@@ -263,7 +263,7 @@ class MetricPanel(ModuleKGWidget):
     # -------------------------------------------------------------- what the panel chooses
 
     def _default_view(self, metric: str) -> str:
-        """Lines, or histograms where `metric`, or without one all of them, has nothing else; but for NaN in between."""
+        """Returns the default view: histograms if `metric`, or all metrics, have only those, else lines."""
         kinds: dict[bool, set[str]] = {True: set(), False: set()}
         for slot in self._slots():
             for part in series_parts(slot.metric, slot.form):
@@ -273,12 +273,12 @@ class MetricPanel(ModuleKGWidget):
         return "histogram" if kinds[True] and kinds[False] <= kinds[True] else "lines"
 
     def _default_phase(self) -> str:
-        """Train, or eval where no call of a module was in train mode: what is measured without a call is in train."""
+        """Returns the default phase: train, or eval if modules were called in eval mode alone."""
         metrics = {phase: {slot.metric for slot in self._slots() if slot.phase == phase} for phase in PHASES}
         return EVAL if metrics[EVAL] and not metrics[EVAL] & metrics[TRAIN] else TRAIN
 
     def _choose(self) -> None:
-        """Go by the values that have come."""
+        """Update view and phase by default rules, unless the user has set them."""
         for name in list(self._own):
             value = self._default_view(self.metric) if name == "view" else self._default_phase()
             if value != getattr(self, name):
@@ -287,13 +287,13 @@ class MetricPanel(ModuleKGWidget):
 
     @observe("view", "phase")
     def _mark_chosen(self, change: Any) -> None:
-        """Whoever sets the view or the phase has chosen it."""
+        """Mark view or phase as set by the user."""
         self._own.discard(change["name"])
 
     # -------------------------------------------------------------- what goes on
 
     def replay(self, speed: float | None = 20.0) -> None:
-        """Show the runs once more from their beginning.
+        """Replay the runs from the beginning.
 
         Parameters
         ----------
@@ -310,8 +310,7 @@ class MetricPanel(ModuleKGWidget):
         self._stream.replay(speed)
 
     def link(self, graph: ModelGraph) -> None:
-        """Join `select_positions` of the panel and of a `ModelGraph`, both ways; in the page also while the kernel is
-        busy.
+        """Link `selected` of the panel and of a `ModelGraph`, also on the page while the kernel is busy.
 
         Parameters
         ----------
@@ -373,7 +372,7 @@ class MetricPanel(ModuleKGWidget):
         self.color(graph, metric, phase)
 
     def close(self) -> None:
-        """Stop the thread and remove the widget and its links; the runs and the graphs stay."""
+        """Stop the thread and close the widget with its links; runs and graphs stay."""
         stream = vars(self).get("_stream")  # a constructor that raised has none
         if stream is not None:
             stream.stop()
@@ -385,7 +384,7 @@ class MetricPanel(ModuleKGWidget):
         self.send(content, buffers)
 
     def _after_read(self, updates: UpdateReader) -> None:
-        """Bring the choice and the colors up to date; this runs in the stream's thread."""
+        """Update defaults and colors; runs in the stream's thread."""
         self._choose()
         for coloring in self._colorings:
             self._color(coloring, updates)
@@ -423,7 +422,7 @@ class MetricPanel(ModuleKGWidget):
 
 
 def _handle(panel: weakref.ref[MetricPanel], handle: Callable[[Any], None], message: Any) -> None:
-    """Take the page's answers without what IPython does around a cell.
+    """Handle messages of the page without the output capture of IPython around them.
 
     Where they are heard beside a running cell, in a subshell, its half-drawn figures would be shown and lost.
     """
@@ -455,7 +454,7 @@ def _run(source: Any) -> Run:
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """The names, a later one of two that are equal with its number."""
+    """Returns the names, with a number for repeated ones."""
     found: list[str] = []
     for name in names:
         unique, count = name, 1

@@ -1,4 +1,4 @@
-"""Sends a MetricPanel's updates from a thread of its own, no faster than the page takes them."""
+"""Stream of a MetricPanel: a thread that sends updates no faster than the page acknowledges them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = logging.getLogger("modulekg_widgets")
 
 
 class MetricStream:
-    """Looks at `runs` and gives `send` what is new; `looked` is called after each look that has read all there is.
+    """Polls `runs` and passes updates to `send`; calls `on_read` after each poll that has read everything.
 
     Both are bound methods, and held weakly: the thread ends with their owner.
     """
@@ -68,7 +68,7 @@ class MetricStream:
                 self._thread.start()
 
     def stop(self) -> None:
-        """End the thread and wait until it has ended."""
+        """Stop the thread and wait for its end."""
         self._is_stopped = True
         if self._thread is None or os.getpid() != self._process:  # a forked process has the object without the thread
             return
@@ -77,7 +77,7 @@ class MetricStream:
             self._thread.join(5)
 
     def acknowledge(self, message: Any, now: float | None = None) -> None:
-        """Take the page's answer: {"kind": "ack", "seq": n} or {"kind": "resync"}; anything else is nothing."""
+        """Handle {"kind": "ack", "seq": n} or {"kind": "resync"} from the page."""
         kind = message.get("kind") if isinstance(message, dict) else None
         now = time.monotonic() if now is None else now
         if kind == "resync":
@@ -88,7 +88,7 @@ class MetricStream:
             self._acknowledged, self._acknowledged_at = message["seq"], now
 
     def replay(self, speed: float | None) -> None:
-        """Begin anew, with `speed` recorded steps a second; None: with all of them."""
+        """Restart with `speed` recorded steps a second; None for all at once."""
         self._replay = None if speed is None or math.isinf(speed) else (speed, None)
         self._must_rewind = True
         self._wake.set()
@@ -96,7 +96,7 @@ class MetricStream:
     # -------------------------------------------------------------- in the thread
 
     def poll(self, now: float) -> float:
-        """Send what is new, if anything is and the page may take it; seconds until the next look."""
+        """Send an update if there is one and the page keeps up; returns seconds until the next poll."""
         answers, self._counted = self._acknowledged - self._counted, self._acknowledged
         if not self._may_send(now, answers):
             return PERIOD_SECONDS
@@ -126,7 +126,7 @@ class MetricStream:
                 raise
 
     def _may_send(self, now: float, answers: int) -> bool:
-        """Whether it is time, given how many messages were answered since the last look."""
+        """True if a message may be sent, given the acknowledgements since the last poll."""
         if self._seq - self._acknowledged < MAX_IN_FLIGHT:
             return now - self._sent_at >= PERIOD_SECONDS
         # a kernel that was busy hears the old answers faster than messages can be sent: the page is not slow
@@ -135,7 +135,7 @@ class MetricStream:
         return now - self._sent_at >= UNACKNOWLEDGED_PERIOD_SECONDS
 
     def _must_resend(self, now: float) -> bool:
-        """Whether the page wants everything, and no message is on its way to it that has everything already.
+        """True if the page has requested everything, and no such message is on its way.
 
         A kernel that was busy hears late what a page asked for before its first message came.
         """
@@ -144,7 +144,7 @@ class MetricStream:
         return self._acknowledged >= self._reset_seq or now - self._asked_at >= ACK_TIMEOUT_SECONDS
 
     def _due(self, now: float) -> float:
-        """How many steps of each run may have been sent by now."""
+        """Returns the count of steps per run that may have been sent by now."""
         if self._replay is None:
             return math.inf
         speed, since = self._replay
@@ -156,14 +156,14 @@ class MetricStream:
         return 1 + math.floor((now - since) * speed)
 
     def fail(self) -> None:
-        """Say once why an update could not be made or sent."""
+        """Log a failure once."""
         if not self._has_failed:
             log.warning("a MetricPanel could not be brought up to date", exc_info=True)
         self._has_failed = True
 
 
 def _run(reference: weakref.ref[MetricStream], wake: threading.Event) -> None:
-    """Look again and again, without keeping the stream alive in between."""
+    """Poll in a loop, without keeping the stream alive between polls."""
     while True:
         stream = reference()
         if stream is None or stream._is_stopped:
@@ -180,7 +180,7 @@ def _run(reference: weakref.ref[MetricStream], wake: threading.Event) -> None:
 
 @saved_updates.register("MetricPanel")
 def _values(panel: Any) -> Iterator[SavedMessage]:
-    """All values, thinned as for a page that comes late."""
+    """Saved messages: all values, downsampled."""
     panel._choose()
     update = UpdateReader(panel.runs).next()
     if update is not None:

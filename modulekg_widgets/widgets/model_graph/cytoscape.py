@@ -1,4 +1,4 @@
-"""The open part of a graph as an ipycytoscape widget, for those who build on that library.
+"""ModelGraph as an ipycytoscape widget: the visible part, at most 200 nodes.
 
 It opens one comm per node and loses its graph when a node is removed, so at most 200 nodes go in and none comes out.
 """
@@ -18,7 +18,7 @@ MAX_NODES = 200
 
 
 def cytoscape_widget(payload: dict[str, Any], opened: Iterable[int]) -> CytoscapeWidget:
-    """A `CytoscapeWidget` of what is shown when the containers `open_source` are open: at most 200 nodes."""
+    """Returns a `CytoscapeWidget` of the nodes that are visible with `opened` containers expanded."""
     rows, folds = visible_children(payload), {fold[0]: fold[1] for fold in payload["folds"]}
     open_nodes = fold_representatives(payload, opened)
     nodes: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""ModelGraph as a file, written by Python: what `graph.export` gives without a browser.
+"""Export of a ModelGraph by Python: JSON, SVG, PNG, DOT and HTML without a browser.
 
 The page's export menu (js/src/core/export/menu.ts) works without a kernel, as saved pages have none. What both offer
 under one name has one writer where it is the same thing, and is another thing where it has two:
@@ -36,7 +36,7 @@ formats: Registry[Callable[[ModelGraph], bytes]] = Registry("export format")
 
 
 def export_model_graph(graph: ModelGraph, path: Path) -> Path:
-    """Write `graph` in the format of the extension; the file appears whole or not at all."""
+    """Write `graph` in the format of the extension, atomically."""
     write_atomic(path, formats[path.suffix.removeprefix(".").lower()](graph))
     return path
 
@@ -58,7 +58,7 @@ def _png(graph: ModelGraph) -> bytes:
 
 @formats.register("dot")
 def _dot(graph: ModelGraph) -> bytes:
-    """The folded hierarchy: containers as clusters, with data edges, or an edge from each sibling to the next."""
+    """The folded hierarchy in DOT: containers as clusters, with data edges, or edges between siblings."""
     payload = graph.payload
     rows, folds = visible_children(payload), {fold[0]: fold[1] for fold in payload["folds"]}
     drawn: set[int] = set()
@@ -87,7 +87,7 @@ def _dot(graph: ModelGraph) -> bytes:
 def _data_edges(
     edges: Iterable[tuple[int, int, str]], anchors: dict[int, int], rows: dict[int, list[int]]
 ) -> Iterator[Edge]:
-    """An edge of a cluster is drawn between nodes, and cut off at its border."""
+    """Yields data edges between nodes, clipped at the borders of clusters."""
     for source, target, shape in edges:
         ends = "input" if source < 0 else f"n{anchors[source]}", "output" if target < 0 else f"n{anchors[target]}"
         cuts = {key: f"cluster_{node}" for key, node in (("ltail", source), ("lhead", target)) if node in rows}

@@ -1,4 +1,16 @@
-"""ModelGraph: the hierarchy of a model to look at, click through, search and color."""
+"""ModelGraph: the hierarchy of a model as an interactive graph to explore, search and color.
+
+For models and model files. Without inputs no code of the model runs and the graph has modules and parameters; with
+`args` one forward is traced, which adds data edges, FLOPs, axes and the views "dataflow" and "operators". All data are
+sent once as a payload, so that the page works while the kernel trains. Traits such as `selected`, `expanded` and
+`color_by` are set from both sides and validated here. The model is held weakly; once it is cut, masked or trained, the
+graph offers to refresh.
+
+Limits: a static picture stands for the graph in notebooks without a kernel; `export` to SVG and PNG has no coloring.
+
+    graph = mk.ModelGraph(model, x)
+    graph.selected = "layer1.0"
+"""
 
 from __future__ import annotations
 
@@ -143,7 +155,7 @@ class ModelGraph(ModelWidget):
         self._show(model, args, kwargs, compare)
 
     def _read(self, model: Any, args: Any, kwargs: Any, compare: Any = None) -> dict[str, Any]:
-        """The payload of a model, whose paths are from now on those that exist."""
+        """Returns the payload of a model, and sets the paths that exist from now on."""
         found = None if compare is None else diff(model, compare)
         difference = None if found is None else found.structure
         modules = hierarchy(model) if difference is None else difference.left
@@ -162,7 +174,7 @@ class ModelGraph(ModelWidget):
         return payload
 
     def _show(self, model: Any, args: Any, kwargs: Any, compare: Any = None) -> None:
-        """Remember what is shown, to notice when it changes; inputs for the next look at it."""
+        """Remember the model and its inputs, for refreshes and the outdated notice."""
         self._inputs = args, kwargs
         self._compared = None if compare is None else weakref.ref(compare)
         self._watch(model)
@@ -242,16 +254,16 @@ class ModelGraph(ModelWidget):
 
     @property
     def error(self) -> str | None:
-        """Why the forward pass could not be traced to its end; None when it was, or when there were no inputs."""
+        """The reason why the trace of the forward is incomplete; None if it is complete or there were no inputs."""
         return self.payload.get("error")
 
     def _fingerprint_of(self, path: str | None) -> str | None:
-        """The fingerprint of the module at `path`; None where there is no such module."""
+        """Returns the fingerprint of the module at `path`; None if there is none."""
         index = None if path is None else self._paths.find(path)
         return None if index is None else self._digests[self.payload["nodes"]["entity"][index]]
 
     def _path_of(self, fingerprint: str) -> str | None:
-        """The first path with this fingerprint; None where no module has it."""
+        """Returns the first path with this fingerprint; None if there is none."""
         if fingerprint not in self._digests:
             return None
         entity = self._digests.index(fingerprint)
@@ -300,7 +312,7 @@ class ModelGraph(ModelWidget):
         return self._visible_containers(paths)
 
     def _visible_containers(self, paths: Iterable[str]) -> list[str]:
-        """Those of containers, each with what it stands in: what is open within something closed is not seen."""
+        """Returns the containers among `paths`, each after its ancestors."""
         above = self._paths.parents
         found: dict[str, None] = {}
         for path in paths:
@@ -315,7 +327,7 @@ class ModelGraph(ModelWidget):
         return list(found)
 
     def _take_expanded(self, paths: Iterable[str]) -> None:
-        """Take what is open without anyone having chosen it: what a page has opened, or what there still is."""
+        """Set `expanded` without marking it as chosen by the user."""
         was_chosen, self._is_chosen = self._is_chosen, False
         try:
             self.expanded = [path for path in paths if self._paths.find(self._escaped.get(path, path)) is not None]
@@ -323,7 +335,7 @@ class ModelGraph(ModelWidget):
             self._is_chosen = was_chosen
 
     def _on_message(self, widget: Any, content: Any, buffers: Any) -> None:
-        """A page says what is open on it, where that is not what it was told: `known`, or what it has opened to fit."""
+        """Handle a message of a page on the containers that it has expanded."""
         if not isinstance(content, Mapping) or content.get("kind") != "opened":
             return
         paths, known = content.get("paths"), [text(path) for path in self.expanded]
@@ -368,7 +380,7 @@ class ModelGraph(ModelWidget):
     # -------------------------------------------------------------- opening and closing
 
     def expand(self, *paths: str) -> None:
-        """Open the containers at `paths` and all that they stand in.
+        """Expand the containers at `paths` and their ancestors.
 
         Parameters
         ----------
@@ -383,7 +395,7 @@ class ModelGraph(ModelWidget):
         self.expanded = [*self.expanded, *paths]
 
     def collapse(self, *paths: str) -> None:
-        """Close the containers at `paths`; without any, all of them.
+        """Collapse the containers at `paths`; without any, all of them.
 
         Parameters
         ----------
@@ -409,7 +421,7 @@ class ModelGraph(ModelWidget):
         return [self._paths.find(path) or 0 for path in self.expanded]
 
     def export(self, path: str | Path) -> Path:
-        """Write the graph in the format of the extension; the file appears whole or not at all.
+        """Write the graph in the format of the extension, atomically.
 
         Parameters
         ----------
@@ -435,7 +447,7 @@ class ModelGraph(ModelWidget):
         return export_model_graph(self, Path(path))
 
     def to_ipycytoscape(self) -> CytoscapeWidget:
-        """The open part of the graph, at most 200 nodes, as a styled `ipycytoscape.CytoscapeWidget`."""
+        """Returns the visible part of the graph, at most 200 nodes, as a styled `CytoscapeWidget`."""
         from modulekg_widgets.widgets.model_graph.cytoscape import cytoscape_widget
 
         return cytoscape_widget(self.payload, self._expanded_nodes())

@@ -1,4 +1,4 @@
-"""Widgets as one HTML file that opens offline: their state, and the script that shows it (js/src/standalone.ts)."""
+"""HTML page of widgets that opens offline: their state, and the script that shows it (js/src/standalone.ts)."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from modulekg_widgets.engine.views.pictures.boxes import xml_text
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError
 
 # --------------------
-# What a saved page has in the kernel's place: the messages that a kernel would send, and its answers, by widget.
+# Saved messages and answers: what a page without a kernel uses in its place, registered by widget.
 
 
 class SavedMessage(NamedTuple):
-    """A message of the kernel: its JSON content and its binary buffers."""
+    """A kernel message: JSON content and binary buffers."""
 
     content: dict[str, Any]
     buffers: Iterable[bytes]
 
 
 class SavedAnswer(NamedTuple):
-    """What comes back for a message that has all of `question`: that message with `content` over it.
+    """The saved answer to messages that match `question`: the message updated with `content`.
 
     Without buffers of its own those of the message come back.
     """
@@ -103,7 +103,7 @@ def save_html(widget: DOMWidget, path: str | Path) -> Path:
 
 
 def page_of(widget: DOMWidget) -> bytes:
-    """The page of `widget`: the views' own code and the data, with no access to any network."""
+    """Returns the page of `widget`: script and data, without network access."""
     data = page_data(widget)
     code = _script()
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
@@ -122,7 +122,7 @@ def page_of(widget: DOMWidget) -> bytes:
 
 
 def page_data(widget: DOMWidget) -> dict[str, Any]:
-    """What the page's script reads: the widgets by kind, id, state, binary buffers and messages."""
+    """Returns the data for the page's script: widgets with kind, id, state, buffers and messages."""
     _check(widget, "")
     saved = dependency_state(widget, drop_defaults=False)
     every = _open_widgets()
@@ -175,7 +175,7 @@ def _open_widgets() -> dict[str, Widget]:
 
 
 def _renamed(value: Any, names: dict[str, str]) -> Any:
-    """`value` with the ids of widgets as the page has them."""
+    """Returns `value` with the ids of widgets replaced by those of the page."""
     if isinstance(value, str) and value.startswith("IPY_MODEL_"):
         id = value.removeprefix("IPY_MODEL_")
         return f"IPY_MODEL_{names[id]}" if id in names else value
@@ -187,13 +187,13 @@ def _saved_messages(registry: Registry[Any], kind: str, widget: Widget) -> Itera
 
 
 def _with_buffers(entry: dict[str, Any], buffers: Iterable[bytes] | None) -> dict[str, Any]:
-    """`item_write` with its buffers; without any where they are None."""
+    """Returns `entry` with its buffers in base64; unchanged for None."""
     packed = None if buffers is None else [base64.b64encode(part).decode("ascii") for part in buffers]
     return entry if packed is None else {**entry, "buffers": packed}
 
 
 def _title(data: dict[str, Any]) -> str:
-    """What the first widget that has a name shows."""
+    """The title of the first widget that has one."""
     payloads = [entry["state"].get("payload", {}) for entry in data["widgets"]]
     titles = [payload.get("title") or ", ".join(payload.get("runs", ())) for payload in payloads]
     return next(filter(None, titles), "modulekg-widgets")

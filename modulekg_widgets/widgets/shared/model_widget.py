@@ -1,4 +1,4 @@
-"""Widgets that show a model, and say so when it is no longer as it was shown: cut, masked, or trained since."""
+"""Base of widgets that show a model: an outdated notice after it was cut, masked or trained, and a refresh button."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ PAUSE_FACTOR = 20  # times as long
 
 
 class ModelWidget(ModuleKGWidget):
-    """A widget that shows a model, with a line where that has changed since, and a button that shows it as it is."""
+    """Widget of a model that compares its state after each cell."""
 
     outdated = Unicode("").tag(sync=True)
 
     _shown_state: ModelState | None = None
 
     def _watch(self, model: Any) -> None:
-        """From now on the widget shows `model` as it is at this moment."""
+        """Take the present state of `model` as the one that is shown."""
         self._shown_state = state_of(model)
         self.outdated = ""
         _watching.add(self)
         _compare_after_cells()
 
     def _accept_change(self, model: Any) -> None:
-        """Take what was done to `model` as known, where the widget shows that one."""
+        """Take a change of `model` as known, if it is the one that is shown."""
         if self._shown_state is not None and self._shown_state.model is model:
             self._watch(model)
 
     def _check_outdated(self) -> None:
-        """Say whether the model is still as it is shown."""
+        """Set `outdated` if the model differs from the one that is shown."""
         if self._shown_state is not None:
             self.outdated = OUTDATED_MESSAGES[self._shown_state.change()]
 
     def _redraw(self, model: Any) -> None:
-        """Show the model as it has become."""
+        """Show the present state of the model."""
         raise NotImplementedError
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Take what the page has set, but for what the kernel alone knows."""
+        """Apply changes from a page, except of `outdated`."""
         super().set_state({name: value for name, value in sync_data.items() if name != "outdated"})
 
     def finish(self) -> bool:
-        """Wait for what is still being made in the background; whether there was anything."""
+        """Wait for background work; True if there was any."""
         self._check_outdated()
         return super().finish() or self.outdated != ""
 
@@ -84,7 +84,7 @@ _next = 0.0  # when the models are compared again, at the earliest
 
 
 def _compare_after_cells() -> None:
-    """Where there is IPython, compare after each cell and each message of a page."""
+    """Register the comparison with IPython, after each cell and each message of a page."""
     from IPython.core.getipython import get_ipython
 
     events = getattr(get_ipython(), "events", None)

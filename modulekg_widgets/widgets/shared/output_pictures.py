@@ -1,4 +1,4 @@
-"""The pictures in the outputs of cells are renewed when a cell ends and when the notebook is saved.
+"""Pictures in cell outputs, updated when a cell ends and when the notebook is saved.
 
 An output keeps what it was given when the widget was displayed. So each gets an id, by which the kernel replaces the
 picture there; the page shows the same view on (js/src/lab/saved_pictures.ts).
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from IPython.core.formatters import DisplayFormatter
 
 
-# --------------------
-# The picture of a box of ipywidgets: those of our widgets in it, where a saved notebook has no box to show.
+# -------------------- Picture of a box of ipywidgets: the pictures of the widgets of this package in it
 
 
 VIEW_TYPE = "application/vnd.jupyter.widget-view+json"
@@ -33,7 +32,7 @@ _CAPTURED_ATTRIBUTE = "_mkg_captured"  # on an Output: the run that wrote to it,
 
 
 def add_box_pictures(formatter: DisplayFormatter, displayed: Callable[[Widget], None]) -> None:
-    """Have boxes and outputs of ipywidgets displayed with their picture; `displayed` is told of each."""
+    """Display boxes and outputs of ipywidgets with their picture; `displayed` is called for each."""
     bundles = formatter.mimebundle_formatter
     for kind in (Box, Output):
         before = bundles.type_printers.get(kind)
@@ -42,7 +41,7 @@ def add_box_pictures(formatter: DisplayFormatter, displayed: Callable[[Widget], 
 
 
 class _PictureFormatter:
-    """Displays a widget as before, with its picture added; nothing is added where nothing of ours is in it."""
+    """Formatter that adds the picture to the display of a box with widgets of this package."""
 
     def __init__(self, before: Callable[[Any], Any] | None, displayed: Callable[[Widget], None]) -> None:
         self.before, self.displayed = before, displayed
@@ -57,7 +56,7 @@ class _PictureFormatter:
 
 
 def record_captured(widget: Widget, run: str | None) -> None:
-    """Remember the Output, if any, that takes what the running cell displays: it does not know it before the end."""
+    """Record the Output widget that captures the display of `widget`."""
     outputs = [other for other in _instances.values() if isinstance(other, Output) and run and other.msg_id == run]
     if outputs:
         output = outputs[-1]  # of several the innermost, which is the youngest
@@ -68,7 +67,7 @@ def record_captured(widget: Widget, run: str | None) -> None:
 
 
 def picture_of(widget: Widget) -> str | None:
-    """The picture of all that is in `widget`; None where there is none."""
+    """Returns the picture of all widgets in `widget`; None if there is none."""
     found = _picture(widget, frozenset())
     return found.svg if found else None
 
@@ -88,7 +87,7 @@ def _picture(widget: Widget, above: frozenset[Widget]) -> SizedPicture | None:
 
 
 def _parts(widget: Widget) -> Iterator[tuple[str, Widget]]:
-    """What a box or an Output shows, each with its title."""
+    """Yields the children of a box or Output, with titles."""
     if isinstance(widget, Box):
         titles = getattr(widget, "titles", ())
         for number, child in enumerate(widget.children):
@@ -99,7 +98,7 @@ def _parts(widget: Widget) -> Iterator[tuple[str, Widget]]:
 
 
 def _output_widgets(output: Output) -> Iterable[Widget]:
-    """What the last run has displayed there, or what the page has told since."""
+    """The widgets that an Output shows: those captured in this session, else those that its data names."""
     _, captured = vars(output).get(_CAPTURED_ATTRIBUTE, (None, []))
     known = [widget for reference in captured if (widget := reference()) is not None]
     if known:
@@ -110,7 +109,7 @@ def _output_widgets(output: Output) -> Iterable[Widget]:
 
 
 def _widget_of(data: Any) -> Widget | None:
-    """The widget that an output's data, which came from a page, show."""
+    """The widget that the data of an output refer to."""
     view = data.get(VIEW_TYPE) if isinstance(data, dict) else None
     name = view.get("model_id") if isinstance(view, dict) else None
     return _instances.get(name) if isinstance(name, str) else None
@@ -131,7 +130,7 @@ OutputState = dict[str, Any]  # of an output's id: the picture in it, and the wi
 
 
 class OutputPictures:
-    """The outputs of one IPython shell that show widgets with pictures, by their ids."""
+    """Outputs of one IPython shell with pictures of widgets, by display id."""
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
@@ -142,7 +141,7 @@ class OutputPictures:
         shell.events.register("post_run_cell", lambda result: self.refresh())
 
     def _displayed(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Give an output its id, where the user has given it none."""
+        """Give an output a display id, if it has none."""
         content = message["content"]
         widget = _widget_in(content.get("data"))
         if widget is not None and message["header"]["msg_type"] == "display_data":
@@ -153,7 +152,7 @@ class OutputPictures:
         return message
 
     def _result(self, message: dict[str, Any]) -> dict[str, Any] | None:
-        """What a cell ends with is displayed in place of being its result: results have no ids."""
+        """Display the result of a cell as an output with an id, as results have none."""
         content = message["content"]
         if _widget_in(content.get("data")) is None:
             return message
@@ -161,7 +160,7 @@ class OutputPictures:
         return None
 
     def refresh(self) -> bool:
-        """Replace the pictures that are not those of today; whether there were any."""
+        """Replace outdated pictures; True if there were any."""
         is_renewed = False
         for id, (reference, shown) in list(self.outputs.items()):
             widget = reference()
@@ -190,13 +189,13 @@ class OutputPictures:
 
 
 def _widget_in(data: Any) -> Widget | None:
-    """The widget that an output shows with a picture of ours."""
+    """The widget whose picture an output shows."""
     view = data.get(VIEW_TYPE) if isinstance(data, dict) and SVG in data else None
     return _instances.get(view["model_id"]) if isinstance(view, dict) and "model_id" in view else None
 
 
 def _state_of(widget: Widget) -> Hashable:
-    """What changes whenever the picture may; None of boxes, whose insides are not followed."""
+    """A value that differs whenever the picture may differ; None for boxes."""
     state = getattr(widget, "_picture_state", None)
     return None if state is None else state()
 
@@ -205,7 +204,7 @@ _by_shell: weakref.WeakKeyDictionary[Any, OutputPictures] = weakref.WeakKeyDicti
 
 
 def output_pictures() -> OutputPictures | None:
-    """Those of the running kernel; None where there is none, or one whose page would draw the widgets anew."""
+    """Returns the outputs of the running kernel; None without one, or if the page would draw widgets again."""
     from IPython.core.getipython import get_ipython
 
     shell: Any = get_ipython()

@@ -1,4 +1,4 @@
-"""Long work between cells: in the main thread, where models run, a slice at a time."""
+"""Long work in the main thread, sliced between cells."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Step = TypeVar("Step")
 
 
 class SlicedWork(Generic[Step]):
-    """The steps of an iterator, made in slices of the time that the kernel has nothing else to do.
+    """Runs the steps of an iterator in short slices while the kernel is idle.
 
     `tell` is called with the last step of each slice, and `end` once, with "" or why the work did not come to its end.
     Without a kernel all is done at once.
@@ -31,11 +31,11 @@ class SlicedWork(Generic[Step]):
         self._cancelled = threading.Event()
 
     def start(self) -> None:
-        """Begin when no cell runs."""
+        """Start when no cell runs."""
         when_idle(self._slice)
 
     def cancel(self) -> None:
-        """Let the work end after its present step; from any thread."""
+        """Stop after the present step; from any thread."""
         self._cancelled.set()
 
     def _slice(self) -> None:

@@ -1,4 +1,4 @@
-"""Which layers have common output or input channels, and so must be pruned alike."""
+"""Channel dependency: layers that share output or input channels and must be pruned alike."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def channel_dependency(axes: Axes, prune_type: str = "filter") -> ChannelDepende
 
 
 def input_channel_dependency(axes: Axes) -> InputChannelDependency:
-    """The layers by their input channels; an embedding's are the rows that it looks up."""
+    """Groups the layers by their input channels; the input channels of an embedding are its rows."""
     return InputChannelDependency(_coupled((layer.name, layer.into) for layer in Layers(axes.inference)))
 
 
@@ -103,7 +103,7 @@ def summand_axes(term: Term) -> list[Atoms]:
 
 
 # --------------------
-# Which operators merge or split channels, or ask for a number of them, and the layers whose channels run through.
+# Reshape dependency: operators that merge, split or fix channels, and the layers whose channels they reshape.
 
 
 def reshape_dependency(axes: Axes) -> ReshapeDependency:
@@ -152,7 +152,7 @@ def _producer_among(operator: OperatorNode, names: Collection[str]) -> OperatorN
 
 
 def _reshaped(layers: Layers, source: DataNode, result: DataNode) -> set[Term]:
-    """The axes of the dimensions that do not come out as they went in, and of those whose size stands in the code."""
+    """Returns the axes of dimensions that a reshape merges, splits or fixes by a literal size."""
     before, after = (layers.inference.dims(node) for node in (source, result))
     whole = {_structure_key(term) for term in after}
     changed = {atom for term in before if _structure_key(term) not in whole for atom in atoms(term)}

@@ -1,4 +1,4 @@
-"""The divisors that numbers of channels must have: grouped convolutions, GroupNorm, factors that stay as they are."""
+"""Group dependency: the divisors of channel counts that grouped convolutions, GroupNorm and fixed factors require."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from modulekg_widgets.engine.operators.traits import GROUPS, size_argument
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """What an operator asks of a channel dimension: `number` divides it, because `kept` keep their sizes."""
+    """The divisibility that an operator requires of a channel dimension, and the axes that must keep their sizes."""
 
     number: int
     channels: Term
@@ -23,7 +23,7 @@ class _Groups:
 
 
 def group_dependency(axes: Axes) -> GroupDependency:
-    """What grouped convolutions, GroupNorm and factors that stay as they are ask of the channels that reach them.
+    """Computes the divisors that grouped convolutions, GroupNorm and fixed factors require of channel counts.
 
     The groups are taken to stay as many as they are, but for depthwise convolutions, whose groups go with the channels.
     All convolutions and GroupNorms are listed, and of the other layers those that something is asked of.
@@ -116,7 +116,7 @@ def _divisor_of(term: Term, asked: list[_Groups], own: list[int]) -> tuple[int, 
 
 
 def _divisor(term: Term, kept: Iterable[Term]) -> int:
-    """What divides the size of `term` for as long as the axes `kept` keep theirs."""
+    """Returns a divisor of the size of `term` that holds as long as the axes `kept` keep their sizes."""
     term, kept = find(term), set(kept)
     if all(atom in kept for atom in atoms(term)):
         return term.size

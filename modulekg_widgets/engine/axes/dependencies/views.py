@@ -1,4 +1,4 @@
-"""What the dependency views give: sets of layers that can be printed, drawn and saved."""
+"""The results of the dependency views: sets of layers that can be printed, plotted and saved as CSV."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from modulekg_widgets.engine.axes.inference.attention import Attention
 from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.safe_files import write_atomic
 
-# -------------------- A picture of sets of layers: sets on the left, layers on the right, a line for every membership
+# -------------------- The bipartite plot of dependency sets and their layers
 
 
 MAX_LAYERS = 80  # drawn at most
@@ -37,7 +37,7 @@ class DependencyFigure(Figure):
 
 
 def plot_sets(subject: str, sets: Sets) -> Figure:
-    """Sets of several layers as a bipartite graph; how many stand alone, and how many are left out, is said below."""
+    """Plots sets of layers as a bipartite graph; a footnote has the numbers of single and of omitted layers."""
     several = [(name, layers) for name, layers in sets if len(layers) > 1] or list(sets)
     shown, left_out = _fitting(several)
     order = list(dict.fromkeys(layer for _, layers in shown for layer in layers))
@@ -65,7 +65,7 @@ def plot_sets(subject: str, sets: Sets) -> Figure:
 
 
 def _fitting(sets: Sets) -> tuple[Sets, int]:
-    """As many sets as there is room for, and the number of those left out."""
+    """Returns as many sets as fit into the plot, and the number of omitted ones."""
     count = 0
     for at, (_, layers) in enumerate(sets):
         count += len(layers)
@@ -104,7 +104,7 @@ ROWS = 200  # of a table in a notebook
 
 
 class Dependency:
-    """What the views have in common: rows for a file, sets of layers for a table and a picture."""
+    """The base of the dependency views: rows for CSV, named sets of layers for tables and plots."""
 
     __slots__ = ()
     subject: ClassVar[str]
@@ -138,7 +138,7 @@ class Dependency:
         write_atomic(path, lines.getvalue().encode("utf-8", "backslashreplace"))
 
     def plot(self) -> Figure:
-        """A picture: the sets on the left, their layers on the right.
+        """Plots the sets as a bipartite graph: sets on the left, their layers on the right.
 
         Returns
         -------

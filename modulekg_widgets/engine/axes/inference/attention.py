@@ -1,4 +1,4 @@
-"""Attention, in whatever way it is written: its projections, and the axes of heads and channels."""
+"""The attentions of a model: their projections, and the axes of heads and channels."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from modulekg_widgets.engine.axes.terms.call import Call, Dims
 from modulekg_widgets.engine.operators.traits import CONVOLUTION, MATRIX_PRODUCT, Traits
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
-# --------------------
-# Where attention is in the data flow: a softmax between two products of activations, or one fused operator.
+# -------------------- The search for attention in the data flow: softmax(QK)V written out, or one fused operator
 
 
 MAX_VISITED = 64  # values looked at on the way between a softmax and its products: bounds the cost per attention
@@ -36,7 +35,7 @@ class AttentionMatch:
 
 @dataclass(slots=True)
 class _Scores:
-    """A product of two activations: which of its dimensions only the left and only the right factor have."""
+    """A product of two activations, with the dimensions that come from only one of the factors."""
 
     result: DataNode
     left: DataNode
@@ -48,7 +47,7 @@ class _Scores:
 
 
 def passes_scores(traits: Traits) -> bool:
-    """Whether scores pass through an operator."""
+    """True if attention scores pass through operators with these traits: they move elements or act elementwise."""
     return traits.moves or traits.pointwise
 
 
@@ -73,7 +72,7 @@ def match_attention(layers: Layers, operator: OperatorNode) -> AttentionMatch | 
 
 
 def _softmax(layers: Layers, operator: OperatorNode) -> tuple[DataNode, int] | None:
-    """What a softmax normalises, and along which dimension; also one written as `e / e.sum(dim)` with `e = x.exp()`."""
+    """Returns input and dimension of a softmax, also of one written as `e / e.sum(dim)` with `e = x.exp()`."""
     if not operator.outputs:
         return None
     if layers.traits(operator).is_softmax:
@@ -129,7 +128,7 @@ def _product_with(layers: Layers, operator: OperatorNode, weights: DataNode) -> 
 
 
 def _mixes_heads(layers: Layers, operator: OperatorNode) -> bool:
-    """Whether a layer makes as many scores of the scores: heads that talk to each other."""
+    """True if a layer maps the scores to as many scores, as in talking-heads attention."""
     if operator.index not in layers.at or layers.traits(operator).layer not in (MATRIX_PRODUCT, CONVOLUTION):
         return False
     read = [node for node in operator.inputs if layers.is_activation(node)]
@@ -222,7 +221,7 @@ def _as_sequence(value: int | Sequence[int]) -> Sequence[int]:
 
 
 def _key_dim(layers: Layers, scores: _Scores, path: Path, normalised: DataNode, over: int) -> int:
-    """Which dimension of the product the softmax runs over."""
+    """Returns the dimension of the product that the softmax runs over."""
     result = scores.result
     if over == normalised.dim() - 1 and not any(layers.traits(operator).reorders for operator in path):
         return result.dim() - 1
@@ -288,7 +287,7 @@ class Attention:
 
     @property
     def heads(self) -> int:
-        """How many heads the queries have."""
+        """The number of heads of the queries."""
         return prod(atom.size for atom in (*self.heads_axes, *self.group_axes))
 
     @property
@@ -309,7 +308,7 @@ class Attention:
 
 
 def find_attention(layers: Layers) -> list[Attention]:
-    """Every attention of a model in the order of its operators; one pass, and a bounded search from each softmax."""
+    """Returns all attentions of the model in execution order, by a bounded search around each softmax."""
     cores = [
         found
         for operator in layers.inference.graph.operators
@@ -366,7 +365,7 @@ def _axes_in(terms: Iterable[Term]) -> list[Term]:
 
 
 def _rotary_axes(terms: Iterable[Term]) -> set[Term]:
-    """The axes that stand in a dimension twice, as two halves, and those of pairs of neighbours."""
+    """Returns the axes of rotary embeddings: those that occur as two halves, or in interleaved pairs."""
     seen: set[Term] = set()
     found: set[Term] = set()
     for term in terms:
@@ -387,7 +386,7 @@ def _parts(term: Term) -> list[Term]:
 
 
 def _unexpanded_key(layers: Layers, node: DataNode) -> DataNode:
-    """What a key was made of that is repeated for several queries: a form of it that is as large or smaller."""
+    """Returns the key before it was repeated for several queries: the nearest form that is not larger."""
     for _ in range(MAX_VISITED):
         operator = node.producer
         if operator is None or not passes_scores(layers.traits(operator)):

@@ -1,4 +1,11 @@
-"""From the recorded operators to the terms of every dimension, in one pass."""
+"""Axis inference: from recorded operators to the terms of every dimension, in one pass.
+
+`Inference(graph)` applies the rule of each operator in the order of execution. First come the live operators, on which
+outputs, written state or Python's reads depend; then the dead ones, which only have to fit the sizes. Afterwards inputs
+and outputs are frozen, parameters that this pass did not read are frozen (unless a sibling shows their axes), and
+fillers that met only constants are fixed. An operator without a rule, or whose rule raises, freezes all dimensions that
+it touches and is listed in `unknown`. Nothing here runs the model; `verify.py` proves the result.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +36,7 @@ from modulekg_widgets.engine.torch_runtime.state import IndexedChildren
 from modulekg_widgets.engine.tracing.dataflow import INPUT, Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.unregistered_tensors import PARAMETER
 
-# --------------------
-# What code leaves of a dimension of which it takes as much as an input is long, as of a table of positions.
+# -------------------- Position tables sliced to the input length: the unused part must not be pruned
 
 
 LONGER_INPUT = "a longer input reads it: of this dimension the code takes as much as an input is long"
@@ -38,7 +44,7 @@ DimensionsOf = Callable[["DataNode"], list[Term]]
 
 
 def unused_table_axes(graph: Dataflow, dims: DimensionsOf) -> Iterator[Term]:
-    """The atoms beside those of inputs in a dimension of a parameter or table, where nothing reads them alone."""
+    """Yields the axes of sliced tables beyond the input length, where nothing else reads them."""
     given = {atom for node in graph.values if node.kind == INPUT for term in dims(node) for atom in atoms(term)}
     held = [term for node in dict.fromkeys(graph.state.values()) for term in dims(node)]
     tables = (set(atoms(term)) for term in held if find(term).kind == SUM)
@@ -187,7 +193,7 @@ class Inference:
         self.algebra.settled = None
 
     def is_idle(self, node: DataNode) -> bool:
-        """Whether only operators read a value whose results are not used."""
+        """True if all operators that read a value are dead, that is, their results are not used."""
         return bool(node.consumers) and self.idle.issuperset(node.consumers)
 
     def dims(self, node: DataNode) -> Dims:
@@ -270,7 +276,7 @@ class Inference:
         return self._rules[overload]
 
     def _reader(self, operator: OperatorNode) -> Callable[[DataNode], Dims]:
-        """How the rule of an operator reads dimensions.
+        """Returns the function by which a rule reads the dimensions of its inputs.
 
         What is uniform along a dimension couples nothing: each operator that reads it sees an atom of its own. Views of
         it, and what is written into it, go by the one atom that it has.
@@ -322,7 +328,7 @@ class Inference:
         self.unknown.append(operator.record(f"{why}: {REMEDY.format(name=operator.name)}"))
 
     def _settle_fillers(self) -> None:
-        """Freeze fillers that met only constants of the code: they keep the size written there."""
+        """Freezes fillers that met only constants of the code: their size is written there."""
         for node in dict.fromkeys(self.graph.state.values()):
             for term in self.dims(node):
                 for atom in atoms(term):
@@ -331,7 +337,7 @@ class Inference:
 
 
 class _PairCollector(Algebra):
-    """Writes down which dimensions are said to be one index set, and does nothing about it."""
+    """An algebra that only collects the pairs of dimensions that a rule unifies."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -363,18 +369,18 @@ def unified_pairs(operator: OperatorNode, dims: Callable[[DataNode], Dims] | Non
 
 
 def has_consistent_sizes(operator: OperatorNode) -> bool:
-    """Whether the shapes in a call are such that what its rule says of them can hold."""
+    """True if all dimensions that the rule of the call unifies have equal sizes."""
     return all(a.size == b.size for a, b in unified_pairs(operator))
 
 
 def _holds_numbers(result: Any) -> bool:
-    """Whether a model returns numbers that are no tensors."""
+    """True if the model returns plain numbers beside tensors."""
     kinds: Any = (int, float, np.ndarray, np.generic)
     return any(type(number) is not bool for _, number in leaves(result, kinds))
 
 
 def find_rule(overload: Any) -> Rule | None:
-    """The rule of an operator: its own, that of the operator it is said to be like, or the pointwise one."""
+    """Returns the rule of an operator: its own, that of the operator in `like=`, or the pointwise rule."""
     name: str = schema_of(overload).name
     user = user_operators.get(name)
     if user is not None and user.like is not None:
@@ -392,12 +398,12 @@ def rule_named(name: str) -> Rule | None:
 
 
 def is_value_buffer(node: DataNode) -> bool:
-    """Whether a buffer holds values, one per index: by its type, or as the zero points of quantised numbers."""
+    """True if a buffer holds one value per index (by dtype, or as quantization zero points), and no indices."""
     return is_value_dtype(node.dtype) or (bool(node.consumers) and _are_zero_points(node))
 
 
 def _are_zero_points(node: DataNode) -> bool:
-    """Whether integers are read as zero points alone, or written anew as a whole."""
+    """True if integers are only read as zero points, or overwritten as a whole."""
     for operator in node.consumers:
         call = OperatorCall(operator)
         written = call.name in ("copy", "fill", "zero") and call.operator.args[0] is node
@@ -408,5 +414,5 @@ def _are_zero_points(node: DataNode) -> bool:
 
 
 def is_value_dtype(dtype: torch.dtype) -> bool:
-    """Whether a buffer of this type holds values, one per index, and not indices."""
+    """True if a buffer of this dtype holds one value per index, and no indices."""
     return dtype.is_floating_point or dtype.is_complex or dtype is torch.bool

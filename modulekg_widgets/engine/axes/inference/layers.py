@@ -1,4 +1,4 @@
-"""The layers of a model as the data flow shows them: operators that carry activations across a weight."""
+"""The layers of a model as its data flow shows them: operators that multiply activations by a weight."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Layer:
 
     @property
     def depthwise(self) -> bool:
-        """Whether every channel is a group of its own, so that no two of them mix."""
+        """True if every channel is a group of its own."""
         return 1 < self.groups == self.into.size
 
     def __repr__(self) -> str:
@@ -83,7 +83,7 @@ class Layers:
         return len(self._every)
 
     def traits(self, operator: OperatorNode) -> Traits:
-        """What an operator is known to do, of a user's operator what the one does that it is like."""
+        """Returns the traits of an operator, or of the operator in its `like=`."""
         return self._traits[operator.index]
 
     def name(self, operator: OperatorNode) -> str:
@@ -96,7 +96,7 @@ class Layers:
         return Call(operator, inference.algebra, inference.dims, inference.roles)
 
     def is_activation(self, node: DataNode) -> bool:
-        """Whether a value is more than a form of parameters and constants."""
+        """True if a value depends on more than parameters and constants."""
         return node.index not in self._bare
 
     def owner(self, operator: OperatorNode) -> str:
@@ -139,7 +139,7 @@ class Layers:
             bare[node.index] = kept
 
     def _carries(self, operator: OperatorNode, kind: str, weight: DataNode, into: Term, out: Term) -> bool:
-        """Whether a buffer is the weight of a layer: it mixes channels of an activation, and is no table of rows."""
+        """True if a buffer is a layer's weight: it multiplies activations, and is neither embedding nor depthwise."""
         call = self.call(operator)
         depthwise = kind == CONVOLUTION and call.has("groups") and 1 < call["groups"] == into.size
         return kind != EMBEDDING and not depthwise and any(map(self.is_activation, operator.inputs))
@@ -239,7 +239,7 @@ _FINDERS: dict[str, Callable[[Layers, Call], list[LayerMatch]]] = {
 
 
 def may_be_weight(node: DataNode) -> bool:
-    """Whether a tensor of the model that is no parameter can be the weight of a layer, by its type and shape."""
+    """True if a buffer can be the weight of a layer, by dtype and shape."""
     return node.is_buffer and node.dtype.is_floating_point and node.dim() > 1
 
 

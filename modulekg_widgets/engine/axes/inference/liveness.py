@@ -1,4 +1,4 @@
-"""Which operators the model's outputs depend on; the results of the others are not used."""
+"""Liveness analysis: the operators that the outputs depend on, and dead operators."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _output_producers(graph: Dataflow) -> list[OperatorNode | None]:
 
 
 def _ancestors(ends: list[OperatorNode | None]) -> set[OperatorNode]:
-    """Some operators and all that they depend on."""
+    """Returns these operators and all that they depend on."""
     found: set[OperatorNode] = set()
     waiting = list(ends)
     while waiting:
@@ -46,14 +46,14 @@ def _ancestors(ends: list[OperatorNode | None]) -> set[OperatorNode]:
 
 
 def _writes(operator: OperatorNode, memory: set[Storage]) -> bool:
-    """Whether an operator writes into this memory, as into that of a buffer or a view of it."""
+    """True if an operator writes into one of these storages."""
     return any(
         node.previous is not None and node.storage in memory and not _is_statistic(node) for node in operator.outputs
     )
 
 
 def _is_statistic(node: DataNode) -> bool:
-    """Whether torch's own normalisation keeps up a statistic there, through an alias: that follows the sizes."""
+    """True if the value is a running statistic that torch's own normalization updates."""
     while node.previous is not None:
         node = node.previous
     return node.producer is not None and node.producer.name == "aten::alias"
@@ -74,7 +74,7 @@ def contributing_values(graph: Dataflow) -> set[DataNode]:
 
 
 def unused_weight_operator(graph: Dataflow) -> OperatorNode | None:
-    """The first operator that computes with weights alone what nothing reads: it goes where no operator sees it."""
+    """Returns the first operator that computes only with weights and whose result nothing reads."""
     of_weights: set[DataNode] = {node for node in graph.state.values() if node.dtype.is_floating_point}
     for operator in graph.operators:
         if operator.inputs and of_weights.issuperset(operator.inputs) and not _writes_state(operator):

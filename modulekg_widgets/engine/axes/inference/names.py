@@ -1,4 +1,4 @@
-"""Readable names of axes, from where they originate and what they are for."""
+"""Names of axes, from their origin and role, as `encoder.self_attention.heads`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.inference.inference import Inference
 
 
-# --------------------
-# What axes are for, where the data flow shows it: heads and channels of attention, the state of a recurrent cell.
+# -------------------- Roles of axes: heads and channels of attention, the hidden state of recurrent cells
 
 
 GATES = (3, 4)  # of a GRU, of an LSTM
@@ -29,7 +28,7 @@ Cell = tuple[int, str]  # the layer, and "reverse" or nothing
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What an axis is for, the module that it belongs to, and its name there; without a module: where it originates."""
+    """The role of an axis: its kind, the path of its module (or None for its origin), and its name there."""
 
     role: str
     home: str | None
@@ -37,7 +36,7 @@ class Role:
 
 
 def roles_from_rules(roles: Mapping[Term, str]) -> Iterator[tuple[Term, Role]]:
-    """What the rules said; of a product the innermost factor has the role, and the others group it."""
+    """Yields the roles that the rules set; of a product, the innermost factor has the role."""
     for term, text in roles.items():
         *outer, inner = flattened_parts(term)
         yield inner, Role(text, None, text)
@@ -91,7 +90,7 @@ def _fused(attention: Attention, explained: set[Term]) -> Iterator[tuple[Term, R
 
 
 def _stream(attention: Attention) -> Iterator[tuple[Term, Role]]:
-    """What the projections read and the output goes back to."""
+    """Yields the role of the residual stream: the projections read it, and the output is added to it."""
     for layer in dict.fromkeys((*attention.query, *attention.key, *attention.value)):
         stream = find(layer.into)
         if stream.kind == ATOM and stream.size > 1 and any(find(out.out) is stream for out in attention.output):
@@ -133,7 +132,7 @@ def recurrent_state_roles(inference: Inference) -> dict[Term, Role]:
 
 
 def _states(inference: Inference, weight: DataNode) -> Iterator[tuple[Term, str]]:
-    """The hidden axes of a cell's weight (gates·hidden, given), and those of a projection that it gives instead."""
+    """Yields the hidden axes of a recurrent weight (gates·hidden, input), and those of its projection."""
     out, given = (find(term) for term in inference.dims(weight))
     rows = flattened_parts(out) if out.kind == SUM else [out]
     if out is not given and not any(rows == rows[: len(rows) // count] * count for count in GATES):
@@ -212,7 +211,7 @@ DimensionName = tuple[str, str, int]  # the layer's name, the dimension's name, 
 
 
 def _dimensions(inference: Inference, layers: Layers) -> dict[tuple[int, int], DimensionName]:
-    """What the dimensions of the weights are to their layers; the first layer of a tied weight counts."""
+    """Returns the names of the weights' dimensions; of a tied weight, the first layer names them."""
     found: dict[tuple[int, int], DimensionName] = {}
     for layer in layers:
         for at, (word, rank) in enumerate(_words(inference, layer)):

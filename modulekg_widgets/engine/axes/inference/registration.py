@@ -1,4 +1,4 @@
-"""`mk.axis_rule`: what is known of an operator of one's own, said in one place."""
+"""`mk.axis_rule`: registration of a user's operator with its axis rule, shape, value and FLOPs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from modulekg_widgets.engine.torch_runtime.private import schema_of
 
 
 class AxisRuleError(ModuleKGError, ValueError):
-    """What a user's rule raised, with its name."""
+    """An error in a user's axis rule, with the name of the rule."""
 
 
 def axis_rule(
@@ -36,7 +36,7 @@ def axis_rule(
     value: Callable[..., Any] | None = None,
     flops: Callable[..., int] | None = None,
 ) -> Callable[[Rule], Rule]:
-    """Register the rule of operators such as `"mylib::my_op"`: the axes of their results, and how they run and cost.
+    """Register the axis rule of operators such as `"mylib::my_op"`, with their shapes, values and FLOPs.
 
     `@mk.axis_rule("mylib::scale")` over `def scale(call): return call.axes(call.inputs[0])` says that the result has
     the axes of the first tensor. Or name an operator that behaves the same, and no function is needed. What a notebook
@@ -105,7 +105,7 @@ def axis_rule(
 
 
 def _missing_rule_hint(like: str) -> str:
-    """What to name in place of an operator without a rule: torch runs many, such as conv2d, as others."""
+    """Returns advice for `like=` with an operator without rule: torch decomposes many, such as conv2d."""
     if not overloads_of(like):
         return closest_match_hint(like, rules)
     return "name the operator that graph.operators shows in its place (for conv2d 'aten::convolution'), or give a rule"

@@ -1,7 +1,7 @@
-"""Operators that read one triangle of a matrix and take the other for its mirror image: a trait of the operator.
+"""Axes of operators that read one triangle of a matrix: rows and columns are one axis.
 
-Row i and column i are then one index. Where the matrix is symmetric by construction, nothing else follows; otherwise
-the order of the indices decides which half is read, so the axis must keep its order.
+If the matrix is symmetric by construction, the axis stays free; otherwise the order of its indices decides which half
+is read, so the axis is frozen.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DIAGONAL_FACTORIES = ("eye", "diag_embed")
 
 
 def is_symmetric(node: DataNode) -> bool:
-    """Whether a real matrix equals its transpose because of the operators that made it, whatever the numbers."""
+    """True if a real matrix is symmetric by the operators that produced it, whatever its numbers."""
     made = node.producer
     if (
         made is None
@@ -65,12 +65,12 @@ def _is_main_diagonal(call: OperatorCall) -> bool:
 
 
 def _keeps_symmetric(node: DataNode) -> bool:
-    """Whether what is broadcast onto a symmetric matrix leaves it so: a number per matrix, or a symmetric one."""
+    """True if broadcasting the value onto a symmetric matrix leaves it symmetric."""
     return node.dim() == 0 or node.shape[-2:] in ((1, 1), (1,)) or is_symmetric(node)
 
 
 def _are_transposes(left: DataNode, right: DataNode) -> bool:
-    """Whether one of two values is the other with rows and columns exchanged."""
+    """True if one value is the transpose of the other in the last two dimensions."""
     a, b = _untransposed(left), _untransposed(right)
     return a[0] is b[0] and a[1] != b[1]
 

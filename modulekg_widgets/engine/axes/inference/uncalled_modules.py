@@ -1,4 +1,4 @@
-"""What the data of a trace did not reach, as an expert that got no token: it is taken to be like its siblings."""
+"""Axes of modules that this pass did not call, as experts without tokens: taken from a called sibling."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _siblings(graph: Dataflow, path: str) -> list[str]:
 
 
 def _matching_tensors(graph: Dataflow, path: str, other: str, own: dict[str, DataNode]) -> dict[str, DataNode] | None:
-    """The tensors of a sibling that was called, where they are of the same names and shapes, and of its own."""
+    """Returns a called sibling's tensors if names and shapes agree and none is shared; else None."""
     theirs = _tensors(graph, other)
     alike = theirs.keys() == own.keys() and all(theirs[name].shape == node.shape for name, node in own.items())
     apart = not {*theirs.values()} & {*own.values()}

@@ -1,7 +1,8 @@
-"""What the data decide in a pass: numbers that Python reads, rows that a mask takes, lists that leave torch.
+"""Data-dependent control flow: numbers that Python reads, boolean masks, and lists that leave torch.
 
-A pass of other sizes that is given the same decisions goes the same way, so that it can be compared call by call; what
-it would have decided itself is compared apart.
+`Decisions` records the decisions of a pass, or replays those of another one, so that a run with other sizes or permuted
+weights takes the traced path and can be compared with it call by call. What the run would have decided itself is
+recorded beside. `alternative_paths` lists paths next to the traced one, which the proof permutes as well.
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ class Decision:
 
     @property
     def by_masks(self) -> bool:
-        """Whether masks alone decide how much it gives, and the rest of it may change."""
+        """True if boolean masks alone decide the size of the result, so that other inputs may change."""
         return any(mask is not None for mask in self.masks)
 
 
 class Decisions:
-    """The decisions of one pass in order: noted, or with `known` those of another one, as long as it goes that way.
+    """The data-dependent decisions of a forward pass: recorded, or replayed from `known` until the pass diverges.
 
     `own` holds for each what this pass would have decided.
     """
@@ -80,7 +81,7 @@ class Decisions:
         self._lines = CallerLocator()
 
     def __enter__(self) -> Decisions:
-        """Begin anew: a look may have to run a model twice."""
+        """Starts again from an empty record, as an isolated run may call the model twice."""
         self.recorded, self.recomputed, self.diverged = [], [], False
         self._modes = ExitStack()
         self._modes.enter_context(_ExportMode(self))
@@ -109,7 +110,7 @@ class Decisions:
         return self.replayed(known, args, kwargs, given)
 
     def replayed(self, known: Decision, args: Any, kwargs: dict[str, Any], given: Sequence[Tensor]) -> Any:
-        """The known result of a call, and a note of its own one."""
+        """Returns the known result of a call, and records the result that it would have had."""
         if known.by_masks:
             with disable_current_modes():
                 self.recomputed.append([given[at].clone() for at, mask in enumerate(known.masks) if mask is not None])
@@ -181,7 +182,7 @@ def _dtypes(args: Any, kwargs: dict[str, Any]) -> list[torch.dtype]:
 
 
 def _call_with_masks(known: Decision, args: Any, kwargs: dict[str, Any], given: Sequence[Tensor]) -> Any:
-    """A call with the known masks, where they are of the shapes of its own."""
+    """Runs a call with the known masks in place of its own, where the shapes agree."""
     known_masks = {
         id(own): mask.to(own.device)
         for own, mask in zip(given, known.masks, strict=True) if mask is not None and mask.shape == own.shape
@@ -204,7 +205,7 @@ def _copied(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 
 class TracedPath:
-    """The way that the data take in a traced call, run once more: its decisions, and which numbers move by themselves.
+    """The data-dependent control flow of the traced call: its decisions, and the numbers that vary between runs.
 
     `decisions` is None where the pass goes another way each time, as by a clock; empty where no data decide.
     """
@@ -219,7 +220,7 @@ class TracedPath:
 
     @cached_property
     def diverging_draws(self) -> list[int]:
-        """After how many draws Python's chance, or a clock, leads the pass another way than the traced one."""
+        """The numbers of random draws after which the pass takes another path than the traced one."""
         return (
             [count for count in DRAW_COUNTS if self._run_again(count) is None] if self.graph.draws is not None else []
         )
@@ -284,7 +285,7 @@ class TracedPath:
 
     @cached_property
     def order(self) -> list[DataNode | OperatorNode | None]:
-        """Per decision its place in the recorded pass; None for those of the code."""
+        """The operator or value that makes each decision; None for decisions of constants."""
         return [None if each.is_constant else place
                 for each, place in zip(self.decisions or (), self._sources, strict=False)]  # fmt: skip
 
@@ -306,7 +307,7 @@ def _deciding_value(place: DataNode | OperatorNode | None) -> DataNode | None:
 
 
 class OperatorLimit(TorchDispatchMode):
-    """Ends a pass whose data lead it on and on, as weights of other sizes may in a loop that ends by a norm."""
+    """A limit on the number of operators of a pass, for loops that do not end on changed weights."""
 
     def __init__(self, graph: Dataflow, min_operators: int = MIN_OPERATORS) -> None:
         super().__init__()
@@ -320,7 +321,7 @@ class OperatorLimit(TorchDispatchMode):
 
 
 class ReplayDecision(TorchDispatchMode):
-    """Gives a known decision to the one operator that runs in it."""
+    """A mode that replays one known decision."""
 
     def __init__(self, decisions: Decisions, known: Decision) -> None:
         super().__init__()
@@ -335,7 +336,7 @@ class ReplayDecision(TorchDispatchMode):
 
 
 def traced_path(axes: Axes) -> TracedPath:
-    """The way of the data, which is run once for all plans of a trace."""
+    """Returns the traced path of a graph's axes, which is computed once."""
     if axes.traced_path is None:
         axes.traced_path = TracedPath(axes)
     return axes.traced_path
@@ -343,7 +344,7 @@ def traced_path(axes: Axes) -> TracedPath:
 
 @dataclass(frozen=True)
 class AlternativePath:
-    """A way that a pass may take with other data, or by other draws of Python's."""
+    """Another path through the code, taken with other data or other random draws."""
 
     where: str  # the line of code that leads there
     decisions: Sequence[Decision | None] = ()  # up to one that is not as in the traced pass; None for the pass's own
@@ -351,7 +352,7 @@ class AlternativePath:
 
 
 def alternative_paths(axes: Axes, follow_trace: bool) -> list[AlternativePath]:
-    """The ways next to the traced one: those of chance, and per line that decides by one value those of other values.
+    """Returns the paths next to the traced one: by other random draws, and by other values of single decisions.
 
     `follow_trace`: the pass goes the traced way up to there, else its own.
     """
@@ -382,7 +383,7 @@ def _choice_dependent_values(axes: Axes) -> set[DataNode]:
 
 
 def _alternative_values(value: Any) -> list[Any]:
-    """The values that might stand in the place of one that decides: a yes for a no, more or less for a number."""
+    """Returns other values that a decision might have: the opposite bool, a neighbouring integer, a large number."""
     if isinstance(value, Tensor):
         return (
             [] if value.numel() != 1 else [torch.full_like(value, other) for other in _alternative_values(value.item())]
@@ -400,13 +401,13 @@ def chosen_axes(axes: Axes) -> set[Term]:
 
 
 def is_data_dependent(operator: OperatorNode) -> bool:
-    """Whether an operator turns data into Python values or numbers of rows."""
+    """True if an operator turns data into Python values or into a number of rows."""
     masks = [node.dtype for node in nodes_in(operator.args[1:2])]
     return _is_data_dependent_call(operator.overload, [node.dtype for node in operator.inputs[1:]], masks)
 
 
 def _is_data_dependent_call(overload: Any, others: Sequence[torch.dtype], second: Sequence[torch.dtype]) -> bool:
-    """Whether a call with tensors of these types behind the first, and in its second argument, decides anything."""
+    """True if a call with such dtypes (after the first tensor, and in the second argument) depends on data."""
     signature = signature_of(overload)
     if signature.reads_data:
         return signature.depends_on_data(others)

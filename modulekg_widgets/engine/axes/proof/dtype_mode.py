@@ -1,4 +1,4 @@
-"""Running a model in float64 on rescaled weights, without noise."""
+"""Runs of a model in float64 on rescaled weights without noise, for the proof."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def rescaled(nodes: Sequence[DataNode], seed: int) -> State:
 
 
 def is_constant(value: Tensor) -> bool:
-    """Whether a tensor holds one number over and over; most others are told by their first ones."""
+    """True if all elements of a tensor are equal; the first elements decide most cases."""
     flat = value.reshape(-1)
     return flat.numel() > 1 and bool((flat[:PROBE_SIZE] == flat[0]).all()) and bool((flat == flat[0]).all())
 
@@ -76,7 +76,7 @@ def _uniform(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 class ForceDtype(OperatorMode):
-    """Gives `dtype` wherever the code asks for another floating-point type."""
+    """A mode that replaces every floating-point dtype that the code requests by `dtype`."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class ForceDtype(OperatorMode):
 
 
 def _has_only_integers(args: Any) -> bool:
-    """Whether an operator gets tensors, and all of them hold integers."""
+    """True if an operator gets tensors, and all of them hold integers."""
     given = [argument for argument in args if isinstance(argument, Tensor)]
     return bool(given) and not any(t.is_floating_point() or t.is_complex() for t in given)
 
@@ -125,7 +125,7 @@ def _cast_all(args: Any, dtype: torch.dtype) -> list[Any]:
 
 
 def _without_noise(noise: str, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """What a random operator gives on average: noise that goes by position would hide whether the model does."""
+    """Runs a random operator and returns its expected value: positional noise would break equivariance."""
     drawn = func(*args, **kwargs)  # what is drawn next goes by how many draws came before
     call = Arguments(func, args, kwargs)
     if noise == DROPPED:
@@ -170,7 +170,7 @@ def _batch_norm(
 
 
 def _is_factory(func: Any) -> bool:
-    """Whether the operator makes a tensor of its own: a factory, or a constant of the code."""
+    """True if an operator creates a tensor: a factory, or a constant in the code."""
     return traits_of(func).is_bookkeeping or not any(
         isinstance(argument.type, torch.TensorType) for argument in schema_of(func).arguments
     )

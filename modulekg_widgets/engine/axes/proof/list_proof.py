@@ -1,7 +1,7 @@
-"""The proof that the elements of lists of modules go with the indices of axes.
+"""The proof, by permutation, that the elements of module lists belong to the indices of axes.
 
-With the rows of a router and the elements in one new order the model gives what it gave; with the elements alone in a
-new order it does not. All elements must have run: routers are led to those that the data did not reach.
+Permuting the rows of a router together with the list elements leaves the outputs unchanged; permuting the elements
+alone changes them. All elements must have run: router offsets lead rows to those that the data did not reach.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from modulekg_widgets.engine.torch_runtime.state import IndexedChildren
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 # --------------------
-# Numbers added to what routers give for each index while a model runs, so that some are chosen, or never.
+# Offsets added to router outputs during a run, so that chosen experts are always or never selected.
 
 
 Tensor = torch.Tensor
@@ -79,7 +79,9 @@ ROUTER_OFFSET = 1e3  # added to what a router gives: more than it gives itself, 
 
 
 class ListProof:
-    """Tries lists on axes; the model stays as it is. Raises `TraceError` where it does not run."""
+    """A proof by running the model that the elements of module lists belong to axes; raises `TraceError`. Raises
+    `TraceError` where it does not run.
+    """
 
     def __init__(self, axes: Axes, dtype: torch.dtype) -> None:
         self.axes = axes
@@ -89,7 +91,7 @@ class ListProof:
         self._kinds: dict[tuple[str, int], bool] = {}
 
     def prove(self, asked: Lists) -> Lists:
-        """What of `asked` is proved."""
+        """Returns the lists of `asked` that are proved to belong to their axes."""
         modules = self.axes.graph.modules
         self._numbers = {
             id(modules[each.path_of(at)].module): (each, at)
@@ -119,7 +121,7 @@ class ListProof:
         return tuple(found)
 
     def _equivariant_lists(self, lists: Lists, offsets: Offsets | None = None) -> Lists:
-        """Those with which the model gives what it gave, all at once or each on its own."""
+        """Returns the lists that leave the output unchanged when permuted with their axis, together or one by one."""
         given = offsets or {}
         if not lists or self._is_equivariant(lists, given):
             return lists
@@ -137,7 +139,7 @@ class ListProof:
         return self._error(orders, places, offsets) <= self.proof.tolerance
 
     def _offsets_to_unreached(self, lists: Lists) -> Offsets:
-        """What leads each router to some of the elements that nothing has reached yet."""
+        """Returns router offsets that lead rows to elements which no run has reached yet."""
         found = {}
         for axis, own in lists.items():
             missing = self._unreached(axis, own)
@@ -152,7 +154,7 @@ class ListProof:
         return [at for at in range(axis.size) if any(at not in self._reached.get(each, ()) for each in lists)]
 
     def _rows(self, lists: Sequence[IndexedChildren]) -> int:
-        """How many rows there are to share out among the elements."""
+        """Returns the number of rows that are distributed over the elements."""
         modules = self.axes.graph.modules
         calls = [call for at in range(len(modules[lists[0].path].sub_modules))
                  for call in modules[lists[0].path_of(at)].calls]  # fmt: skip
@@ -162,7 +164,7 @@ class ListProof:
     # ------------------------------------------------------------ execution
 
     def _error(self, orders: Orders, places: Mapping[IndexedChildren, Any], offsets: Offsets) -> float:
-        """How far the output moves with axes and elements in new orders, relative to its largest number."""
+        """Returns the relative change of the output when axes and list elements are permuted."""
         expected = self._outputs(self.proof.state, offsets, {}) if offsets else self._plain_outputs
         changed = self.proof.rearranged(orders, places)
         found = self._outputs(changed, offsets, {axis: self.proof.orders[axis.term] for axis in offsets})

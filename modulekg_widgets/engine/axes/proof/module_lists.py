@@ -1,8 +1,7 @@
-"""Axes that lists of modules go with, as the experts in a `ModuleList` with the axis of their router.
+"""Module lists that belong to an axis, as the experts in a `ModuleList` to the rows of their router.
 
-Code picks an element by its number: it compares with it what a router chose, or takes that column of the weights. Which
-axis a list goes with is guessed by its length, and proved as axes are: with its rows and the elements in another order
-the model gives what it gave.
+Code selects an element by its number, which it compares with the router's choice. Candidates are found by their length,
+and proved as axes are: permuting rows and elements together must leave the outputs unchanged.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def _can_be_proved(graph: Dataflow) -> bool:
 
 
 def _alternatives(graph: Dataflow, path: str, node: ModuleNode) -> IndexedChildren | None:
-    """A list of modules of one kind, with weights of their own, of which none gets what another gives."""
+    """Returns a list of parallel modules of one class with own weights, of which none feeds another; else None."""
     prefix = index_prefix(node.sub_modules) if isinstance(node.module, nn.ModuleList | nn.ModuleDict) else None
     elements = list(node.sub_modules.values())
     if prefix is None or len(elements) < 2 or len({id(element.module) for element in elements}) < len(elements):
@@ -71,7 +70,7 @@ def _alternatives(graph: Dataflow, path: str, node: ModuleNode) -> IndexedChildr
 
 
 def _have_like_weights(graph: Dataflow, modules: IndexedChildren, count: int) -> bool:
-    """Whether all elements of a list have tensors of the same names and shapes, and share none."""
+    """True if all elements of a list have tensors of the same names and shapes, and share none."""
     found: list[dict[str, tuple[int, ...]]] = [{} for _ in range(count)]
     for node in dict.fromkeys(graph.state.values()):
         own = [place for name in node.names if (place := modules.split(name)) is not None]
@@ -113,7 +112,7 @@ def _selected_dimensions(
 
 
 def _proved_dimensions(axes: ProvableAxes, likely: ListsOfDimensions) -> ListsOfDimensions:
-    """Those of the dimensions whose order is no matter as long as it is that of the lists, with these lists."""
+    """Returns the dimensions that are proved to be permutable together with their lists."""
     terms = {dimension: axes.term(*dimension) for dimension in likely}
     asked = {axes.of(term): term.lists for term in terms.values() if term.kind == ATOM and term.lists}
     found = _prove_lists({axis: lists for axis, lists in asked.items() if axis.frozen is None}, axes)

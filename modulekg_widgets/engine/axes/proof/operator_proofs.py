@@ -1,4 +1,4 @@
-"""Which operators a test has proved, and the proof of the axes that go through others or past all operators."""
+"""The operators whose rules the tests have proved, and the proof of axes that other operators touch."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MAX_PROOF_FLOPS = 2e9  # floating-point operations of a pass: the control takes 
 
 @cache
 def proved_operators() -> frozenset[str]:
-    """The names of the operators, as `aten::relu`, whose axes held under permutation in every sample of torch's."""
+    """Returns the names of the operators whose axis rules the tests have proved, as `aten::relu`."""
     return frozenset(PROVED_OPERATORS_FILE.read_text(encoding="utf-8").split())
 
 
@@ -62,7 +62,7 @@ def unproved_axes(axes: Axes) -> dict[Axis, OperatorNode]:
 
 
 def untraced_effect(axes: Axes) -> str | None:
-    """Where a pass does something that operators do not tell: data leave torch or decide, or weights are replaced."""
+    """Returns an effect of the pass that no operator shows, as data that leave torch; None without any."""
     graph = axes.graph
     for record in [*(record for _, record in graph.escaped), *graph.data_dependent]:
         where = ", ".join(filter(None, (record.module or "(root)", record.source)))
@@ -78,7 +78,7 @@ def untraced_effect(axes: Axes) -> str | None:
 
 
 def _aliased_weight(graph: Dataflow) -> str | None:
-    """Where a tensor of the code's own shares its memory with a weight, as `p.data` does."""
+    """Returns a weight that shares its memory with a tensor made by the code, as with `p.data`; else None."""
     made = [node for node in graph.values if node.kind == CONSTANT and node.dtype.is_floating_point and node.numel()]
     own = {address for node in made if (address := _address(node.tensor))}
     if not own:
@@ -96,7 +96,7 @@ def _address(tensor: torch.Tensor | None) -> int:
 
 
 def prove(axes: Axes) -> list[str]:
-    """Verify the axes that go through unproved operators, or all where something goes past operators.
+    """Verifies the axes that unproved operators touch, or all axes where the pass has untraced effects.
 
     What is refuted is frozen; `axes.doubts` are about what is neither refuted nor proved. Gives, as sentences, what was
     refuted, and what could not be verified for want of weights. Nothing runs where all operators are proved and nothing
@@ -108,7 +108,7 @@ def prove(axes: Axes) -> list[str]:
 
 
 def _decision_notes(axes: Axes) -> list[str]:
-    """Which axes stay whole because the traced way asks for them and returns nothing of them."""
+    """Returns notes on the axes that are frozen because the traced path only tests their values."""
     return [f"{axis.name} stays whole: it {axis.frozen}" for axis in axes if (axis.frozen or "").startswith(DECIDES)]
 
 
@@ -142,13 +142,13 @@ def contributing_axes(axes: Axes) -> set[Term]:
 
 
 def _path_budget(axes: Axes) -> int:
-    """How many ways next to the traced one are tried: those of chance, and of the data as many as cost little."""
+    """Returns the number of alternative paths to try: those by chance, and as many by data as are cheap."""
     by_data = min(MAX_PATHS, int(MAX_PROOF_FLOPS / (2 * max(axes.graph.flops(), 1))))
     return len(traced_path(axes).diverging_draws) + by_data
 
 
 def _untried_path_notes(axes: Axes) -> list[str]:
-    """Which ways of the data were not tried for what they cost."""
+    """Returns notes on the alternative paths that were not tried because of their cost."""
     if axes.graph.cuttable_outputs:
         return []
     untried = list(dict.fromkeys(way.where for way in alternative_paths(axes, follow_trace=True)[_path_budget(axes) :]))
@@ -163,7 +163,7 @@ _REFUTED_HERE = "its indices may not change places, a permutation shows, though 
 
 
 def _refuted_axes(axes: Axes, asked: Sequence[Axis]) -> Mapping[Axis, str]:
-    """What is refuted of these axes, and why; doubts are noted."""
+    """Returns the refuted ones of these axes with the reason; records unproved ones in `axes.doubts`."""
     most_ways = _path_budget(axes)
     if axes.graph.flops() > MAX_PROOF_FLOPS:
         wrong = find_refuted(axes, asked, most_ways)
@@ -179,7 +179,7 @@ def _refuted_axes(axes: Axes, asked: Sequence[Axis]) -> Mapping[Axis, str]:
     return {axis: report[axis.name].note for axis in asked if report[axis.name].status == WRONG}
 
 
-# -------------------- Axes that can be asked for their proof
+# -------------------- The `Axes` with the public method `verify()`
 
 
 class ProvableAxes(Axes):

@@ -1,4 +1,4 @@
-"""Operators that treat every element alike: dimensions meet right-aligned, as torch broadcasts them."""
+"""Axis rules of elementwise operators: dimensions unify right-aligned, as in broadcasting."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from modulekg_widgets.engine.operators.traits import ELEMENTWISE
 
 @rule(*ELEMENTWISE)
 def elementwise(call: Call) -> list[Dims]:
-    """Equal dimensions are one; a dimension of one index that is broadcast constrains nothing."""
+    """Dimensions of equal size unify; a broadcast dimension of size 1 constrains nothing."""
     dims = broadcast(call, *(call.axes(node) for node in call.inputs))
     return [dims[len(dims) - node.dim() :] for node in call.results]
 
@@ -63,14 +63,14 @@ def fake_quantize_per_channel(call: Call) -> list[Dims]:
 
 @rule("aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams")
 def fake_quantize_per_tensor(call: Call) -> list[Dims]:
-    """One scale and one zero point for all; beside the result which elements were not clipped."""
+    """One scale and one zero point for the whole tensor; the second result is the mask of unclipped elements."""
     dims = call.axes(call["self"])
     return [dims for _ in call.results]
 
 
 @rule("aten::log_sigmoid_forward")
 def log_sigmoid(call: Call) -> list[Dims]:
-    """The result, and a buffer for the backward pass that is as large, or empty on a GPU."""
+    """The result, and a buffer for the backward pass, which is empty on a GPU."""
     dims = call.axes(call["self"])
     return [dims if node.dim() == len(dims) else call.frozen_all(node.shape, "empty") for node in call.results]
 
@@ -99,8 +99,7 @@ def view_as_complex(call: Call) -> Dims:
     return dims
 
 
-# --------------------
-# Tensors made in the forward pass: a fill is equal everywhere, so only its size binds; the rest is frozen.
+# -------------------- Axis rules of tensor factories: a constant fill binds only the size, other factories are frozen
 
 
 CONSTANT_SHAPE = "a constant shape in the code"

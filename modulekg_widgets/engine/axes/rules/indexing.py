@@ -1,4 +1,4 @@
-"""Looking up and writing by index: the dimension that is indexed is frozen, the others are kept."""
+"""Axis rules of indexing and scattering: the indexed dimension is frozen or follows its indices."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def embedding(call: Call) -> Dims:
 
 @rule("aten::embedding_renorm")
 def embedding_renorm(call: Call) -> Dims:
-    """Rows of a table are shortened where they are looked up."""
+    """Rows of a table are normalized in place; the table's vocabulary is frozen."""
     dims = call.axes(call["self"])
     call.freeze(dims[0], "vocabulary")
     return dims
@@ -67,7 +67,7 @@ def _per_bag(call: Call, node: DataNode, width: Term) -> Dims:
 
 @rule(*INDEX)
 def index(call: Call) -> Dims:
-    """Advanced indexing: where the indices stand side by side the result does too, else it comes first."""
+    """Advanced indexing: adjacent indices keep their position in the result, others come first."""
     dims, shape = call.axes(call["self"]), call.output.shape
     taken = _indices_by_dim(call["indices"])
     if (picked := _picked_by_buffer(call, dims, taken)) is not None:
@@ -84,7 +84,7 @@ def index(call: Call) -> Dims:
 
 
 def _picked_by_buffer(call: Call, dims: Dims, taken: dict[int, DataNode]) -> Dims | None:
-    """What a single index picks, where it is a buffer that can follow."""
+    """Returns the dimensions of a result indexed by a buffer that can be re-indexed; None otherwise."""
     if len(taken) != 1 or call.has("mask"):
         return None
     ((at, places),) = taken.items()
@@ -93,7 +93,7 @@ def _picked_by_buffer(call: Call, dims: Dims, taken: dict[int, DataNode]) -> Dim
 
 
 def _index_dim(call: Call, term: Term, places: DataNode, matrices: bool = False) -> None:
-    """The dimension that is looked up: the axis that the indices were chosen from, else frozen."""
+    """Unifies the indexed dimension with the axis of the indices, or freezes it."""
     if not call.unify_with_index_axis(term, places):
         call.freeze(term, _freeze_reason(places))
     elif matrices:
@@ -101,7 +101,7 @@ def _index_dim(call: Call, term: Term, places: DataNode, matrices: bool = False)
 
 
 def _propagate_choice(call: Call, source: DataNode, places: Sequence[DataNode | None]) -> None:
-    """What is picked of chosen indices are chosen indices."""
+    """Marks a result as chosen indices when it selects from chosen indices."""
     if source not in places and (axis := call.chosen_axis(source)) is not None:
         call.chosen.note(call.output, axis)
 
@@ -111,7 +111,7 @@ def _freeze_reason(places: DataNode) -> str:
 
 
 def _indices_by_dim(indices: list[DataNode | None]) -> dict[int, DataNode]:
-    """Which index stands for which dimension; a mask stands for as many as it has."""
+    """Returns the index tensor of each indexed dimension; a mask covers as many dimensions as it has."""
     taken: dict[int, DataNode] = {}
     at = 0
     for entry in indices:
@@ -127,7 +127,7 @@ def _is_mask(entry: DataNode) -> bool:
 
 
 def _split_dims(dims: Dims, taken: dict[int, DataNode]) -> tuple[int, Dims]:
-    """Where the dimensions of the indices go, and the dimensions around them."""
+    """Returns the position of the indices' dimensions in the result, and the dimensions that are not indexed."""
     kept = [term for at, term in enumerate(dims) if at not in taken]
     adjacent = not taken or max(taken) - min(taken) + 1 == len(taken)
     return (min(taken) if adjacent and taken else 0), kept
@@ -144,7 +144,7 @@ def _index_dims(call: Call, entries: list[DataNode], shape: Sequence[int]) -> Di
 
 @rule(*INDEX_PUT)
 def index_put(call: Call) -> Dims:
-    """Values written by advanced indexing; they meet what indexing would have given."""
+    """Values written by advanced indexing unify with the dimensions that indexing would return."""
     dims, values = call.axes(call["self"]), call["values"]
     taken = _indices_by_dim(call["indices"])
     start, kept = _split_dims(dims, taken)
@@ -170,7 +170,7 @@ def index_put(call: Call) -> Dims:
 
 
 def _is_constant(values: DataNode, after: int) -> bool:
-    """Whether what is written is the same wherever it goes: it has dimensions after the indexed ones alone."""
+    """True if the written values are equal at all indexed positions."""
     return all(size == 1 for size in values.shape[: max(values.dim() - after, 0)])
 
 
@@ -196,7 +196,7 @@ def masked_scatter(call: Call) -> Dims:
 
 @rule(*INDEX_SELECT)
 def index_select(call: Call) -> Dims:
-    """Some indices of one dimension."""
+    """Selects indices of one dimension."""
     dims = call.axes(call["self"])
     if not dims:
         return []
@@ -210,7 +210,7 @@ def index_select(call: Call) -> Dims:
 
 @rule(*GATHER)
 def gather(call: Call) -> Dims:
-    """One dimension is looked up; along the others index and source go together where they are as long."""
+    """The gathered dimension is indexed; the other dimensions of index and source unify where sizes agree."""
     dims, picked = call.axes(call["self"]) or [ONE], call.axes(call["index"])
     at = call["dim"] % len(dims)
     chosen = call.pick_by_buffer(dims[at], call["index"], at) if call["index"].dim() else None
@@ -233,7 +233,7 @@ def _unify_if_equal_size(call: Call, term: Term, other: Term) -> None:
 
 @rule("aten::scatter", "aten::scatter_add", "aten::scatter_reduce")
 def scatter(call: Call) -> Dims:
-    """As `gather`, the other way round."""
+    """The reverse of `gather`."""
     dims, index = call.axes(call["self"]), call.axes(call["index"])
     at = call["dim"] % len(dims) if dims else 0
     source = call["src"] if call.has("src") else None
@@ -252,7 +252,7 @@ def scatter(call: Call) -> Dims:
 
 @rule(*INDEX_WRITE)
 def index_write(call: Call) -> Dims:
-    """Slices written along one dimension; the others meet."""
+    """Slices are written along one dimension; the other dimensions unify."""
     own = call.axes(call["self"])
     dims = own or [ONE]
     at = call["dim"] % len(dims)
@@ -270,7 +270,7 @@ def index_write(call: Call) -> Dims:
 
 @rule("aten::take", "aten::put")
 def take(call: Call) -> Dims:
-    """Looked up as if it were flat."""
+    """Indexing of the flattened tensor; all dimensions are frozen."""
     dims, places = call.axes(call["self"]), call.axes(call["index"])
     call.freeze_all(dims, INDEXED)
     if call.name == "take":
@@ -285,7 +285,7 @@ def take(call: Call) -> Dims:
 
 @rule("aten::eq")
 def equal(call: Call) -> Dims:
-    """Element by element; chosen indices beside all of them in turn are a one-hot vector of the axis."""
+    """Elementwise; a comparison of chosen indices with an `arange` is a one-hot vector of the axis."""
     other = call["other"]
     if isinstance(other, DataNode):
         for places, every in ((call["self"], other), (other, call["self"])):
@@ -302,7 +302,7 @@ def equal(call: Call) -> Dims:
 
 
 def _compare_with_sentinel(call: Call, places: DataNode, number: object) -> None:
-    """Chosen indices beside a number that is none of them, as what stands for no choice."""
+    """Allows a comparison of chosen indices with a number beyond them, as a sentinel for "none"."""
     axis = call.chosen.axis_of(places)
     if (
         axis is not None
@@ -325,7 +325,7 @@ def _enumerated_dim(node: DataNode) -> int | None:
 
 
 def _match_enumeration(call: Call, node: DataNode | None, axis: Term) -> None:
-    """What holds 0, 1, 2 … for this alone is as long as the axis."""
+    """Unifies an `arange` that serves this comparison alone with the axis."""
     while node is not None and len(node.consumers) == 1:
         for at, size in enumerate(node.shape):
             if size == axis.size:
@@ -346,8 +346,7 @@ def one_hot(call: Call) -> Dims:
     return [*call.axes(call["self"]), call.sum(axis, *beyond)]
 
 
-# --------------------
-# Sparse tensors: the elements that they store stand at written places, so their own dimensions stay as they are.
+# -------------------- Axis rules of sparse tensors: sparse dimensions are frozen, dense ones unify
 
 
 STORED_ELEMENTS = "elements of a sparse tensor stand at written places"
@@ -355,7 +354,7 @@ STORED_ELEMENTS = "elements of a sparse tensor stand at written places"
 
 @rule(*SPARSE_MATMUL)
 def sparse_matmul(call: Call) -> list[Dims]:
-    """(n, k) times (k, m); beside the product there may be the places of the largest or smallest elements."""
+    """(n, k) times (k, m); a second result holds the indices of extreme elements and is frozen."""
     a, b = (call.axes(node) for node in call.inputs[:2])
     call.unify(a[-1], b[0])
     return [[a[0], b[-1]], *(call.frozen_all(node.shape, STORED_ELEMENTS) for node in call.results[1:])]
@@ -397,7 +396,7 @@ def sparse_conversion(call: Call) -> Dims:
 @rule("aten::_values", "aten::values", "aten::_indices", "aten::indices", "aten::crow_indices", "aten::col_indices",
       "aten::ccol_indices", "aten::row_indices")  # fmt: skip
 def sparse_contents(call: Call) -> Dims:
-    """What is stored: the dense dimensions, which come last, are those of the tensor, all others are elements."""
+    """The dense dimensions of sparse values unify with those of the tensor; elements are frozen."""
     dims = call.axes(call["self"])
     size = call.output.shape
     dense = len(size) - 1 if call.name.endswith("values") else 0

@@ -1,4 +1,4 @@
-"""Dimensions laid end to end, and taken apart again."""
+"""Axis rules of concatenation, splitting, slicing and padding: sums of terms and their parts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ RAGGED_ROWS = "rows of several lengths"
 
 @rule(*CAT)
 def cat(call: Call) -> Dims:
-    """A sum along one dimension; the others meet. An empty one-dimensional tensor is skipped, as torch does."""
+    """Concatenation gives a sum; other dimensions unify. Empty 1-D tensors are skipped, as torch does. An empty one-
+    dimensional tensor is skipped, as torch does.
+    """
     nodes = [node for node in call["tensors"] if node.shape != (0,)]
     if not nodes:
         return call.frozen_all(call.output.shape, "nothing is joined")
@@ -61,7 +63,7 @@ def _chunk_sizes(call: Call, at: int, count: int) -> list[int]:
 
 @rule("aten::stack", "aten::_stack")
 def stack(call: Call) -> Dims:
-    """A new frozen dimension; the others meet."""
+    """The new dimension is frozen; the others unify."""
     every = [call.axes(node) for node in call["tensors"]]
     dims = every[0]
     for other in every[1:]:
@@ -73,7 +75,7 @@ def stack(call: Call) -> Dims:
 
 @rule(*SPLIT)
 def split(call: Call) -> list[Dims]:
-    """A sum taken apart."""
+    """A sum is split into its parts."""
     dims = call.axes(call["self"])
     at = call["dim"] % len(dims)
     for node in call.inputs[1:]:
@@ -93,7 +95,7 @@ def slice_(call: Call) -> Dims:
 
 
 def _start(call: Call, size: int) -> int:
-    """Where a slice begins, as Python has it."""
+    """Returns the first position of a slice, as Python computes it."""
     start = call["start"] or 0
     return min(max(start + size if start < 0 else start, 0), size)
 
@@ -201,7 +203,7 @@ def block_diag(call: Call) -> Dims:
 
 @rule("aten::meshgrid")
 def meshgrid(call: Call) -> list[Dims]:
-    """Each vector along a dimension of its own; with "xy" the first two change places."""
+    """Each vector has a dimension of its own; indexing="xy" exchanges the first two."""
     every = [(call.axes(node) or [ONE])[0] for node in call["tensors"]]
     if call.has("indexing") and call["indexing"] == "xy":
         every[:2] = every[1::-1]

@@ -1,4 +1,4 @@
-"""Matrix products: what is summed over is one index set on both sides."""
+"""Axis rules of matrix products: contracted dimensions unify."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def linear(call: Call) -> Dims:
 
 @rule(*TRILINEAR)
 def trilinear(call: Call) -> Dims:
-    """What `bilinear` is made of: three factors, expanded, multiplied, and summed over some dimensions."""
+    """The operator behind `bilinear`: three expanded factors are multiplied and summed over some dimensions."""
     factors = []
     for name, new in (("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")):
         dims = call.axes(call[name])
@@ -118,7 +118,7 @@ def int8_weight(call: Call) -> Dims:
 
 @rule("aten::_grouped_mm")
 def grouped_mm(call: Call) -> Dims:
-    """A product per group; where a matrix stands for all groups, `offs` says where each begins."""
+    """A matrix product per group, with `offs` as the group boundaries."""
     a, b, offsets = call.axes(call["self"]), call.axes(call["mat2"]), call["offs"]
     call.unify(a[-1], b[-2])
     if len(a) == len(b) == 3:
@@ -158,8 +158,7 @@ def scaled_mm(call: Call) -> Dims:
     return out
 
 
-# --------------------
-# Linear algebra on whole matrices: their rows and columns are kept together or frozen, batches are kept.
+# -------------------- Axis rules of linear algebra: matrix dimensions unify or are frozen, batch dimensions unify
 
 
 WHOLE_MATRIX = "taken as one whole matrix"
@@ -174,7 +173,7 @@ WHOLE_MATRIX = "taken as one whole matrix"
     "aten::_linalg_svd", "aten::linalg_polar", "aten::linalg_matrix_sqrth", "aten::linalg_lstsq",
 )  # fmt: skip
 def whole_matrix(call: Call) -> list[Dims]:
-    """Factors and figures of matrices are in an order of their own; only the batch is kept."""
+    """Factorizations and determinants: matrix dimensions are frozen, batch dimensions unify."""
     every = [call.axes(node) for node in call.inputs]
     count = len(every[0]) - 2
     call.freeze_all([term for dims in every for term in dims[count:]], WHOLE_MATRIX)
@@ -218,7 +217,7 @@ def square(call: Call) -> list[Dims]:
 
 @rule("aten::linalg_pinv")
 def pseudo_inverse(call: Call) -> Dims:
-    """Rows and columns change places; tolerances are given per matrix."""
+    """Rows and columns are exchanged; there is one tolerance per matrix."""
     *batch, rows, columns = call.axes(call["self"])
     for node in call.inputs[1:]:
         call.unify_broadcast(node, batch)
@@ -251,16 +250,16 @@ def cross(call: Call) -> Dims:
 
 @rule("aten::_linalg_check_errors")
 def error_check(call: Call) -> Dims:
-    """An error when any matrix could not be taken, whichever."""
+    """A check that raises for any invalid matrix; no axes are involved."""
     return []
 
 
-# -------------------- Scaled dot-product attention in its fused forms
+# -------------------- Axis rules of fused scaled dot-product attention
 
 
 @rule(*ATTENTION)
 def attention(call: Call) -> list[Dims]:
-    """q.D = k.D, key length = value length, v.D → out.D; heads and batch meet, and a mask meets the scores.
+    """q.D = k.D, key length = value length, v.D → out.D; heads and batch unify, a mask unifies with the scores.
 
     With fewer key heads than query heads, each serves a group of queries: q.heads = kv_heads·group.
     """

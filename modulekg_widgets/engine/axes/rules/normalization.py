@@ -1,4 +1,4 @@
-"""Normalisations: gains, biases and running statistics run over the normalised dimensions."""
+"""Axis rules of normalizations: gains, biases and running statistics run along the normalized dimensions."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def instance_norm(call: Call) -> Dims:
 
 @rule(*WEIGHT_NORM)
 def weight_norm(call: Call) -> list[Dims]:
-    """w = g·v/|v|, the length taken over all dimensions but one."""
+    """w = g·v/|v|, with the norm taken over all dimensions but one."""
     v, g = call.inputs
     dims = call.axes(v)
     call.unify_broadcast(g, dims)

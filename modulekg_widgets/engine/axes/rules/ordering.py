@@ -1,4 +1,4 @@
-"""Operators to which the order of the indices matters: the dimension that they walk is frozen."""
+"""Axis rules of order-sensitive operators, as sort and cumsum: the ordered dimension is frozen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 @rule(*CUMULATE)
 def cumulate(call: Call) -> list[Dims]:
-    """What comes earlier goes into what comes later; counts of chosen indices become the ends of their runs."""
+    """A cumulative dimension is frozen, as its order matters; the cumsum of expert counts gives the ends of runs."""
     dims = call.axes(call.inputs[0])
     at = call["dim"] % len(dims) if dims else 0
     counted = call.chosen_axis(call.inputs[0], COUNTS)
@@ -26,7 +26,7 @@ def cumulate(call: Call) -> list[Dims]:
 
 @rule("aten::diff")
 def diff(call: Call) -> Dims:
-    """Each index less the one before; what is joined to either end counts as such."""
+    """Differences of neighbours freeze the dimension, with what is prepended or appended."""
     dims = call.axes(call["self"])
     at = call["dim"] % len(dims)
     for node in call.inputs:
@@ -40,7 +40,7 @@ def diff(call: Call) -> Dims:
 
 @rule(*SORT)
 def sort(call: Call) -> list[Dims]:
-    """Sorted values are in an order of their own, and indices are returned; the first k do not depend on the order."""
+    """The sorted dimension is new; top-k chooses indices of the axis, a full sort freezes it."""
     source = call.inputs[0]
     dims = call.axes(source)
     if not dims:
@@ -91,7 +91,7 @@ def triangle(call: Call) -> Dims:
 
 @rule("aten::bucketize", "aten::searchsorted")
 def bucketize(call: Call) -> Dims:
-    """The boundaries are walked in order; each value is looked up alone, perhaps in a row of boundaries of its own."""
+    """Boundaries are frozen; values keep their dimensions, with one row of boundaries each at most."""
     values = call["self"]
     dims = call.axes(values) if isinstance(values, DataNode) else []
     for node in call.inputs:
@@ -104,14 +104,14 @@ def bucketize(call: Call) -> Dims:
 
 @rule("aten::isin")
 def isin(call: Call) -> Dims:
-    """Each element is looked up alone, among others in any order."""
+    """Elementwise membership; the order of the test elements does not matter."""
     elements = call["elements"] if call.has("elements") else None
     return [] if elements is None else call.axes(elements)
 
 
 @rule("aten::histc", "aten::bincount")
 def histogram(call: Call) -> list[Dims]:
-    """How often each index of an axis was chosen; of other numbers the bins are written in the code."""
+    """Counts per chosen index run along the axis; other bin counts are fixed by the code."""
     axis, bins = call.chosen_axis(call["self"]), call.output.shape[0]
     whole = call.name == "bincount" and call["weights"] is None
     if call.name == "histc":
@@ -128,7 +128,7 @@ def histogram(call: Call) -> list[Dims]:
       "aten::_histogramdd_bin_edges", "aten::_histogramdd_from_bin_tensors", "aten::_histogramdd_from_bin_cts",
       "aten::argwhere", "aten::multinomial")  # fmt: skip
 def data_dependent(call: Call) -> list[Dims]:
-    """How many there are, or which, depends on the data and on the order; where a row is set is a chosen index."""
+    """Operators whose result size depends on the data; `nonzero` of a vector gives chosen indices."""
     if call.name == "nonzero" and call["self"].dim() == 1:
         call.choose(call.output, call.axes(call["self"])[0])
         return [call.frozen_all(call.output.shape, "chosen by the data")]
@@ -148,7 +148,7 @@ def python_read(call: Call) -> list[Dims]:
     return [call.frozen_all(node.shape, "read by Python code") for node in call.results]
 
 
-# -------------------- Fourier transforms: the dimensions that are transformed are walked in order
+# -------------------- Axis rules of Fourier transforms: transformed dimensions are frozen
 
 
 TRANSFORMED = "transformed in order"
@@ -156,7 +156,7 @@ TRANSFORMED = "transformed in order"
 
 @rule("aten::_fft_r2c", "aten::_fft_c2r", "aten::_fft_c2c")
 def fft(call: Call) -> Dims:
-    """Transformed dimensions are frozen on both sides; the others are kept."""
+    """Transformed dimensions are frozen in input and result, the others unify."""
     dims = call.axes(call["self"])
     walked = {at % len(dims) for at in call["dim"]}
     call.freeze_all([dims[at] for at in walked], TRANSFORMED)

@@ -1,4 +1,4 @@
-"""Recurrent layers where they come as one operator; elsewhere they are made of products and splits."""
+"""Axis rules of recurrent layers that run as one operator."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _batch(call: Call, x: Dims) -> Term | None:
 
 
 def _cell(call: Call, weights: Sequence[Any], below: Term, gates: int) -> tuple[Term, Term]:
-    """The hidden dimension of a cell, and what it gives: the projection where there is one."""
+    """Returns the hidden dimension of a cell and its output dimension, which is the projection if there is one."""
     into, again, *rest = weights
     gated, inside = call.axes(into)
     again_gated, end = call.axes(again)

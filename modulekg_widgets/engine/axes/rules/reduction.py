@@ -1,4 +1,4 @@
-"""Reductions: the dimensions that are reduced go, whatever their order."""
+"""Axis rules of reductions: reduced dimensions disappear."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _require_elements(call: Call, reduced: Dims) -> None:
 
 
 def is_subtracted(whole: DataNode, mean: DataNode, steps: int = MAX_MOVES) -> bool:
-    """Whether a mean is subtracted from what it is the mean of, but for moves of its elements on the way."""
+    """True if a mean is subtracted from its own input, also after operators that only move elements."""
     for operator in mean.consumers:
         name = base_name(operator.name).partition("::")[2]
         if name in ("sub", "rsub", "subtract") and whole in operator.inputs:
@@ -76,7 +76,7 @@ def _choose(call: Call, result: DataNode, reduced: Dims) -> None:
 
 
 def reduced_dims(call: Call, count: int) -> set[int]:
-    """The dimensions that the call reduces: those asked for, or all."""
+    """Returns the dimensions that a call reduces: `dim`, or all."""
     asked: int | Sequence[int] | None = call["dim"] if call.has("dim") else None
     if asked is None or (not isinstance(asked, int) and len(asked) == 0):
         kept = asked is not None and call.name in ("any", "all")  # these alone reduce nothing when asked for nothing
@@ -119,7 +119,7 @@ def dist(call: Call) -> Dims:
 
 @rule("aten::trace")
 def trace(call: Call) -> Dims:
-    """Row and column of an index meet on the diagonal."""
+    """Rows and columns unify on the diagonal."""
     rows, columns = call.axes(call["self"])
     if rows.size == columns.size:
         call.unify(rows, columns)
@@ -137,14 +137,14 @@ def segment_reduce(call: Call) -> Dims:
     return [*call.frozen_all(call.output.shape[: at + 1], "segments in order"), *dims[at + 1 :]]
 
 
-# -------------------- Losses: predictions meet targets; a dimension of classes is looked up by index
+# -------------------- Axis rules of losses: predictions and targets unify, class dimensions are frozen
 
 
 CLASSES = "classes"
 
 
 def _reduced(call: Call, dims: Dims) -> Dims:
-    """What is left of a loss per element."""
+    """Returns the dimensions of a reduced, or unreduced, loss."""
     return dims if call["reduction"] == 0 else []
 
 

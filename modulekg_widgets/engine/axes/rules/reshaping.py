@@ -1,4 +1,4 @@
-"""Views: dimensions merged, taken apart, reordered and repeated."""
+"""Axis rules of views: dimensions are merged, split, permuted and repeated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 @rule(*VIEW)
 def view(call: Call) -> Dims:
-    """Runs of equal products meet: several → one is a product, one → several takes it apart."""
+    """Dimensions are matched in runs of equal products; runs are merged into products or split."""
     source = call.inputs[0]
     dims, shape = call.axes(source), call.output.shape
     if "dtype" in overload_name_of(call.overload):
@@ -60,7 +60,7 @@ def _runs(call: Call, dims: Sequence[Term], shape: Sequence[int]) -> Dims:
 
 
 def _empty_view(call: Call, dims: Sequence[Term], shape: Sequence[int]) -> Dims:
-    """An empty tensor, as the rows of an expert that nobody chose; the dimensions behind its rows are as ever."""
+    """A view of an empty tensor, as for an expert without tokens: dimensions after the empty one are matched."""
     here, there = _first_after_empty([term.size for term in dims]), _first_after_empty(shape)
     if math.prod(term.size for term in dims[here:]) != math.prod(shape[there:]):
         return call.frozen_all(shape, "a view of an empty tensor")
@@ -68,12 +68,12 @@ def _empty_view(call: Call, dims: Sequence[Term], shape: Sequence[int]) -> Dims:
 
 
 def _first_after_empty(sizes: Sequence[int]) -> int:
-    """The first dimension behind the last one without indices."""
+    """Returns the first dimension after the last empty one."""
     return max(at for at, size in enumerate(sizes) if size == 0) + 1
 
 
 def _is_choice_mask(call: Call, source: DataNode) -> bool:
-    """Whether it marks what was chosen: of groups, expanded to all that is in them, to meet it index by index."""
+    """True if the value is a one-hot or boolean mask of chosen groups."""
     return call.chosen.axis_of(source, MARKS) is not None
 
 
@@ -160,7 +160,7 @@ def unsqueeze(call: Call) -> Dims:
 
 @rule(*EXPAND)
 def expand(call: Call) -> Dims:
-    """What is expanded is equal along the new indices."""
+    """Expanded dimensions are fillers: all their indices are equal."""
     dims, shape = call.axes(call.inputs[0]), call.output.shape
     dims = [ONE] * (len(shape) - len(dims)) + dims
     return [
@@ -205,7 +205,7 @@ def repeat_interleave(call: Call) -> Dims:
 
 @rule(*AS_STRIDED)
 def as_strided(call: Call) -> Dims:
-    """The same shape and steps are a plain alias; else a dimension stays that is walked whole, apart from the others.
+    """An alias unifies all dimensions; otherwise only those with a stride of their own unify.
 
     So the overlapping windows of a local attention keep their features.
     """
@@ -232,7 +232,7 @@ def as_strided(call: Call) -> Dims:
 
 
 def _has_own_stride(step: tuple[int, int], steps: Sequence[tuple[int, int]]) -> bool:
-    """Whether the place in memory alone tells the index along one of the dimensions, given by their sizes and steps."""
+    """True if the memory offset alone determines the index along a dimension, by sizes and strides."""
     size, stride = step
     others = [other for other in steps if other != step and other[0] > 1]
     inner = sum((count - 1) * length for count, length in others if length < stride)
@@ -253,7 +253,7 @@ def resize(call: Call) -> Dims:
 
 @rule("aten::diagonal", "aten::diagonal_copy")
 def diagonal(call: Call) -> Dims:
-    """Where two dimensions have equal indices."""
+    """Two dimensions with equal indices are unified into one."""
     dims = call.axes(call["self"])
     a, b = call["dim1"] % len(dims), call["dim2"] % len(dims)
     rest = [term for at, term in enumerate(dims) if at not in (a, b)]

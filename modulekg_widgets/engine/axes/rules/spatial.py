@@ -1,4 +1,4 @@
-"""Windows over positions: channels are kept, positions are frozen before and after."""
+"""Axis rules of pooling and interpolation: channels unify, spatial dimensions are frozen."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _window_positions(call: Call, term: Term, size: int, moves: bool) -> Term:
 
 
 def _walked_dims(call: Call, count: int) -> list[bool]:
-    """Whether the window takes more than one position at a time, dimension by dimension."""
+    """Returns for each dimension whether the window covers more than one position."""
     if len(call.results) > 1 and call.is_read(call.results[1]):
         return [True] * count  # indices count the positions of all dimensions
     if call.has("kernel_size") and call.has("padding"):
@@ -71,14 +71,14 @@ def _walked_dims(call: Call, count: int) -> list[bool]:
 
 
 def sliding_dims(count: int, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> list[bool]:
-    """Whether a kernel takes more than one position at a time, or others than those that are there."""
+    """True per dimension if a kernel covers several positions, strides, or pads."""
     every = (list(sizes) if len(sizes) == count else [*sizes] * count for sizes in (kernel, stride, padding))
     return [sizes != (1, 1, 0) for sizes in zip(*every, strict=True)]
 
 
 @rule("aten::grid_sampler_2d", "aten::grid_sampler_3d", "aten::grid_sampler", "aten::cudnn_grid_sampler")
 def grid_sample(call: Call) -> Dims:
-    """Channels are read at positions that a grid gives."""
+    """Channels are sampled at the positions of a grid; spatial dimensions are frozen."""
     image, grid = (call.axes(node) for node in call.inputs[:2])
     call.freeze_all(image[2:], "read at given positions")
     call.freeze(grid[-1], "coordinates")
@@ -160,7 +160,7 @@ def channel_shuffle(call: Call) -> Dims:
     return [dims[0], call.product(inner, group), *dims[2:]]
 
 
-# -------------------- Convolutions, plain, grouped and transposed
+# -------------------- Axis rules of convolutions: plain, grouped and transposed
 
 
 @rule(*CONVOLUTIONS)
@@ -222,7 +222,7 @@ def conv_tbc(call: Call) -> Dims:
     return [call.frozen(call.output.shape[0], "positions after a convolution"), batch, out]
 
 
-# -------------------- Operators of torchvision: regions of interest and deformable convolutions
+# -------------------- Axis rules of torchvision's operators: regions of interest and deformable convolutions
 
 
 @rule("torchvision::roi_align", "torchvision::roi_pool")
@@ -267,7 +267,7 @@ def deform_conv(call: Call) -> Dims:
 
 @rule("torchvision::nms")
 def nms(call: Call) -> Dims:
-    """Which boxes are kept depends on the data."""
+    """The number of selected boxes depends on the data."""
     for node in call.inputs:
         call.freeze_all(call.axes(node), "chosen by the data")
     return call.frozen_all(call.output.shape, "chosen by the data")

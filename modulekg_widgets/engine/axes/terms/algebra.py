@@ -1,4 +1,19 @@
-"""Terms: what a dimension is made of, in atoms, products, sums and other orders, and how two of them become one."""
+"""Terms, the symbolic expressions of dimensions, and their unification by union-find.
+
+Every dimension of every tensor is a term over atoms. An atom is one index set, such as the output channels of a
+convolution. A product is row-major, as after `flatten`; a sum is a concatenation, as after `cat`; a reordering is an
+index by a constant buffer, as in a channel shuffle. `Algebra.unify(a, b)` states that two terms are one index set:
+atoms are merged, and an atom that meets a composite is refined into it. Products align from the innermost factor, sums
+from the left, and larger parts are split. Where two terms cannot be aligned, their atoms are frozen with a reason: the
+analysis may lose an axis that could be pruned, and never frees one that could not.
+
+>>> algebra = Algebra()
+>>> heads, head_dim = Term(2), Term(4)
+>>> channels = Term(8)
+>>> algebra.unify(channels, product([heads, head_dim]))
+>>> channels
+(2 · 4)
+"""
 
 from __future__ import annotations
 
@@ -22,7 +37,7 @@ ATOM, PRODUCT, SUM, REORDERED = "", "·", "+", "∘"
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why an axis may not change, and the operator that says so."""
+    """The reason why an axis must not change, with the operator that requires it."""
 
     text: str
     operator: OperatorNode | None = None
@@ -103,7 +118,7 @@ def flattened_parts(term: Term) -> list[Term]:
 
 
 def atoms(term: Term) -> Iterator[Term]:
-    """The atoms of a term from left to right; one that occurs twice comes twice."""
+    """Yields the atoms of a term from left to right; an atom that occurs twice is yielded twice."""
     waiting = [find(term)]
     while waiting:
         part = waiting.pop()
@@ -159,7 +174,7 @@ def _composite(kind: str, parts: list[Term]) -> Term:
 
 
 def is_integer(value: object) -> bool:
-    """Whether a value is a whole number, as Python or NumPy has it."""
+    """True if the value is an integer of Python or NumPy (and not a bool)."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
@@ -182,7 +197,7 @@ class Algebra:
         return Reason(text, self.cause)
 
     def freeze(self, term: Term, text: str | Reason) -> None:
-        """Freeze every atom of `term`; the first reason of an atom stays."""
+        """Freezes every atom of `term`; an atom that is frozen already keeps its first reason."""
         self._freeze(term, text, () if self.settled is None else self.settled)
 
     def _freeze(self, term: Term, text: str | Reason, but: Collection[Term] = ()) -> None:
@@ -192,7 +207,7 @@ class Algebra:
                 atom.frozen = reason
 
     def fresh(self, size: int, frozen: str | None = None, filler: str | None = None) -> Term:
-        """A new atom of `size` indices, frozen or a filler for the reason given; one index is the constant `ONE`."""
+        """Returns a new atom, frozen or marked as filler for a reason; of size 1 it is the constant `ONE`."""
         if size == 1:
             return ONE
         self.fillers += filler is not None
@@ -201,7 +216,7 @@ class Algebra:
         )
 
     def with_fresh_fillers(self, term: Term) -> Term:
-        """The term with new atoms in the places of its fillers: what is uniform along it couples nothing."""
+        """Returns the term with new atoms in place of its fillers, so that uniform dimensions couple nothing."""
         term = find(term)
         if term.kind == ATOM:
             return term if term.filler is None else Term(term.size, term.frozen, term.filler)
@@ -232,7 +247,7 @@ class Algebra:
                 a.link = b
 
     def _unify_reordered(self, a: Term, b: Term) -> None:
-        """What lies below `a` is `b` in the order that takes that of `a` back."""
+        """Unifies the term below the reordering `a` with `b` in the inverse order."""
         assert a.order is not None
         below, other = find(a.parts[0]), reordered(b, np.argsort(a.order))
         if below.kind == ATOM or other.kind != REORDERED:
@@ -272,7 +287,7 @@ class Algebra:
             self._freeze(term, atom.frozen)
 
     def split(self, term: Term, kind: str, sizes: Sequence[int]) -> list[Term]:
-        """`term` as a product or a sum of parts of the given sizes (one index: `ONE`)."""
+        """Splits `term` into a product or a sum of parts of these sizes (a part of size 1 is `ONE`)."""
         root = find(term)
         if root.lists and kind == SUM:
             return [self.fresh(size, "a part of the modules of a list") for size in sizes]
@@ -290,7 +305,7 @@ class Algebra:
         return self._align_sum_with_product(a, b) if a.kind == SUM else self._align_sum_with_product(b, a)
 
     def _align_parts(self, kind: str, left: Sequence[Term], right: Sequence[Term]) -> bool:
-        """Align part by part, splitting the larger: factors from the innermost, summands from the left."""
+        """Aligns two lists of parts, splitting the larger part: factors from the innermost, summands from the left."""
         order = 1 if kind == PRODUCT else -1  # the next parts stand at the end
         a, b = list(left[::order]), list(right[::order])
         while a and b:

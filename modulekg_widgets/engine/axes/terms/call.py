@@ -1,4 +1,16 @@
-"""What a rule sees of an operator's call: its arguments, sizes and terms; never a module, never data."""
+"""The interface of axis rules: one operator call with its arguments, sizes and terms.
+
+An axis rule is a function of a `Call`, registered with `@rule("aten::…")` (users: `@mk.axis_rule`). It reads arguments
+by name (`call["dim"]`), the terms of tensors (`call.axes(node)`), and returns the terms of the results. On the way it
+may unify dimensions, freeze them with a reason, split them into factors or parts, and make new ones. A rule never sees
+a module or data, so that it can be tested alone. A rule that raises freezes everything that its operator touches.
+
+    @rule("aten::diff")
+    def diff(call):
+        dims = call.axes(call["self"])
+        call.freeze(dims[call["dim"]], "neighbours are compared")
+        ...
+"""
 
 from __future__ import annotations
 
@@ -54,11 +66,11 @@ class Call(OperatorCall):
         self._indices = indices
 
     def is_read(self, node: DataNode) -> bool:
-        """Whether anything is made of a result, or the model returns it."""
+        """True if a result is used by an operator, or returned by the model."""
         return node.is_read
 
     def counts(self, node: DataNode) -> bool:
-        """Whether an output depends on a result."""
+        """True if an output of the model depends on a result."""
         return (
             self.is_read(node) if self.live is None else node.is_output or any(o in self.live for o in node.consumers)
         )
@@ -79,18 +91,18 @@ class Call(OperatorCall):
             self._algebra.unify(a, b)
 
     def with_fresh_fillers(self, term: Term) -> Term:
-        """A dimension along which all is equal, as it meets one of several others: it couples nothing."""
+        """Returns a uniform dimension with new atoms, so that it couples nothing."""
         return self._algebra.with_fresh_fillers(term)
 
     def unify_broadcast(self, node: DataNode, dims: Sequence[Term]) -> None:
-        """State that `node`, right-aligned and broadcast, meets `dims`."""
+        """Unifies the dimensions of `node` with `dims`, right-aligned as in broadcasting."""
         own = self.axes(node)
         for a, b in zip(reversed(own), reversed(dims), strict=False):
             if a.size == b.size:
                 self._algebra.unify(a, b)
 
     def freeze(self, term: Term, text: str) -> None:
-        """Forbid to change the indices of a dimension, for the reason given."""
+        """Freezes a dimension: its indices must not change, for the reason in `text`."""
         self._algebra.freeze(term, text)
 
     def freeze_all(self, terms: Sequence[Term], text: str) -> None:
@@ -131,15 +143,15 @@ class Call(OperatorCall):
         return sum_of_terms(parts)
 
     def factors(self, term: Term, *sizes: int) -> list[Term]:
-        """A dimension taken apart into factors of the given sizes, the first outermost."""
+        """Splits a dimension into factors of these sizes, the first outermost."""
         return self._algebra.split(term, PRODUCT, sizes)
 
     def parts(self, term: Term, *sizes: int) -> list[Term]:
-        """A dimension taken apart into pieces of the given sizes, laid end to end."""
+        """Splits a dimension into consecutive parts of these sizes."""
         return self._algebra.split(term, SUM, sizes)
 
     def pick_by_buffer(self, term: Term, places: DataNode, at: int = 0) -> Term | None:
-        """What an index picks of a dimension, in its order; None where no buffer of the model holds these indices.
+        """Returns the term of `term[indices]` for indices from a buffer of the model; None for other indices.
 
         `at` is the dimension of `places` along which they lie. The buffer follows the axis, and is written anew.
         """
@@ -156,7 +168,7 @@ class Call(OperatorCall):
         return chosen
 
     def choose(self, node: DataNode, term: Term, count: int = 1) -> None:
-        """State that the numbers in a result are indices of `term`, `count` of which are taken at once."""
+        """States that a result holds indices of `term`, of which `count` are chosen at once."""
         if count > 1:
             self.chosen.require_choice(term, count, self._algebra.reason(f"{count} indices are taken at once"))
         if self.is_read(node):
@@ -167,14 +179,14 @@ class Call(OperatorCall):
         self.chosen.require_elements(dims, count, self._algebra.reason(text))
 
     def chosen_axis(self, node: Any, kind: str = INDICES) -> Term | None:
-        """The axis whose indices a value holds; the rule that asks takes care of it where there is one."""
+        """Returns the axis whose indices a value holds, or None; the calling rule takes responsibility for it."""
         axis = self.chosen.axis_of(node, kind) if isinstance(node, DataNode) else None
         if axis is not None:
             self.followed.add(node)
         return axis
 
     def unify_with_index_axis(self, term: Term, places: Any) -> bool:
-        """Whether `places` holds indices of an axis; then `term`, from which they pick, is that axis."""
+        """True if `places` holds chosen indices of an axis; then `term` is unified with that axis."""
         axis = self.chosen_axis(places)
         if axis is None:
             return False
@@ -182,7 +194,7 @@ class Call(OperatorCall):
         return True
 
     def follow_python_index(self, node: DataNode) -> bool:
-        """Whether Python reads a chosen index for the next call on the line alone: to select by it, or to look at it.
+        """True if Python reads a chosen index only for the next call on the same line, as in `weight[index]`.
 
         That is what `weight[index]` does; a permutation has yet to prove that it is the same number.
         """
@@ -202,14 +214,14 @@ class Call(OperatorCall):
         return True
 
     def _is_one_hot_range_check(self, node: DataNode, on_line: Sequence[OperatorNode]) -> bool:
-        """Whether what is read is the least or largest index, to see that it fits a one-hot vector."""
+        """True if the value is the minimum or maximum of the indices, read by `one_hot` to check their range."""
         made = node.producer
         return (
             made is not None and made.name == "aten::aminmax" and any(each.name == "aten::scatter_" for each in on_line)
         )
 
     def unify_with_choice(self, term: Term, axis: Term) -> None:
-        """State that `term` is an axis from which indices are chosen; what either has beyond the other is never met."""
+        """Unifies `term` with the axis that indices are chosen from; the excess of the longer one is frozen."""
         size = min(axis.size, term.size)
         first, *beyond = self.parts(term, size, term.size - size) if term.size > size else [term]
         other, *_ = self.parts(axis, size, axis.size - size) if axis.size > size else [axis]
@@ -218,11 +230,11 @@ class Call(OperatorCall):
         self.unify(first, other)
 
     def replace_dim(self, node: DataNode, at: int, term: Term) -> None:
-        """State anew what a dimension of a value is, of which no other operator knows."""
+        """Replaces a dimension of a value that no other operator uses."""
         self._dims(node)[at] = term
 
     def role(self, term: Term, role: str) -> None:
-        """Say what an axis is for, as `heads`; the first role of an atom stays."""
+        """Sets the role of an axis, as `heads`; the first role of an atom wins."""
         self._roles.setdefault(find(term), role)
 
     def dim(self, index: int, count: int) -> int:

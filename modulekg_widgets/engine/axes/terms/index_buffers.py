@@ -1,4 +1,4 @@
-"""Buffers that hold indices of an axis, as a channel shuffle keeps them: they follow the axis, and are written anew."""
+"""Integer buffers that hold indices of an axis, as of a channel shuffle; a cut rewrites them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 
 
 class IndexBuffers:
-    """The integer buffers of a model that serve as indices and for nothing else, and the dimensions they pick from."""
+    """The integer buffers that serve as indices alone, and the dimensions that they index."""
 
     def __init__(self, graph: Dataflow) -> None:
         self._uses: dict[DataNode, set[OperatorNode]] = {}  # the operators that pick by each
@@ -38,7 +38,7 @@ class IndexBuffers:
         return node in self._uses
 
     def order(self, places: DataNode, at: int, size: int) -> tuple[DataNode, Ints] | None:
-        """The buffer behind an index, and the order in which it picks: first what it holds, then all the rest.
+        """Returns the buffer behind an index tensor, and the permutation that it selects (the rest appended).
 
         None where it is no such buffer, picks something twice, or counts from the end.
         """
@@ -63,7 +63,7 @@ class IndexBuffers:
         algebra.unify(self.picked_from.setdefault(buffer, term), term)
 
     def unfollowed(self) -> Iterator[DataNode]:
-        """The buffers by which some operator picks otherwise."""
+        """Yields the buffers with a use that no rule followed."""
         return (buffer for buffer, uses in self._uses.items() if uses != self._noted.get(buffer, set()))
 
 
@@ -97,7 +97,7 @@ def _is_index(operator: OperatorNode, node: DataNode) -> bool:
 
 
 def index_source(node: DataNode) -> DataNode:
-    """What the indices come from, through operators that only reshape them."""
+    """Returns the value that holds the indices, before operators that only reshape it."""
     while node.producer is not None and traits_of(node.producer.overload).keeps_indices and node.previous is None:
         node = OperatorCall(node.producer).inputs[0]
     return node

@@ -1,8 +1,8 @@
-"""Values that are indices of an axis, as a router's choice of experts: they pick along the axis that they come from.
+"""Values that hold indices of an axis, as a router's choice of experts, and the axes that they index.
 
-Top-k over an axis gives such values; a table that they look up, a one-hot vector and a count of them run along that
-axis. Where all who read them follow, the order of the axis is no matter: indices that go are those never chosen. Where
-one does not, the axis is frozen.
+Top-k and argmax over an axis give such values; a table that they index, a one-hot vector and a count run along the same
+axis. If every reader follows them, the order of the axis does not matter, and removed indices are those that are never
+chosen. If one reader does not, the axis is frozen.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NEW_VALUES = ("constant_pad_nd", "pad", "cat", "concat", "concatenate")  # they
 
 @dataclass(frozen=True, slots=True)
 class IndexSemantics:
-    """What the numbers in a value say of an axis."""
+    """The relation of the numbers in a value to an axis: its indices, counts, ends or marks."""
 
     kind: str
     axis: Term
@@ -40,14 +40,14 @@ class IndexSemantics:
 
 @dataclass(frozen=True, slots=True)
 class MinimumCount:
-    """How many indices of an axis must stay at least, and the operator that takes so many or measures them."""
+    """The smallest size that an axis may have, with the operator that requires it."""
 
     count: int
     reason: Reason
 
 
 class ChosenIndices:
-    """The values of a graph whose numbers are indices of an axis, or come of such."""
+    """The index semantics of a graph's values: which of them hold indices, counts or ends of an axis."""
 
     def __init__(self) -> None:
         self.semantics: dict[DataNode, IndexSemantics] = {}
@@ -94,13 +94,13 @@ class ChosenIndices:
         self._sorted_rows.append((rows, axis))
 
     def are_sorted(self, rows: Term, axis: Term) -> bool:
-        """Whether rows lie in the order of their indices of an axis."""
+        """True if the rows are sorted by their index of the axis."""
         return any(find(a) is find(rows) and find(b) is find(axis) for a, b in self._sorted_rows)
 
     # ----------------------------------------------------------- counts
 
     def require_choice(self, axis: Term, count: int, reason: Reason) -> None:
-        """So many indices of `axis` are taken at once: no fewer may stay.
+        """Requires that at least `count` indices of `axis` remain, as a top-k takes so many.
 
         Of a product, of which another choice took some indices of the outer factor before, the inner one must hold as
         many as these need.
@@ -120,17 +120,17 @@ class ChosenIndices:
                 self.least[term] = MinimumCount(count, reason)
 
     def require_elements(self, dims: Sequence[Term], count: int, reason: Reason) -> None:
-        """A statistic runs over the elements of all these dimensions, and says nothing over fewer than `count`."""
+        """Requires at least `count` elements in these dimensions together, as a statistic does."""
         self._statistics.append((tuple(dims), count, reason))
 
     def minimum_of(self, atom: Term) -> MinimumCount | None:
-        """How many indices of an atom must stay at least; asked once the axes are known."""
+        """Returns the smallest allowed size of an atom; valid once all axes are known."""
         found = [least for term, least in self.least.items() if find(term) is atom]
         found += [least for term, least in self._statistics_minima() if term is atom]
         return max(found, key=lambda least: least.count, default=None)
 
     def _statistics_minima(self) -> Iterator[tuple[Term, MinimumCount]]:
-        """What statistics need: the largest of the axes that they run over answers for it, where no other is fixed."""
+        """Yields the minima that statistics require: of several reduced axes the largest free one is responsible."""
         for dims, count, reason in self._statistics:
             fixed, free = 1, []
             for factor in (factor for term in dims for factor in _factors(term)):

@@ -1,7 +1,7 @@
-"""Sizes that stand as numbers in the code of a call: no cut changes these, so their axes stay as they are.
+"""Sizes that are literal numbers in the code of a view: no cut changes these, so their axes are fixed.
 
-A dry run finds them too, one at a time, once something is to go. The expression that made a call says it before: in
-`x.view(2, 8, -1)` the 2 and the 8 are numbers, while `x.size(0)` and `self.width` follow what they are read from.
+In `x.view(2, 8, -1)` the 2 and the 8 are literals, while `x.size(0)` and `self.width` follow what they are read from.
+A dry run would find such sizes one at a time; the syntax tree of the call shows all of them in advance.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 class _View(NamedTuple):
-    """The sizes that a view in the code asks for, of an `unflatten` those in the place of one dimension."""
+    """The literal sizes in a call of a view; for `unflatten`, those in place of one dimension."""
 
     asked: tuple[Asked, ...]
     dim: int | None  # the dimension that is taken apart, None where all are given
@@ -36,7 +36,7 @@ _files: dict[str, tuple[Any, _Ends]] = {}  # by name: the lines that were parsed
 
 
 def literal_sizes(operator: RecordedCall, shape: Sequence[int]) -> list[int]:
-    """The dimensions of the result of a view, of the given shape, whose size stands as a number in the code."""
+    """Returns the dimensions of a view's result whose size is a literal number in the source code."""
     source: Source | None = getattr(operator, "source", None)
     end = None if source is None else source.end
     view = None if source is None or end is None else _views_of(source.file).get(end)
@@ -118,7 +118,7 @@ class _Views(ast.NodeVisitor):
         return _View(asked, dim)
 
     def _number(self, node: ast.expr) -> int | None:
-        """What an expression is worth if only numbers are in it, or names that are given once, as numbers."""
+        """Evaluates an expression of integer literals and names bound once to such; None for others."""
         if isinstance(node, ast.Constant):
             return node.value if type(node.value) is int else None
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
@@ -137,7 +137,7 @@ class _Views(ast.NodeVisitor):
 
 
 def _bindings(scope: ast.Module | _Scope) -> dict[str, ast.expr | None]:
-    """The names that a function or module gives values to, each with its value if that is given once and plainly."""
+    """Returns the names bound in a scope, with the value of those that are assigned once."""
     found: dict[str, ast.expr | None] = {}
     if not isinstance(scope, ast.Module):
         args = scope.args

@@ -1,4 +1,4 @@
-"""Terms as positions: where an atom's indices lie in a dimension, and what a choice of indices makes of it."""
+"""Terms as positions: the indices of an atom in a dimension, and the masks and permutations that follow."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _overlap(own: list[Ints]) -> bool:
 
 
 def _ranked(every: list[Occurrence], atom: Term, rank: Callable[[Term], int]) -> list[Ints]:
-    """The indices of the other atoms, most significant first; a branch comes right before the first atom behind it."""
+    """Returns the indices of the other atoms in order of significance, with branches before their first atom."""
     keyed = []
     for at, (other, index) in enumerate(every):
         if other is None:
@@ -139,7 +139,7 @@ def _ranked(every: list[Occurrence], atom: Term, rank: Callable[[Term], int]) ->
 
 
 def keep_mask(term: Term, keeps: Mapping[Term, NDArray[np.bool_]]) -> NDArray[np.bool_]:
-    """Which positions stay when of each atom only those indices stay that `keeps` marks."""
+    """Returns the boolean mask of the remaining positions, given the masks of the atoms."""
     term = find(term)
     if term.kind == ATOM:
         keep = keeps.get(term)
@@ -151,7 +151,7 @@ def keep_mask(term: Term, keeps: Mapping[Term, NDArray[np.bool_]]) -> NDArray[np
 
 
 def remaining_size(term: Term, counts: Mapping[Term, int]) -> int:
-    """How many positions stay when of each atom that is named only so many indices stay."""
+    """Returns the remaining size of a term, given the remaining sizes of its atoms."""
     term = find(term)
     if term.kind == ATOM:
         return counts.get(term, term.size)

@@ -1,4 +1,4 @@
-"""What is compared: the tensors and modules of a file, or those of a live model, in the same records."""
+"""Models in a comparable form: tensors and modules of a file or of a live model, in the same records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Entry = TypeVar("Entry")
 
 @dataclass(frozen=True, slots=True)
 class ComparableModel:
-    """One of two that are compared; `tied` gives for the name of a tensor that has several all of them.
+    """One of two models that are compared; `tied` maps each name of a shared tensor to all of its names.
 
     `optional` are tensors that the other need not have: buffers that are in no state of a model, which some formats
     write and others do not, and constants of its code.
@@ -49,7 +49,7 @@ class ComparableModel:
     )  # by name, those that were compared with the other side's
 
     def value(self, name: str) -> torch.Tensor | None:
-        """The values of a tensor, as bytes where torch has no dtype for them; None where they cannot be read."""
+        """Returns the values of a tensor, or its bytes if torch has no such dtype; None if they cannot be read."""
         if self.live is not None:
             tensor = self.live[name]
             return None if tensor.is_meta or tensor.layout is not torch.strided else tensor.detach()
@@ -59,7 +59,7 @@ class ComparableModel:
             return None
 
     def has_same_bytes(self, other: ComparableModel, one: TensorRecord, theirs: TensorRecord) -> bool:
-        """True for a tensor that is the other's without being read: it stands at one place in equal files."""
+        """True if a tensor equals the other one without being read: same location in equal files."""
         if self.file is None or other.file is None or replace(one, name=theirs.name) != theirs:
             return False
         files = {one.file, *(part.file or one.file for part in (one.encoded.parts if one.encoded else ()))}
@@ -68,14 +68,14 @@ class ComparableModel:
         return all(self.equal_files[name] for name in files)
 
     def lacks(self, name: str, other: ComparableModel) -> bool:
-        """Whether a tensor of the other side has no place here, and should have one."""
+        """True if a tensor of the other side has no counterpart here, and should have one."""
         if name in self.tensors or any(alias in self.tensors for alias in other.tied.get(name, ())):
             return False
         # between files all that is written counts, also what no state of a model has
         return name not in other.optional or (self.live is None and other.live is None)
 
     def hierarchy(self, other: ComparableModel, order: ComparableModel) -> Hierarchy:
-        """The modules with what is known of them on both sides, in the order of one of them."""
+        """Returns the modules with the facts that both sides know, in the order of `order`."""
         owned = renumber_names([each for each in self._owned_tensors(other) if self._is_compared(each[2].name, other)])
         around = set(_with_ancestors(path for path, _, _ in owned))
         theirs = {part.path: part.class_name for part in other.contents.modules}
@@ -94,7 +94,7 @@ class ComparableModel:
         return Hierarchy(skeleton(contents, self.title, in_order, counts_as=""))
 
     def module_paths(self, other: ComparableModel) -> dict[str, str]:
-        """The paths of the modules in `hierarchy`, by the names of the tensors that they have."""
+        """Returns the module paths in `hierarchy` by tensor name."""
         return {
             record.name: path for path, _, record in self._owned_tensors(other) if self._is_compared(record.name, other)
         }
@@ -103,7 +103,7 @@ class ComparableModel:
         return name in other.tensors or other.lacks(name, self)
 
     def _owned_tensors(self, other: ComparableModel) -> Iterator[OwnedTensor]:
-        """The tensors in the modules that both sides have them in; where these differ, as their names tell."""
+        """The tensors in the modules that both sides assign; if these differ, by their names."""
         theirs = {record.name: path for path, _, record in tensor_owners(other.contents)}
         for path, own, record in tensor_owners(self.contents):
             their = theirs.get(record.name, path)
@@ -114,7 +114,7 @@ class ComparableModel:
 
 
 def _with_ancestors(paths: Iterable[str]) -> Iterator[str]:
-    """These paths and those of all that they stand in."""
+    """Yields the paths and all their ancestors."""
     for path in dict.fromkeys(paths):
         while path:
             yield path
@@ -123,7 +123,7 @@ def _with_ancestors(paths: Iterable[str]) -> Iterator[str]:
 
 
 def _ordered(entries: Sequence[Entry], names: Sequence[str], order: Sequence[str]) -> tuple[Entry, ...]:
-    """The entries in the order of their names elsewhere; those without one there stay behind the one before."""
+    """Returns the entries in the order of their names in `order`; others stay behind their predecessor."""
     places = {name: place for place, name in enumerate(order)}
     last, ranks = -1, []
     for name in names:
@@ -133,7 +133,7 @@ def _ordered(entries: Sequence[Entry], names: Sequence[str], order: Sequence[str
 
 
 def comparable(model: nn.Module | ModelFile) -> ComparableModel:
-    """The side that a file or a live model is; raises `NotAModuleError` for anything else."""
+    """Returns the comparable form of a file or a live model; raises `NotAModuleError` for anything else."""
     if is_file(model):
         tensors = {each.name: each for each in model.contents.tensors}
         places = {name: _storage_key(each) for name, each in tensors.items()}
@@ -170,7 +170,7 @@ def _from_module(model: nn.Module) -> ComparableModel:
 
 
 def _storage_key(record: TensorRecord) -> object:
-    """Equal for tensors that are one."""
+    """A key that is equal for tied tensors."""
     if record.offset is None or not record.nbytes:
         return record.name
     return (record.file, record.offset, record.shape, record.strides, record.dtype)

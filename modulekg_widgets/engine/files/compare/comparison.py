@@ -1,4 +1,4 @@
-"""What differs between two models of which one or both are files: names, shapes, dtypes and, if asked for, values."""
+"""Comparison of two models of which one or both are files: names, shapes, dtypes and, on request, values."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# --------------------
-# What differs between the operators of two files of one format: which they are, their settings, and what they read.
+# -------------------- Differences between the operators of two files of one format: kind, settings and inputs
 
 
 REMOVED, ADDED, REWIRED = "removed", "added", "rewired"
@@ -36,7 +35,7 @@ MAX_ALIGNED = 5_000  # operators; the alignment takes time that grows with the s
 
 @dataclass(frozen=True, slots=True)
 class OperatorChange:
-    """An operator that one side has and the other has not, or, "rewired", that reads other values there."""
+    """An operator that only one side has, or that reads other values there ("rewired")."""
 
     status: str
     operator: OperatorRecord
@@ -50,7 +49,7 @@ class OperatorChange:
 
 
 def operator_changes(left: FileContents, right: FileContents) -> list[OperatorChange] | None:
-    """The changes from left to right; None where a side has no graph, or one of another format's operators."""
+    """Returns the changes from left to right; None if a graph is missing, or the formats differ."""
     if left.graph is None or right.graph is None or left.format != right.format:
         return None
     ours, theirs = left.graph.operators, right.graph.operators
@@ -75,7 +74,7 @@ def _key(operator: OperatorRecord) -> tuple:
 def _surplus(
     operators: tuple[OperatorRecord, ...], keys: list[tuple], others: list[tuple], status: str
 ) -> list[OperatorChange]:
-    """Those of which the other side has fewer."""
+    """Returns the operators that the other side has fewer of."""
     left = Counter(keys)
     left.subtract(Counter(others))
     found = []
@@ -87,7 +86,7 @@ def _surplus(
 
 
 def _wiring(graph: OperatorGraph) -> list[tuple]:
-    """What each operator reads: outputs of others by place, inputs of the model by place, anything else by its name."""
+    """Returns the inputs of each operator: producers by index, model inputs by index, others by name."""
     made: dict[str, tuple] = {name: ("input", place) for place, name in enumerate(graph.inputs)}
     found = []
     for place, operator in enumerate(graph.operators):
@@ -96,8 +95,7 @@ def _wiring(graph: OperatorGraph) -> list[tuple]:
     return found
 
 
-# --------------------
-# The values of two tensors compared a part at a time, so that neither need be in memory as a whole.
+# -------------------- Comparison of the values of two tensors in chunks, within bounded memory
 
 
 CHUNK_ELEMENTS = 1 << 22  # elements compared at a time
@@ -122,14 +120,14 @@ def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float | None:
 
 
 def is_expanded(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether views repeat what they are stored in so often that to compare them would take for ever."""
+    """True if views expand their storage so much that comparing them would take too long."""
     one, other = _without_repeats(one, other)
     stored = one.untyped_storage().nbytes() + other.untyped_storage().nbytes()
     return one.numel() > CHUNK_ELEMENTS and one.numel() * one.element_size() > MAX_REPEATS * stored
 
 
 def _without_repeats(one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of dimensions that repeat the same numbers on both sides, the first: a view may be larger than any memory."""
+    """Both tensors without dimensions that are expanded (stride 0) on both sides."""
     for dim in range(one.dim()):
         if one.shape[dim] > 1 and one.stride(dim) == other.stride(dim) == 0:
             one, other = one.narrow(dim, 0, 1), other.narrow(dim, 0, 1)
@@ -145,7 +143,7 @@ def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
 
 
 def _chunks(one: torch.Tensor, other: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """The same parts of both, flat; along the first dimension where one is not stored in one piece."""
+    """Yields equal flat chunks of both, along the first dimension if one is not contiguous."""
     if one.is_contiguous() and other.is_contiguous():
         one, other = one.reshape(-1), other.reshape(-1)
     if not one.dim() or not one.numel():
@@ -213,17 +211,17 @@ class FileDiff:
 
     @property
     def identical(self) -> bool:
-        """Whether nothing differs of what was compared."""
+        """True if no pair and no operator differs."""
         return not self.differences and not self.operators
 
     @property
     def differences(self) -> list[TensorPair]:
-        """The pairs that are not the same."""
+        """The pairs with another status than "same"."""
         return [pair for pair in self.pairs if pair.status != SAME]
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many of the `differences` have each status, and operators, as "operators added"."""
+        """Counts of the `differences` by status, and of changed operators as "operators added" etc."""
         found = Counter(pair.status for pair in self.differences)
         counts = {status: found[status] for status in ORDER if status in found}
         changed = Counter(f"operators {each.status}" for each in self.operators or ())
@@ -231,9 +229,7 @@ class FileDiff:
 
     @cached_property
     def structure(self) -> HierarchyDiff:
-        """The modules of both as trees, by all that is known of both, paired as their tensors are; classes only where
-        both have them. This is what `mk.ModelGraph(…, compare=…)` shows.
-        """
+        """The module trees of both models, paired by their tensors, as a `HierarchyDiff`."""
         return _structure(self._left, self._right, self.pairs)
 
     def table(self) -> pd.DataFrame:
@@ -268,7 +264,7 @@ class FileDiff:
 
     @property
     def summary(self) -> str:
-        """How many tensors differ, and in what they were compared, in one line."""
+        """One line: the number of tensors that differ, and the properties that were compared."""
         parts = ["names", "shapes", "dtypes"] + ["values"] * self._weights
         parts += ["operators"] if self.operators is not None else []
         compared = f"{', '.join(parts[:-1])} and {parts[-1]}"

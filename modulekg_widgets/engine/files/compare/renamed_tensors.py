@@ -1,4 +1,4 @@
-"""Which tensors of two models are the same under other names: of one shape and dtype, with names that end alike."""
+"""Renamed tensors between two models: pairs of one shape and dtype whose names end alike."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MIN_GROUP_SEGMENTS = (
 
 
 def match_renamed(ours: Sequence[TensorRecord], theirs: Sequence[TensorRecord]) -> dict[str, str]:
-    """The names of the right by those of the left, for tensors that neither has under the other's name.
+    """Returns the names of the right by those of the left, for tensors that lack their name on the other side.
 
     First those are paired whose names are the same behind one prefix, as in a checkpoint with a model in it: the prefix
     that makes most pairs of one shape. Then those whose names end alike for longest; where several of each side do, in
@@ -49,7 +49,7 @@ def match_renamed(ours: Sequence[TensorRecord], theirs: Sequence[TensorRecord]) 
 
 
 def _sibling_pairs(found: Mapping[str, str], left: RecordsByName, right: RecordsByName) -> list[tuple[str, str]]:
-    """The further tensors of modules of which one was found, as a bias beside its weight."""
+    """Pairs of further tensors in modules with a paired tensor, as the bias beside a weight."""
     modules: dict[str, Counter[str]] = defaultdict(Counter)
     for name, other in found.items():
         if split_name(name)[1] == split_name(other)[1]:
@@ -66,7 +66,7 @@ def _sibling_pairs(found: Mapping[str, str], left: RecordsByName, right: Records
 
 
 def _prefix_pairs(longer: RecordsByName, shorter: RecordsByName) -> list[tuple[str, str]]:
-    """The pairs for the prefix that makes most of them, of several that make as many for the first."""
+    """Pairs for the prefix that gives most of them, the first one among equals."""
     counts = Counter(prefix for name in longer for prefix in _prefixes(name, longer[name], shorter))
     if not counts:
         return []
@@ -87,7 +87,7 @@ def _prefixes(name: str, record: TensorRecord, shorter: Mapping[str, TensorRecor
 
 
 def _pairs(ours: dict[tuple, list[str]], theirs: dict[tuple, list[str]], length: int) -> list[tuple[str, str]]:
-    """Names of groups that are as large on both sides, and of one each where the ends of names say little."""
+    """Pairs in groups of equal size; groups of several need a suffix of two segments in common."""
     return [
         pair
         for key, names in ours.items()
@@ -105,8 +105,7 @@ def _by_suffix(records: RecordsByName, sort: MatchKey, length: int) -> dict[tupl
     return groups
 
 
-# --------------------
-# Which modules of two models correspond where their tensors tell it: those that have the tensors of one pair.
+# -------------------- Alignment of the modules of two models: modules correspond if most of their tensors do
 
 
 ModulePair = tuple[int, int]  # modules of the left and of the right
@@ -146,7 +145,7 @@ def align_modules(
 
 
 def _ancestor_pairs(left: Hierarchy, one: int, right: Hierarchy, other: int) -> Iterator[ModulePair]:
-    """What is around two modules, paired: by equal names from the inside, then from the outside, the rest in between.
+    """Yields pairs of ancestors of two modules: equal names from the inside, then from the outside, then the rest.
 
     What only one of both has in between is a wrapper. The root has no name: behind a prefix it is the innermost one.
     """
@@ -164,7 +163,7 @@ def _ancestor_pairs(left: Hierarchy, one: int, right: Hierarchy, other: int) -> 
 
 
 def _ancestors(side: Hierarchy, index: int) -> list[int]:
-    """The modules around one, the root first."""
+    """Returns the ancestors of a module, the root first."""
     found = []
     while (index := side.walk.parents[index]) >= 0:
         found.append(index)
@@ -172,7 +171,7 @@ def _ancestors(side: Hierarchy, index: int) -> list[int]:
 
 
 def _with_tensors(side: Hierarchy, owners: Iterable[int]) -> set[int]:
-    """The modules that have tensors themselves or inside."""
+    """Returns the modules with tensors of their own or in descendants."""
     found: set[int] = set()
     for index in owners:
         while index >= 0 and index not in found:
@@ -184,7 +183,7 @@ def _with_tensors(side: Hierarchy, owners: Iterable[int]) -> set[int]:
 def _pair_without_tensors(
     left: Hierarchy, right: Hierarchy, partners: dict[int, int], ours: set[int], theirs: set[int]
 ) -> None:
-    """Pair what no tensor tells of, from the outside in."""
+    """Pair the modules without tensors among the children of paired ones, from the root down."""
     for index in range(len(left)):
         if index in partners:
             sides = ((left, index, ours), (right, partners[index], theirs))

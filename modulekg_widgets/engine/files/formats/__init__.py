@@ -1,4 +1,4 @@
-"""The readers of all formats that the package knows; importing them here registers them.
+"""Built-in readers: importing this module registers them.
 
 safetensors.py (with the index of several files) and gguf.py read one format each; onnx/, pt2/ and pickle/ are rooms of
 their own.

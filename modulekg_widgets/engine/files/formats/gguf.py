@@ -15,14 +15,13 @@ from modulekg_widgets.engine.files.readers import file_reader
 from modulekg_widgets.engine.files.records import EncodedPart, EncodedValues, FileContents, PlainValue, TensorRecord
 from modulekg_widgets.engine.files.source import FileSource
 
-# --------------------
-# The types of tensors in GGUF files: the name of each, how many elements a block of it has, and its bytes.
+# -------------------- Tensor types of GGUF files: name, elements per block and bytes per block
 # From `enum ggml_type` of ggml/include/ggml.h and the blocks of ggml/src/ggml-common.h in ggml-org/llama.cpp; what
 # torch has is named as torch names it.
 
 
 class GGMLType(NamedTuple):
-    """A type of elements, which are kept in blocks of `block` elements that take `nbytes` bytes."""
+    """A tensor type that stores `block` elements in `nbytes` bytes."""
 
     name: str
     block: int
@@ -106,7 +105,7 @@ NUMBER_NAMES = {
 
 
 class TensorInfo(NamedTuple):
-    """What the header says of a tensor; `start` is counted from where the tensors begin."""
+    """A tensor in the header; `start` is its offset in the data section."""
 
     name: str
     shape: tuple[int, ...]
@@ -115,7 +114,7 @@ class TensorInfo(NamedTuple):
 
 
 class HeaderReader:
-    """The bytes of a file one after the other, in parts and in its own order of bytes."""
+    """Sequential reader of the header, through a window, in the byte order of the file."""
 
     def __init__(self, source: FileSource) -> None:
         self.source, self.position, self._passed, self._kept = source, 4, 0, 0
@@ -163,7 +162,7 @@ class HeaderReader:
         return tuple(self.count() for _ in range(number))
 
     def layout(self, dimensions: int) -> tuple[int, ...]:
-        """The sizes of a tensor, its type, and where it begins."""
+        """Returns the sizes of a tensor, its type and its offset."""
         layout = self._layouts[dimensions]
         return layout.unpack(self.bytes(layout.size))
 
@@ -209,7 +208,7 @@ class HeaderReader:
 
 @file_reader(".gguf", magic=b"GGUF")
 def read_gguf(source: FileSource) -> FileContents:
-    """The tensors and metadata of a GGUF file, from its header alone."""
+    """Reads the tensors and metadata from the header alone."""
     header = HeaderReader(source)
     if header.version not in (1, 2, 3):
         raise ModelFileError(
@@ -275,7 +274,7 @@ def _value(header: HeaderReader, kind: int, depth: int = 0) -> PlainValue:
 
 
 def _array(header: HeaderReader, depth: int) -> str:
-    """A short array as text, a long one by what it has."""
+    """A short array as text, a long one as its count and type."""
     kind, number = header.whole(), header.count()
     if number <= MAX_LISTED_ELEMENTS:
         header.charge(4 + number)  # an array takes as long as four elements
@@ -307,7 +306,7 @@ def _tensor_infos(header: HeaderReader, number: int) -> list[TensorInfo]:
 
 
 def _available_bytes(entries: list[TensorInfo], size: int) -> list[int]:
-    """The bytes up to where the next tensor begins, or the end, by the order of the header."""
+    """The bytes from each tensor to the next one, or to the end of the file."""
     order = sorted(range(len(entries)), key=lambda index: entries[index].start)
     rooms = [0] * len(entries)
     for place, index in enumerate(order):
@@ -317,7 +316,7 @@ def _available_bytes(entries: list[TensorInfo], size: int) -> list[int]:
 
 
 def _type_of(entry: TensorInfo, room: int, alignment: int) -> GGMLType | None:
-    """The type of a tensor; None for an unknown one, and where a number that readers use differently may be another."""
+    """The type of a tensor; None if it is unknown, or ambiguous and does not fit the available bytes."""
     known = GGML_TYPES.get(entry.kind)
     if known is None or entry.kind not in AMBIGUOUS_TYPES:
         return known
@@ -337,7 +336,7 @@ def _tensors(
     known: list[GGMLType | None],
     is_big: bool,
 ) -> Iterator[TensorRecord]:
-    """The tensors in the order of the header; raises `ModelFileError` for bytes of two, or beyond the end."""
+    """Yields the tensors in the order of the header; raises `ModelFileError` if they overlap or exceed the file."""
     for entry, room, kind in zip(entries, rooms, known, strict=True):
         length = _length(source, entry, room, kind)
         dtype, place = kind.name if kind else f"ggml type {entry.kind}", start + entry.start
@@ -346,7 +345,7 @@ def _tensors(
 
 
 def _length(source: FileSource, entry: TensorInfo, room: int, known: GGMLType | None) -> int:
-    """The bytes of a tensor, which has `room` up to the next, or to the end; one of an unknown type has all of them."""
+    """Returns the bytes of a tensor; of an unknown type, all that are available."""
     length = _bytes_of(entry, known) if known else max(room, 0)
     if math.prod(entry.shape) > MAX_ELEMENTS:
         raise ModelFileError(
@@ -375,7 +374,7 @@ def _bits_per_weight(tensors: tuple[TensorRecord, ...]) -> dict[str, PlainValue]
 
 
 def _split_warning(metadata: dict[str, PlainValue]) -> tuple[str, ...]:
-    """What to say of one of several files that `llama-gguf-split` has made of a model."""
+    """The warning for one of several files made by `llama-gguf-split`."""
     number, count = metadata.get("split.no"), metadata.get("split.count")
     if type(number) is not int or type(count) is not int or count < 2:
         return ()

@@ -1,4 +1,4 @@
-"""The index of a model that is spread over several files, of safetensors or checkpoints of torch."""
+"""Indices of sharded models: safetensors or torch checkpoints in several files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from modulekg_widgets.engine.safetensors_header import (
     read_header,
 )
 
-# -------------------- safetensors, one file: its header alone is read
+# -------------------- safetensors files: the header is read, and no tensor
 
 
 _END = re.compile(rb'"data_offsets"\s*:\s*\[\s*\d{1,18}\s*,\s*(\d{1,18})\s*\]')
@@ -29,7 +29,7 @@ _END = re.compile(rb'"data_offsets"\s*:\s*\[\s*\d{1,18}\s*,\s*(\d{1,18})\s*\]')
 
 @file_reader(".safetensors")
 def read_safetensors(source: FileSource) -> FileContents:
-    """The tensors of one file."""
+    """Reads the tensors and metadata of one file."""
     try:
         stored, metadata = read_header(source.read, source.size)
     except (ValueError, RecursionError) as error:
@@ -47,7 +47,7 @@ def read_safetensors(source: FileSource) -> FileContents:
 
 
 def _is_cut_off(source: FileSource) -> bool:
-    """True for a file that ends within its header, or before the tensors that are listed there."""
+    """True for a truncated file: it ends within its header, or before the last tensor."""
     length = int.from_bytes(source.read(0, min(LENGTH_BYTES, source.size)), "little")
     if source.size < LENGTH_BYTES or not 2 <= length <= MAX_HEADER_BYTES:
         return source.size < LENGTH_BYTES
@@ -68,19 +68,19 @@ MAX_WARNINGS = 10  # of the files
 
 @file_reader(".safetensors.index.json")
 def read_index(source: FileSource) -> FileContents:
-    """The tensors of all the files of safetensors that an index names."""
+    """Reads the tensors of all safetensors files that an index names."""
     return _read_shards(source, "safetensors", read_safetensors)
 
 
 @file_reader(".bin.index.json")
 def read_checkpoint_index(source: FileSource) -> FileContents:
-    """The tensors of all the checkpoints that an index names."""
+    """Reads the tensors of all checkpoints that an index names."""
     return _read_shards(source, "checkpoint", read_torch)
 
 
 @dataclass(slots=True)
 class ShardContents:
-    """What the files of an index have, by the names of tensors and keys of the metadata; the first one counts."""
+    """Merged contents of the shards, by tensor name and metadata key; the first one counts."""
 
     tensors: dict[str, TensorRecord] = field(default_factory=dict)
     metadata: dict[str, PlainValue] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class ShardContents:
     missing: list[str] = field(default_factory=list)
 
     def add(self, shard: str, contents: FileContents) -> None:
-        """Add what a file has; raises `ModelFileError` for a tensor that another one has, too."""
+        """Add the contents of a shard; raises `ModelFileError` for a duplicate tensor."""
         for each in contents.tensors:
             if each.name in self.tensors:
                 first = self.tensors[each.name].file
@@ -105,7 +105,7 @@ class ShardContents:
 
 
 def _read_shards(source: FileSource, kind: str, read: Callable[[FileSource], FileContents]) -> FileContents:
-    """What the files of an index have; those that are not there are a warning."""
+    """Reads all shards of an index; missing ones are a warning."""
     index = _index(source)
     listed: Mapping[str, str] = index["weight_map"]
     shards = dict.fromkeys(listed.values())
@@ -169,7 +169,7 @@ def _missing_shard_warning(missing: list[str]) -> Iterator[str]:
 
 
 def _disagreement(listed: Mapping[str, str], tensors: Mapping[str, TensorRecord], missing: set[str]) -> Iterator[str]:
-    """Where the index says otherwise than the files."""
+    """Warnings for tensors whose file in the index is not the real one."""
     lost = [name for name, shard in listed.items() if shard not in missing and name not in tensors]
     elsewhere = [name for name, shard in listed.items() if name in tensors and tensors[name].file != shard]
     unlisted = [name for name in tensors if name not in listed]

@@ -1,4 +1,4 @@
-"""The code of classes and functions that no import leads back to: notebook cells, local classes, lambdas.
+"""Encoding of functions and classes that cannot be imported: notebook cells, local classes, lambdas.
 
 The code counts as its syntax tree without comments, docstrings, positions and addresses, which is the same in every
 Python that we support; where no source can be found for it (`exec`), as its bytecode with constants and names in place.
@@ -24,7 +24,7 @@ FunctionNode = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class ValueEncoder(Protocol):
-    """What encodes the values in code: constants, defaults, closures, bases."""
+    """Protocol of the encoder that code calls for its constants, defaults, closures and bases."""
 
     opaque: list[str]
 
@@ -56,7 +56,7 @@ def class_body(encoder: ValueEncoder, cls: type) -> list[bytes]:
 
 
 def _defined(cls: type) -> dict[str, Any]:
-    """What stands in the body of a class, without what Python and its decorators add in a version's own way."""
+    """Returns the namespace of a class without the entries that Python and decorators add."""
     namespace = class_dict(cls)
     slots = {name for name, _ in slot_members(cls)}
     defined = {n: v for n, v in namespace.items() if n not in _CLASS_BOOKKEEPING and n not in slots}
@@ -95,7 +95,7 @@ def _is_enum_method(value: Any) -> bool:
 
 
 def _is_generated(value: Any) -> bool:
-    """Whether a method of a dataclass was made by its decorator: from a string, or as a wrapper around that."""
+    """True if a decorator made this method of a dataclass: from a string, or as a wrapper around that."""
     return type(value) is not types.FunctionType or (
         value.__code__.co_filename == "<string>" or value.__globals__.get("__name__") in ("dataclasses", "reprlib")
     )

@@ -1,4 +1,4 @@
-"""The digest of what a module itself has, without its children: class, attributes and the shapes of its tensors.
+"""Digest of a module without its children: class, attributes, and names and shapes of its tensors.
 
 A million modules pass through here, so they are read many at a time, by functions that loop in C; a module whose own
 structure was met before costs no more than its key. Read one at a time, the million of test_a_million_modules
@@ -39,7 +39,7 @@ Columns = list[list[Any]]  # keys, a list for each of their parts
 
 
 class _Labels(dict[str, bytes]):
-    """Names as they stand in an encoding, each made once."""
+    """Cache of length-prefixed names."""
 
     def __missing__(self, name: str) -> bytes:
         label = self[name] = length_prefixed(text(name))
@@ -47,7 +47,7 @@ class _Labels(dict[str, bytes]):
 
 
 class _Layout:
-    """How to read the instances of one class that have the same attributes, parameters and buffers."""
+    """Reader of the instances of one class that have the same attributes, parameters and buffers."""
 
     __slots__ = ("buffers", "has_attributes", "has_slots", "known", "names", "parameters", "read", "readable", "values")
 
@@ -63,7 +63,7 @@ class _Layout:
         self.known: dict[tuple, bytes] = {}  # digests by key
 
     def columns(self, states: list[State]) -> Columns | None:
-        """The keys of these modules; None where they cannot be read by this layout.
+        """Returns the keys of these modules; None if this layout cannot read them.
 
         A key is equal only for modules of the same own structure; one that starts with None does not tell all of it.
         """
@@ -122,7 +122,7 @@ def _is_plain(tensor: Any) -> bool:
 
 
 class ModuleDigester:
-    """The digests of modules without their children, and what was met on the way, by the index of the module."""
+    """Digests of modules without their children, and irregularities by the index of the module."""
 
     def __init__(self) -> None:
         self.opaque: dict[int, list[str]] = {}  # attributes that could not be seen into
@@ -135,7 +135,7 @@ class ModuleDigester:
 
     @property
     def has_remarks(self) -> bool:
-        """Whether anything was met that needs a path to be told."""
+        """True if something was met whose report needs a path."""
         return bool(self.opaque or self.uninitialised or self.badly_named)
 
     def digests(self, modules: Sequence[nn.Module], states: Sequence[State], first: int) -> list[bytes]:
@@ -160,7 +160,7 @@ class ModuleDigester:
     def _read(
         self, cls: type, states: Sequence[State], places: list[int]
     ) -> Iterable[tuple[_Layout, list[int], Columns]]:
-        """The modules of one class in groups of one layout, with their keys."""
+        """Groups the modules of one class by layout, with their keys."""
         layout = self._recent.get(cls)
         columns = layout and layout.columns([states[place] for place in places])
         if layout and columns:
@@ -181,7 +181,7 @@ class ModuleDigester:
     # -------------------------------------------------------------- one module
 
     def _digest(self, module: nn.Module, state: State, layout: _Layout, key: tuple, index: int) -> bytes:
-        """The digest of class, attributes and tensors; kept under the key where the key tells all of it."""
+        """Returns the digest of class, attributes and tensors, cached if the key determines it."""
         encoder = self._encoder
         buffers_met = encoder.buffer_count
         parts = [SCHEME, length_prefixed(encoder.class_reference(nominal_class(module)))]

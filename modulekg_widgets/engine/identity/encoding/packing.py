@@ -1,4 +1,4 @@
-"""How encodings are put together: sized parts, digests, keys of plain values, and many numbers at once."""
+"""Byte encodings: length-prefixed parts, digests, cache keys of plain values, and long runs of numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def digest(*parts: bytes) -> bytes:
 
 
 def length_prefixed(part: bytes) -> bytes:
-    """The bytes behind their length, so that parts in a row cannot be read another way."""
+    """Returns the bytes preceded by their length, so that a row of parts is unambiguous."""
     return len(part).to_bytes(8, "big") + part
 
 
@@ -40,7 +40,7 @@ def text(value: str) -> bytes:
 
 
 def fast_key(value: Any) -> bytes | None:
-    """Bytes that are equal only for equal plain values, made in C; None for a value that has none.
+    """Returns bytes that are equal only for equal plain values, by `marshal`; None if there are none.
 
     `marshal` does not tell the kinds of buffers apart, so an encoding may be kept under such a key only where the
     encoder has met none. Sharing and the order of sets and dicts show in it: equal values may miss each other.
@@ -68,7 +68,7 @@ MAX_NUMBER_BYTES = 8  # of the widest number that is encoded here
 
 
 def encode_numbers(values: Sequence[object]) -> bytes | None:
-    """The sized encodings of the values, one after the other; None for few values and for others than plain numbers."""
+    """Returns the length-prefixed encodings of many plain numbers; None for few values or other types."""
     if len(values) < MIN_BATCH or not set(map(type, values)) <= {int, float}:
         return None
     try:
@@ -95,7 +95,7 @@ def _chunks(values: Sequence[object]) -> Iterator[bytes]:
 
 
 def _floats(values: Sequence[object]) -> Encodable:
-    """Eight bytes each; one NaN, whose payload is an accident of the machine."""
+    """Returns eight bytes for each number; every NaN has the same bytes."""
     import numpy as np
 
     found = np.array(values, ">f8")

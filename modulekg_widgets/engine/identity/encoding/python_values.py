@@ -1,4 +1,4 @@
-"""What plain Python values are encoded as, one handler a type."""
+"""Encodings of plain Python values, one handler for each type."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from modulekg_widgets.engine.identity.encoding.packing import (
 )
 
 # --------------------
-# The canonical encoding of plain Python values: the same bytes in every process and supported Python.
+# Canonical encoding of Python values: equal bytes for equal values, in every process and supported Python.
 # Nothing of a user's object runs: no `repr`, `str`, `==`, `hash`, property or `__getattr__`. Every value becomes a tag
 # and a length-prefixed body, so that two encodings are equal only for equal values. What cannot be seen into (a lock, a
 # file, a C object) is encoded by its type and reported as opaque.
@@ -63,7 +63,7 @@ def handles(*classes: type, subclasses: bool = False) -> Callable[[Handler], Han
 
 
 class _Known(NamedTuple):
-    """The encoding of a container, which is kept so that its id stays its own."""
+    """The encoding of a container, with the container itself, so that its id is not used again."""
 
     value: Any
     encoding: bytes
@@ -92,7 +92,7 @@ class Encoder:
         self._attributes: dict[bytes, bytes] = {}
 
     def fresh(self) -> Encoder:
-        """One that has met nothing yet."""
+        """A new encoder that has encoded nothing yet."""
         return Encoder()
 
     def encode(self, value: Any, path: str) -> bytes:
@@ -112,12 +112,12 @@ class Encoder:
         return encode_object
 
     def encode_opaque(self, value: Any, path: str, *seen: bytes) -> bytes:
-        """The encoding of a value by its type and by what of it can be seen; `path` is reported."""
+        """Encodes a value by its type and the given visible parts, and reports `path` as opaque."""
         self.opaque.append(path)
         return packed(b"?", self.class_reference(type(value)), *seen)
 
     def encode_container(self, value: Any, path: str, body: Callable[[], bytes]) -> bytes:
-        """The encoding of a container: once per object, cycles as the number of levels up."""
+        """Encodes a container: once per object, a cycle as the number of levels up."""
         key = id(value)
         known = self._known.get(key)
         if known is not None and known.cycle.isdisjoint(self._open):
@@ -151,7 +151,7 @@ class Encoder:
         return encoding
 
     def class_reference(self, cls: type) -> bytes:
-        """A class by its name where it can be imported again, else also by its code and bases."""
+        """Encodes a class by its name if it can be imported, else also by its code and bases."""
         known = self._classes.get(cls)
         if known is not None:
             return known
@@ -165,7 +165,7 @@ class Encoder:
         return known
 
     def _local_class(self, cls: type, module: str, qualified: str) -> tuple[bytes, bool]:
-        """The encoding of a class by its code, and whether it is the same wherever the class is met."""
+        """Returns the encoding of a class by its code, and True if that is independent of the open containers."""
         # of what is open, only the classes that lead here can matter to a class
         around, outer = self._open, self._lowest
         self._open = {key: n for n, key in enumerate(key for key in around if key in self._open_classes)}
@@ -183,7 +183,7 @@ class Encoder:
         return known, settled
 
     def encode_sequence(self, tag: bytes, values: Iterable[Any], path: str, *before: bytes) -> bytes:
-        """As `packed` of the encodings of values that have an order."""
+        """Encodes values in order, as `packed` does with their encodings."""
         listed = list(values)
         run = encode_numbers(listed)
         if run is None:
@@ -205,7 +205,7 @@ class Encoder:
         return parts
 
     def encode_attribute(self, value: Any, path: str) -> bytes:
-        """As `encode`, remembering plain values."""
+        """Encodes a value like `encode`, and caches plain ones."""
         key = fast_key(value) if type(value) in FAST_TYPES else None
         if key is None:
             return self.encode(value, path)
@@ -219,7 +219,7 @@ class Encoder:
 
 
 def is_cached_hash(name: str, value: Any, attributes: Mapping[str, Any], owner: Any) -> bool:
-    """Whether an attribute keeps a number of this process alone: what `hash` gave of an object, or an `id`.
+    """True if an attribute stores a number of this process: the result of `hash`, or an `id`.
 
     It is told by its name, as the object may have changed since, or by the number, which is that of `owner` or of
     another of its `attributes`. Sizes and counts that are named alike, as `n_hash=4`, are small and count.
@@ -232,7 +232,7 @@ def is_cached_hash(name: str, value: Any, attributes: Mapping[str, Any], owner: 
 
 
 def _process_numbers(value: Any) -> tuple[int, ...]:
-    """Its `id`, and its `hash` where that changes with the process and computing it runs no code of the user's."""
+    """Returns `id` and hashes of a value that differ between processes; runs no code of the user's."""
     of_text = (hash(value),) if type(value) in (str, bytes) else ()
     return (id(value), object.__hash__(value), *of_text)
 
@@ -241,7 +241,7 @@ def _process_numbers(value: Any) -> tuple[int, ...]:
 
 
 def _has_c_base(cls: type) -> bool:
-    """Whether a base is implemented in C, so that `__dict__` and slots do not tell all."""
+    """True if a base is implemented in C, so that `__dict__` and slots do not hold the whole state."""
     return any(base is not object and not is_heap_type(base) for base in class_mro(cls))
 
 
@@ -257,7 +257,7 @@ _VALUE_MODULES = frozenset(
 
 
 def encode_object(encoder: Encoder, value: Any, path: str) -> bytes:
-    """Any other object: its class and what stands in its `__dict__` and slots, or what it would be pickled as."""
+    """Encodes any other object: its class with `__dict__` and slots, or its reduced form as in pickle."""
     encoder.buffer_count += 1  # it may lend its bytes to a fast key
     cls = type(value)
     home = class_names(cls)[0].partition(".")[0]
@@ -277,7 +277,7 @@ def encode_object(encoder: Encoder, value: Any, path: str) -> bytes:
 
 
 def _is_python_class(cls: type) -> bool:
-    """C extensions make heap types too, but without `__dict__` or slots that Python can read."""
+    """True for a class with `__dict__` or slots that Python can read; heap types of C extensions lack them."""
     for base in class_mro(cls):
         namespace = class_dict(base)
         if is_heap_type(base) and (

@@ -1,4 +1,4 @@
-"""Encodings of the values that torch and numpy bring: tensors by shape and kind of dtype, never by content."""
+"""Encodings of values of torch and numpy: tensors by shape and kind of dtype, never by content."""
 
 from __future__ import annotations
 

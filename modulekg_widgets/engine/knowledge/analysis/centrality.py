@@ -1,4 +1,4 @@
-"""Measures of importance on the graph of structures: by igraph when it is installed, else without, same answers."""
+"""Centrality measures on the graph of structures, by igraph if it is installed, else by networkx."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Measure = Callable[[Containment], Sequence[float]]
 
 
 def centrality(graph: Containment, measure: str) -> list[float]:
-    """`measure` of each structure: "pagerank", "closeness" or "betweenness"."""
+    """Returns "pagerank", "closeness" or "betweenness" of each structure."""
     by = IGRAPH_MEASURES if importlib.util.find_spec("igraph") else NETWORKX_MEASURES
     return [float(value) for value in by[measure](graph)] if graph.keys else []
 
@@ -48,7 +48,7 @@ def _pagerank_by_networkx(graph: Containment) -> Sequence[float]:
 
 
 def _closeness_by_igraph(graph: Containment) -> Sequence[float]:
-    """igraph averages over what reaches a node; scaled by the share of nodes that do (Wasserman & Faust 1994)."""
+    """Closeness by igraph, scaled by the share of nodes that reach a node (Wasserman & Faust 1994)."""
     made, others = _igraph(graph), max(len(graph.keys) - 1, 1)
     reaching = made.neighborhood_size(order=len(graph.keys), mode="in")  # the node itself is one of them
     means = made.closeness(mode="in")
@@ -58,7 +58,7 @@ def _closeness_by_igraph(graph: Containment) -> Sequence[float]:
 
 
 def _closeness_by_levels(graph: Containment) -> Sequence[float]:
-    """As networkx has it, in a third of the time: few structures are held by many."""
+    """Closeness as in networkx, by breadth-first search."""
     holders: list[list[int]] = [[] for _ in graph.keys]
     for container, content in graph.counts:
         holders[content].append(container)
@@ -107,14 +107,15 @@ NETWORKX_MEASURES: dict[str, Measure] = {
 }
 
 
-# -------------------- How important each structure is among all
+# --------------------
+# Importance of each structure: centrality in the containment graph, or number of containers or models.
 
 
 MEASURES = ("pagerank", "in_degree", "models", "closeness", "betweenness")
 
 
 def importance(contents: Contents, measure: str = "pagerank", level: str | None = None) -> pd.DataFrame:
-    """Every structure with its importance, as `name` and a column called like the measure; highest first, then by name.
+    """Returns every structure with its importance, highest first, then by name.
 
     Edges run from container to content, so what many others are built of ranks high.
     - "pagerank": damping 0.85, edges weighted by the number of slots (Page et al. 1999);

@@ -1,4 +1,4 @@
-"""Groups of structures that are built of each other more than of the rest."""
+"""Communities of structures by the method of Louvain or Leiden."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.knowledge.facts.tables import data_frame
 from modulekg_widgets.engine.knowledge.facts.usage import structures_at_level
 
-# -------------------- Names of communities: what more of one's structures have than structures elsewhere
+# -------------------- Names of communities: the families, models or classes that are most distinctive of each
 
 
 TIE_TOLERANCE = 0.05  # terms whose shares differ by less are equally particular: the shorter one is taken
@@ -42,7 +42,7 @@ Terms = Mapping[str, Sequence[Term]]  # of each structure, each once
 
 
 def community_names(contents: Contents, community_by_key: Mapping[str, int]) -> list[str]:
-    """A name for each community, by its number; no two are the same.
+    """Returns a unique name for each community, by its number.
 
     A term is a family of models, a model or a class. It is as particular to a community as the share of the structures
     in it that have the term exceeds the share of those outside. One or two families name a community; where that name
@@ -74,7 +74,7 @@ def community_names(contents: Contents, community_by_key: Mapping[str, int]) -> 
 
 
 def _distinct_names(count: int, steps: Sequence[Callable[[int], str]]) -> list[str]:
-    """The first name of each that no other has at the same step, nor has already; at last one with a number."""
+    """Returns for each the first name that no other has, at last one with a number."""
     names: dict[int, str] = {}
     for step in steps:
         proposed = {number: step(number) for number in range(count) if number not in names}
@@ -88,7 +88,7 @@ def _distinct_names(count: int, steps: Sequence[Callable[[int], str]]) -> list[s
 
 
 def _distinctive_terms(members: list[str], terms: Terms, total: Counter[Term], size: int, most: int) -> list[Term]:
-    """The terms that tell a community from the rest best; each after the first for what those before it leave open."""
+    """Returns the terms that distinguish a community from the others, each covering what those before it leave."""
     left, found = members, []
     outside = max(1, size - len(members))
     inside = _count_terms(members, terms)
@@ -113,7 +113,7 @@ def _count_terms(keys: Iterable[str], terms: Terms) -> Counter[Term]:
 
 
 def _joined(terms: list[Term]) -> str:
-    """`swin_v2_b + s`: what the second term has in common with the first, up to a separator, is said once."""
+    """Returns `swin_v2_b + s`: the common prefix of two terms is written once."""
     shown = [_shortened(term) for term in terms]
     if len(shown) < 2:
         return "".join(shown)
@@ -144,7 +144,7 @@ LEIDEN_ITERATIONS = 10  # of Leiden; later ones gain less than another seed does
 
 
 def communities(contents: Contents, method: str = "louvain", seed: int = 0, level: str | None = None) -> pd.DataFrame:
-    """The community of every structure, as `name`, `community`, `class`, `count` (occurrences).
+    """Returns the community of every structure, as `name`, `community`, `class`, `count` (occurrences).
 
     Communities are numbered from 0 by falling size; in each the most used come first. `attrs["modularity"]` is Newman's
     Q of the partition, `attrs["names"]` what is particular of each, see `community_names`. Containment counts once a
@@ -182,7 +182,7 @@ def detect_communities(contents: Contents, method: str = "louvain", seed: int = 
 
 
 def _by_size(parts: Partition) -> Partition:
-    """The same parts, numbered by falling size, those of one size by their first node."""
+    """Returns the partition numbered by falling size, equal sizes by their first node."""
     _, first, number_of, sizes = np.unique(parts, return_index=True, return_inverse=True, return_counts=True)
     order = np.lexsort((first, -sizes))
     return np.argsort(order)[number_of]

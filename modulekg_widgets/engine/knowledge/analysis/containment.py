@@ -1,4 +1,4 @@
-"""Which structure stands directly in which: the graph that types, importance and communities are computed on."""
+"""Containment graph of structures, on which types, centrality and communities are computed."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ Partition = NDArray[np.int64]
 
 
 def adjacency(graph: Containment) -> csr_array:
-    """Which structures hold each other: ones, without directions and counts."""
+    """Returns the symmetric adjacency matrix of structures, with ones, without directions and counts."""
     size = len(graph.keys)
     pairs = np.fromiter(chain.from_iterable(graph.counts), np.int64, 2 * len(graph.counts)).reshape(-1, 2)
     one, two = np.divmod(np.unique(pairs.min(axis=1) * size + pairs.max(axis=1)), max(size, 1))
@@ -28,7 +28,7 @@ def adjacency(graph: Containment) -> csr_array:
 
 
 def modularity(links: csr_array, parts: Partition) -> float:
-    """The share of weight inside of parts beyond what the degrees alone would have there (Newman 2004); 0 of none."""
+    """Returns the share of weight inside of parts beyond the expectation by degrees (Newman 2004); 0 for no links."""
     total = links.sum()
     if not total:
         return 0.0
@@ -65,13 +65,13 @@ def indicator_matrix(parts: Partition) -> csr_array:
 
 
 def aggregate(links: csr_array, parts: Partition) -> csr_array:
-    """The graph of the parts, in which every partition has the modularity that it has in the graph of the nodes."""
+    """Returns the graph of the parts, in which every partition has the same modularity as in the graph of nodes."""
     members = indicator_matrix(parts)
     return csr_array(members.T @ links @ members)
 
 
 def merge_leaves(links: csr_array) -> Partition:
-    """Each node that is linked to one other alone is one part with it, as in all best partitions.
+    """Returns the partition that joins each node of degree one with its neighbour, as all best partitions do.
 
     Arenas et al., Size reduction of complex networks preserving modularity (2007).
     """
@@ -83,8 +83,7 @@ def merge_leaves(links: csr_array) -> Partition:
     return relabel(parts)
 
 
-# --------------------
-# The method of Louvain (Blondel et al. 2008) on a sparse matrix, with refinement from coarse to fine.
+# -------------------- Method of Louvain (Blondel et al. 2008) on a sparse matrix, with refinement from coarse to fine
 # All nodes choose their best part at once, and most of those that would move do: in one pass over the matrix instead of
 # one over each node. What that spoils is undone, since a pass that loses modularity is not kept. After the last
 # merging the moves are made again at every level, the coarsest first (Rotta & Noack 2011).
@@ -116,7 +115,7 @@ def louvain(links: csr_array, seed: int) -> Partition:
 
 
 def _move_nodes(links: csr_array, parts: Partition, draw: Generator) -> Partition:
-    """The best partition on the way of some passes; none is worse than `parts`."""
+    """Returns the best partition met in some passes, no worse than `parts`."""
     best, reached = parts, modularity(links, parts)
     for _ in range(int(np.clip(MAX_LINKS_PER_LEVEL // max(links.nnz, 1), MIN_PASSES, MAX_PASSES))):
         wanted = _best_parts(links, parts)
@@ -131,7 +130,7 @@ def _move_nodes(links: csr_array, parts: Partition, draw: Generator) -> Partitio
 
 
 def _best_parts(links: csr_array, parts: Partition) -> Partition:
-    """For each node the part that gains most by having it, the first of equal ones; its own if none gains more."""
+    """Returns for each node the part with the largest gain, its own if none gains more."""
     degree, total = weighted_degrees(links), links.sum()
     to_parts = csr_array(links @ indicator_matrix(parts))
     nodes = row_indices(to_parts)

@@ -1,4 +1,4 @@
-"""Types of modules: all structures of one class whose children, and theirs, are of the same types in the same order.
+"""Types of modules: structures of one class whose children have the same types in the same order.
 
 Names of children, hyper-parameters and shapes do not count. Level 1 is that skeleton as it stands. Level 2, the depth
 family, counts equal children in a row once, so that a network and its deeper sisters are of one type.
@@ -37,7 +37,7 @@ _DISTINGUISHABLE = (_BY_EQUALITY - {bool}, _BY_EQUALITY - {int})
 
 @dataclass(frozen=True, slots=True)
 class ModuleType:
-    """An abstract type; the same key in every graph and process."""
+    """An abstract type; its key is the same in every graph and process."""
 
     key: str  # a digest, in hexadecimal digits like a fingerprint
     level: int
@@ -49,12 +49,12 @@ class ModuleType:
 
 
 def module_types(contents: Contents, level: int = 1) -> list[ModuleType]:
-    """The types of all modules, also those with one member, in the order of their first members."""
+    """Returns the types of all modules, also those with one member, in the order of their first members."""
     return types_by_level(contents, [_checked(level)])[level]
 
 
 def types_by_level(contents: Contents, levels: Iterable[int] = LEVELS) -> dict[int, list[ModuleType]]:
-    """The same for several levels; what they have in common is computed once."""
+    """Returns the types of several levels; what they share is computed once."""
     inside = {fingerprint: tuple(children(contents, node)) for fingerprint, node in contents.modules.items()}
     order = list(_postorder(inside))
     modes: dict[tuple[str, ...], Values] = {}  # by the members: most types of leaves have the same at every level
@@ -104,7 +104,7 @@ def most_frequent(members: Iterable[Values], weights: Iterable[int]) -> Values:
 
 
 def _most_frequent_value(values: list[Any], weights: list[int]) -> tuple[Any, int]:
-    """The value that is to be preferred, and how often it is there."""
+    """Returns the preferred value and its number."""
     texts = values if _is_equality_exact(values) else [value_key(value) for value in values]
     counts = Counter(texts)
     most = max(counts.values())
@@ -118,7 +118,7 @@ def _most_frequent_value(values: list[Any], weights: list[int]) -> tuple[Any, in
 
 
 def _is_equality_exact(values: Collection[Any]) -> bool:
-    """Whether those that are equal are written alike, which takes much less time to find out than to write them."""
+    """True if equal values of these types are also written alike."""
     kinds = set(map(type, values))
     if kinds == {tuple}:
         kinds = set(map(type, chain.from_iterable(values)))
@@ -126,13 +126,13 @@ def _is_equality_exact(values: Collection[Any]) -> bool:
 
 
 def is_same_value(one: Any, other: Any) -> bool:
-    """Whether two plain values are written alike."""
+    """True if two plain values have the same type and text."""
     kind = type(one)
     return kind is type(other) and (one == other if kind in _BY_EQUALITY else value_key(one) == value_key(other))
 
 
 def value_key(value: Any) -> _ValueKey:
-    """What tells plain values apart: 1, 1.0 and True differ, a NaN equals itself."""
+    """Returns a key of a plain value: 1, 1.0 and True differ, a NaN equals itself."""
     return type(value).__name__, repr(value)
 
 
@@ -167,7 +167,7 @@ def _skeletons(
     inside: Mapping[str, Sequence[str]],
     order: Iterable[tuple[str, Collection[str]]],
 ) -> tuple[dict[str, tuple[bytes, ...]], dict[str, bytes]]:
-    """By fingerprint, the keys of the types of the children and the key of its own type."""
+    """Returns by fingerprint the type keys of the children, and the type key of the structure."""
     keys: dict[str, bytes] = {}
     skeletons: dict[str, tuple[bytes, ...]] = {}
     known: dict[tuple[str, tuple[bytes, ...]], bytes] = {}
@@ -188,7 +188,7 @@ def _skeletons(
 
 
 def _postorder(inside: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Collection[str]]]:
-    """Every fingerprint after those that it contains, and those that contain it in turn (a cycle)."""
+    """Yields every fingerprint after those that it contains, with the cycle that it lies on."""
     done: set[str] = set()
     opened: set[str] = set()
     stack: list[str] = []
@@ -213,7 +213,7 @@ def _postorder(inside: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Colle
 
 
 def _postorder_with_cycles(inside: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Collection[str]]]:
-    """The same for contents with cycles; children that are not among them count as done."""
+    """Yields the same for contents with cycles; children outside of them count as done."""
     graph = nx.DiGraph()
     graph.add_nodes_from(inside)
     graph.add_edges_from((key, child) for key, found in inside.items() for child in found if child in inside)
@@ -230,12 +230,12 @@ def _digest(tag: bytes, node: StructureNode, skeleton: Iterable[bytes] = ()) -> 
 
 
 # --------------------
-# Edges that follow from the structures alone: which type a module is of, which class derives from which.
+# Edges that follow from the structures alone: module to type (`isA`), class to base class (`subclassOf`).
 
 
 @dataclass(frozen=True, slots=True)
 class IsA:
-    """A module is of a type, and has other values than most of its modules."""
+    """An edge from a module to its type, with the values that differ from most modules of the type."""
 
     fingerprint: str
     type: str  # the key of the type
@@ -270,7 +270,7 @@ def is_a_edges(contents: Contents, types: Iterable[ModuleType]) -> list[IsA]:
 
 
 def differences(contents: Contents, types: Iterable[ModuleType]) -> Iterator[tuple[ModuleType, list[Values]]]:
-    """Those of `types` that have more than one member, with how each member differs from most; values are shared.
+    """Yields the types with several members, with the differences of each member; values are shared.
 
     What differs among the same members, as in types of two levels, is found once.
     """
@@ -311,7 +311,7 @@ def families(contents: Contents) -> pd.DataFrame:
 
 
 def _differences(contents: Contents, kind: ModuleType) -> list[Values]:
-    """How each member differs from most of them; its values are those of the contents."""
+    """Returns the differences of each member from most of them; values are those of the contents."""
     nodes = [contents.modules[member] for member in kind.members]
     weights = [contents.uses[member] for member in kind.members]
     shapes = most_frequent((node.tensors for node in nodes), weights)
@@ -326,7 +326,7 @@ def _differences(contents: Contents, kind: ModuleType) -> list[Values]:
 
 
 def _differing_values(values: Values, mode: Values) -> Values:
-    """The values that are not the mode's, and `NOT_INSTALLED` for what is missing though most have it."""
+    """Returns the values other than the mode's, and `ABSENT` for missing ones."""
     other = {
         name: value
         for name, value in values.items()

@@ -1,4 +1,4 @@
-"""A plot for the result of each question to the knowledge graph.
+"""Plots of the answers of a knowledge graph, one function for each question.
 
 Every function takes the result and, if you like, matplotlib axes. It returns these axes, or else a new figure that a
 notebook shows; pyplot and its current figure are left alone.
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.knowledge.analysis.power_law import PowerLaw
 
 
-# --------------------
-# What every plot of the knowledge graph is drawn with; imports matplotlib, so import it inside functions.
+# -------------------- Drawing helpers of the plots; imports matplotlib, so import it inside functions
 
 
 MAX_LABEL_LENGTH = 40  # characters of a label
@@ -85,7 +84,7 @@ DrawFunction = Callable[[Any], None]
 
 
 class RankFrequencyLike(Protocol):
-    """What is drawn of a `RankFrequency`, which knows how to draw itself by this file."""
+    """Protocol of the `RankFrequency` that is plotted."""
 
     @property
     def table(self) -> pd.DataFrame: ...
@@ -250,7 +249,7 @@ def _write_cells(axes: Any, values: Any, form: str) -> None:
 def _bars(
     names: Any, values: Any, ax: Any, title: str, unit: str, notes: list[str] | None = None, colors: Any = None
 ) -> Any:
-    """Bars of the first names, which the results rank by themselves."""
+    """Plots bars of the first names; the answers are sorted already."""
 
     names, values = list(names)[:MAX_BARS], list(values)[:MAX_BARS]
     texts = [f"{value:,}" if isinstance(value, int) else f"{value:.3g}" for value in values]

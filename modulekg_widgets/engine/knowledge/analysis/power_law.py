@@ -1,4 +1,4 @@
-"""The package `powerlaw`, asked quietly: a discrete power law, its alternatives and how they compare."""
+"""Discrete power law fitted by the package `powerlaw`, compared with alternative distributions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pandas as pd
 
 from modulekg_widgets.engine.errors import MissingPackageError
 
-# -------------------- The sum that makes a truncated power law a probability, in a bounded time for any parameters
+# -------------------- Normalization of a truncated power law, computed in bounded time for any parameters
 
 
 DIRECT_TERMS = 100  # terms summed one by one; from there on the law is smooth
@@ -71,7 +71,7 @@ class PowerLaw:
 
 
 def fit_power_law(counts: list[int]) -> PowerLaw:
-    """The fit to positive counts; raises `MissingPackageError` without the package."""
+    """Fits positive counts; raises `MissingPackageError` without the package."""
     powerlaw = _import_powerlaw()
     if len(set(counts)) < 4:  # the package tries all but the two largest counts as xmin and wants two to choose from
         return _no_fit()
@@ -100,7 +100,7 @@ def _import_powerlaw() -> Any:
 
 
 def _fast_truncated_power_law(powerlaw: Any) -> dict[str, Any]:
-    """The truncated power law, by the package's name of it, with a sum that takes no seconds to fit."""
+    """Returns the truncated power law under the package's name, with a normalization that is fast to compute."""
 
     class Truncated(powerlaw.Truncated_Power_Law):
         @property

@@ -1,4 +1,4 @@
-"""How often structures are used: rank against frequency, with a fitted power law and its rivals."""
+"""Rank-frequency distribution of structures, with a fitted power law and its alternatives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIGNIFICANCE_LEVEL = 0.1  # the level at which Clauset et al. (2009) call a like
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RankFrequency:
-    """The structures by falling number of occurrences; the fit is made when first asked for.
+    """Structures by falling number of occurrences; the fit is computed when first used.
 
     The fit is the discrete maximum-likelihood one of Clauset, Shalizi & Newman (2009) by the package `powerlaw`; what
     needs it raises `MissingPackageError` without.
@@ -32,7 +32,7 @@ class RankFrequency:
 
     @cached_property
     def fit(self) -> PowerLaw:
-        """Everything that was fitted."""
+        """The complete fit."""
         from modulekg_widgets.engine.knowledge.analysis.power_law import fit_power_law
 
         return fit_power_law(self.table["count"].tolist())
@@ -64,7 +64,7 @@ class RankFrequency:
 
     @property
     def verdict(self) -> str:
-        """What the fit says and what it does not, in words."""
+        """The result of the fit in words, with its limits."""
         if self.fit.tail == 0:
             return "Too few different counts to fit a power law."
         head = (
@@ -74,7 +74,7 @@ class RankFrequency:
         return ". ".join([head, *_findings(self.comparisons)]) + "."
 
     def plot(self, ax: Any = None) -> Any:
-        """The figure with linear and log–log axes; given matplotlib axes, these with the log–log plot."""
+        """Plots linear and log–log axes; on given axes the log–log plot."""
         from modulekg_widgets.engine.knowledge.analysis.plots import plot_rank_frequency
 
         return plot_rank_frequency(self, ax)

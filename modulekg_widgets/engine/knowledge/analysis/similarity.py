@@ -1,4 +1,4 @@
-"""Which models are most like another one, by their structure.
+"""Similarity of models by structure, for a search of the most similar ones.
 
 Half of the likeness is of labels after Weisfeiler and Leman (prediction/features.py), which tell kinds of operations
 and their surroundings whatever they are called; half is of the classes that occur, rare ones counting more. Against
@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 
 
 class SimilarityIndex:
-    """The models of a graph, ready to be asked which are like one."""
+    """Index of the models of a graph for similarity searches."""
 
     def __init__(self, contents: Contents) -> None:
         self.names = list(contents.models)
@@ -40,7 +40,7 @@ class SimilarityIndex:
         self._uses = [count_uses([model]) for model in self._models]
 
     def most_similar(self, record: ModelRecord, n: int, without: str | None = None) -> pd.DataFrame:
-        """The `n` models most like a record, the likest first, but for the one of a name."""
+        """Returns the `n` models most similar to a record, without the one of the given name."""
         likeness = (1 - CLASS_WEIGHT) * self._labels.cosines(_labels(record)) + CLASS_WEIGHT * self._classes.cosines(
             _classes(record)
         )
@@ -49,7 +49,7 @@ class SimilarityIndex:
         return data_frame(rows, COLUMNS)
 
     def nearest_neighbors(self, n: int) -> dict[str, list[tuple[str, float]]]:
-        """For each model those most like it, as `like` has them, with how much."""
+        """Returns for each model the most similar ones with their similarity."""
         matrix = self.matrix()
         found: dict[str, list[tuple[str, float]]] = {}
         for at, (name, model) in enumerate(zip(self.names, self._models, strict=True)):
@@ -58,7 +58,7 @@ class SimilarityIndex:
         return found
 
     def _nearest(self, likeness: Array, model: ModelNode, n: int, left_out: int) -> list[tuple[int, float, float]]:
-        """Place, likeness and shared part of the `n` likest; of those that are as like, of which more is shared."""
+        """Returns index, similarity and shared part of the `n` most similar; ties by the shared part."""
         order = [at for at in np.argsort(-likeness, kind="stable").tolist() if at != left_out]
         least = likeness[order[min(n, len(order)) - 1]] - TOLERANCE if order and n > 0 else np.inf
         uses = count_uses([model])
@@ -67,12 +67,12 @@ class SimilarityIndex:
         return near[:n]
 
     def matrix(self) -> Array:
-        """The likeness of each model with each, in the order of `names`."""
+        """Returns the similarity of each model with each, in the order of `names`."""
         return (1 - CLASS_WEIGHT) * self._labels.products() + CLASS_WEIGHT * self._classes.products()
 
 
 class _UnitVectors:
-    """Counts of many models as unit vectors; `weighted`: what few have counts more."""
+    """Counts of many models as unit vectors; if `weighted`, rare keys count more."""
 
     def __init__(self, counts: Sequence[Counter[str]], weighted: bool) -> None:
         from scipy.sparse import csr_array
@@ -94,14 +94,14 @@ class _UnitVectors:
         self._rows = csr_array((np.array(values), np.array(places, np.int64), np.array(starts)), shape=shape)
 
     def cosines(self, counts: Counter[str]) -> Array:
-        """With each of the models; what none of them has makes all unlike."""
+        """Returns the cosine with each of the models; keys of no model lower all of them."""
         row = np.zeros(len(self._columns))
         for at, value in self._values(counts).items():
             row[at] = value
         return np.asarray(self._rows @ row) / self._length(counts)
 
     def products(self) -> Array:
-        """The cosine of each model with each."""
+        """Returns the cosine of each model with each."""
         return (self._rows @ self._rows.T).toarray()
 
     def _values(self, counts: Counter[str]) -> dict[int, float]:
@@ -119,7 +119,7 @@ def _labels(record: ModelRecord) -> Counter[str]:
 
 
 def _classes(record: ModelRecord) -> Counter[str]:
-    """Each class once: of depth the labels tell."""
+    """Returns each class once; the labels account for depth."""
     return Counter(dict.fromkeys((record.nodes[key].qualified_class for key, _ in record.model.occurrences), 1))
 
 
@@ -128,7 +128,7 @@ def _shared_part(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
     return sum(min(count, other.get(key, 0)) for key, count in one.items()) / max(sum(one.values()), 1)
 
 
-# -------------------- What models have in common
+# -------------------- Overlap and difference of the structures of models
 
 
 SIDES = ("first", "second", "both")

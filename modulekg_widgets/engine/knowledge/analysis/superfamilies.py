@@ -1,4 +1,4 @@
-"""Families of models, and superfamilies of those that are built alike: what comes first in a picture of thousands."""
+"""Families of models by class, and superfamilies: clusters of families of similar structure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIN_LINK = 0.05
 
 @dataclass(frozen=True)
 class Superfamilies:
-    """The families by the class of the model, in the order of the graph, and the superfamily of each.
+    """Families by the class of the model, in the order of the graph, and the superfamily of each.
 
     `links` join superfamilies that are alike: positions of two, and their likeness from 0 to 1.
     """
@@ -31,7 +31,7 @@ class Superfamilies:
 
 
 def superfamilies(contents: Contents, most: int = MAX_SUPERFAMILIES) -> Superfamilies:
-    """Families by the class of their models, and at most so many superfamilies of families that are built alike.
+    """Returns families by class, and at most `most` superfamilies of similar families.
 
     The likeness is that of `similar`, between the models of middle size. Superfamilies are clusters after Ward; where
     there are no more families than that, each is one of its own.
@@ -63,7 +63,7 @@ def _size(model: ModelNode) -> int:
 
 
 def _clusters(likeness: NDArray[np.float64], most: int) -> list[int]:
-    """The cluster of each family, numbered in the order in which they are met."""
+    """Returns the cluster of each family, numbered in order of appearance."""
     if len(likeness) <= most:
         return list(range(len(likeness)))
     from scipy.cluster.hierarchy import fcluster, ward
@@ -77,7 +77,7 @@ def _clusters(likeness: NDArray[np.float64], most: int) -> list[int]:
 
 
 def _names(families: dict[str, list[str]], of: Sequence[int]) -> list[str]:
-    """The family of most models and how many others there are: "ResNet + 21 more"."""
+    """Returns the largest family and the number of others: "ResNet + 21 more"."""
     inside: dict[int, list[str]] = {}
     for family, cluster in zip(families, of, strict=True):
         inside.setdefault(cluster, []).append(family)

@@ -1,4 +1,18 @@
-"""Two models side by side: whether they compute the same, which modules correspond, and where they part."""
+"""Comparison of two models by their data flow: equivalence, corresponding modules and weights, and the first
+difference.
+
+Both models are traced in eval mode on the same inputs, without computing. Each trace becomes a function of inputs and
+weights (flow_reader.py); equal digests mean equal functions up to rounding, on inputs of these shapes. Modules
+correspond if they have the same place in the data flow, or compute the same function of their own inputs.
+
+The comparison is sound, not complete: models found equivalent are; equivalent models that use operators without a
+known normal form may not be found. A model whose control flow depends on data is never called equivalent.
+
+    >>> import torch, modulekg_widgets as mk
+    >>> a, b = torch.nn.Linear(4, 2), torch.nn.Sequential(torch.nn.Linear(4, 2))
+    >>> mk.KnowledgeGraph().equivalent(a, b, torch.ones(3, 4)).same
+    True
+"""
 
 from __future__ import annotations
 
@@ -28,7 +42,7 @@ FunctionKey = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Equivalence:
-    """Whether two models compute the same function of inputs and weights, in eval mode and on inputs of these shapes.
+    """Result of the comparison of two models as functions of inputs and weights, in eval mode.
 
     Iterating over it gives the pairs of paths of the modules that compute the same, those of `modules`.
 
@@ -79,13 +93,13 @@ def compare_models(
     kwargs: Mapping[str, Any] | None = None,
     names: tuple[str, str] = ("a", "b"),
 ) -> Equivalence:
-    """Both models, traced in eval mode on the same inputs; raises `TraceError` for one that does not run."""
+    """Traces both models in eval mode on the same inputs and compares them; raises `TraceError`."""
     one, other = (trace_dataflow(model, args, kwargs, training=False) for model in (a, b))
     return compare_graphs(one, other, names)
 
 
 def compare_graphs(a: Dataflow, b: Dataflow, names: tuple[str, str] = ("a", "b")) -> Equivalence:
-    """Two traces of the same inputs compared."""
+    """Compares two traces of the same inputs."""
     moves = DataMovement()
     (read_a, whole_a), (read_b, whole_b) = model_flow(a, moves), model_flow(b, moves)
     differs = data_dependence(a) or data_dependence(b) or first_divergence(whole_a, whole_b, names)
@@ -108,7 +122,7 @@ def compare_graphs(a: Dataflow, b: Dataflow, names: tuple[str, str] = ("a", "b")
 
 
 def data_dependence(graph: Dataflow) -> str:
-    """Why one pass does not tell what others do, in words."""
+    """Returns why one forward does not determine others, in words; empty if it does."""
     if not graph.data_dependent:
         return ""
     first = graph.data_dependent[0]
@@ -124,13 +138,13 @@ def nominal_class_name(node: ModuleNode) -> str:
 
 
 def called_modules(graph: Dataflow) -> list[ModuleNode]:
-    """The modules that ran, each once, in the order of their first calls and containers first."""
+    """Returns the modules that ran, each once, in the order of their first calls, containers first."""
     nodes = {id(node): node for node in graph.modules.values() if node.calls}.values()
     return sorted(nodes, key=lambda node: (node.calls[0].start, -(node.calls[0].end or 0), node.path.count(".")))
 
 
 def module_function(graph: Dataflow, node: ModuleNode, moves: DataMovement) -> FunctionKey | None:
-    """What a module computes of its own inputs over all of its calls; None for nothing, or what cannot be told."""
+    """Returns the digests of a module's function over all of its calls; None if there are none or unknown values."""
     functions = [call_flow(graph, call, moves) for call in node.calls]
     if any(function.unknown or not _has_operators(function) for function in functions):
         return None
@@ -149,7 +163,7 @@ def _module_functions(graph: Dataflow, moves: DataMovement) -> list[tuple[Module
 def _align(
     a: Sequence[tuple[ModuleNode, FunctionKey]], b: Sequence[tuple[ModuleNode, FunctionKey]]
 ) -> Iterator[tuple[ModuleNode, ModuleNode]]:
-    """Modules of the same function in the order of both."""
+    """Yields pairs of modules with the same function, in the order of both models."""
     keys = [[key for _, key in side] for side in (a, b)]
     for block in SequenceMatcher(None, *keys, autojunk=False).get_matching_blocks():
         for at in range(block.size):
@@ -157,7 +171,7 @@ def _align(
 
 
 def _modules_by_span(reader: FlowReader, whole: FlowFunction) -> dict[FunctionKey, list[ModuleNode]]:
-    """The modules by what goes in and comes out in the data flow of the model, containers first."""
+    """Returns the modules by the digests of their inputs and outputs in the model, containers first."""
     found: dict[FunctionKey, list[ModuleNode]] = defaultdict(list)
     for node in called_modules(reader.graph):
         spans = [([reader.value_of(each) for each in call.inputs], [reader.value_of(each) for each in call.outputs])
@@ -175,7 +189,7 @@ def _is_identity(inputs: list[FlowValue], results: list[FlowValue]) -> bool:
 def _modules_of_same_span(
     a: Mapping[FunctionKey, list[ModuleNode]], b: Mapping[FunctionKey, list[ModuleNode]]
 ) -> Iterator[tuple[ModuleNode, ModuleNode]]:
-    """Modules of one span: those around each other in turn; where one side has fewer, the innermost of both."""
+    """Yields pairs of modules with the same span, nested ones in turn, the innermost if one side has fewer."""
     for key, nodes in a.items():
         others = b.get(key, [])
         few = min(len(nodes), len(others))

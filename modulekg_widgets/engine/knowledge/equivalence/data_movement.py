@@ -1,4 +1,4 @@
-"""Operators that only move elements, as what they do: for each element of the result the place where it was.
+"""Operators that only move elements, represented by the source index of each element of the result.
 
 `x.flatten(1)` and `x.view(n, -1)`, `permute` and two `transpose`s, `chunk` and slices are then one and the same.
 """
@@ -22,13 +22,13 @@ _EXCLUDED = {*CAT, *PAD, *AS_STRIDED}  # join tensors, add elements, or read mem
 
 
 class DataMovement:
-    """Places of elements, each array once: the layers of a model move theirs alike."""
+    """Source indices of moved elements, with equal arrays stored once."""
 
     def __init__(self) -> None:
         self._known: dict[str, np.ndarray] = {}
 
     def gather(self, flow: ValueTable, value: FlowValue, positions: np.ndarray) -> FlowValue:
-        """The value whose elements are those of `value` at these positions of it."""
+        """Returns the value whose elements are those of `value` at these positions."""
         base, positions = _source(value, positions)
         if positions.shape == base.shape and np.array_equal(positions.ravel(), np.arange(positions.size)):
             return base
@@ -39,11 +39,11 @@ class DataMovement:
         return made
 
     def reshape(self, flow: ValueTable, value: FlowValue, shape: tuple[int, ...]) -> FlowValue:
-        """The value in another shape, its elements in the same order."""
+        """Returns the value in another shape, with its elements in the same order."""
         return self.gather(flow, value, element_indices(value.shape).reshape(shape))
 
     def operator_results(self, flow: ValueTable, operator: OperatorNode, value: FlowValue) -> list[FlowValue] | None:
-        """What an operator gives that only moves elements of a value; None where that is not known."""
+        """Returns the results of an operator that only moves elements; None for other operators."""
         if not moves_elements(operator, value):
             return None
         own = torch.from_numpy(element_indices(value.shape))
@@ -56,12 +56,12 @@ class DataMovement:
 
 
 def element_indices(shape: tuple[int, ...]) -> np.ndarray:
-    """The places of the elements of a tensor in order."""
+    """Returns the indices of the elements of a tensor in its shape."""
     return np.arange(int(np.prod(shape, dtype=np.int64)), dtype=np.int32).reshape(shape)
 
 
 def moves_elements(operator: OperatorNode, value: FlowValue) -> bool:
-    """Whether it moves elements of one tensor that is not too large, and changes none."""
+    """True if the operator moves elements of one tensor of limited size and changes none."""
     arguments: dict[str, Any] = operator.arguments
     results = nodes_in(operator.result)
     return (
@@ -75,14 +75,14 @@ def moves_elements(operator: OperatorNode, value: FlowValue) -> bool:
 
 
 def has_same_strides(node: DataNode, size: Any, stride: Any, offset: Any) -> bool:
-    """Whether these sizes and strides are those that a tensor has: those of dimensions of one element do not count."""
+    """True if sizes and strides are those of the tensor; dimensions of one element do not count."""
     pairs = zip(node.shape, node.stride, stride, strict=False)
     same = tuple(size) == node.shape and len(stride) == len(node.stride) == len(node.shape)
     return same and offset is None and all(length < 2 or own == other for length, own, other in pairs)
 
 
 def _source(value: FlowValue, positions: np.ndarray) -> tuple[FlowValue, np.ndarray]:
-    """What was moved before, if anything was, and the positions in that."""
+    """Returns the value before earlier moves, and the positions in it."""
     if value.positions is None:
         return value, positions
     return value.inputs[0], value.positions.ravel()[positions]

@@ -1,4 +1,4 @@
-"""The first operators in which two functions part, in words."""
+"""The first difference of two functions, as a sentence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from modulekg_widgets.engine.knowledge.equivalence.value_numbering import MOVED,
 
 
 def first_divergence(a: FlowFunction, b: FlowFunction, names: tuple[str, str]) -> str:
-    """Where the functions differ; empty where they do not."""
+    """Describes the first difference of the functions; empty if there is none."""
     if a.digest == b.digest:
         return ""
     one, other = _first_without_match(a, b), _first_without_match(b, a)
@@ -41,7 +41,7 @@ def _reason(value: FlowValue) -> str:
 
 
 def _first_without_match(function: FlowFunction, other: FlowFunction) -> FlowValue | None:
-    """The first operator, in the order in which they ran, that the other function does not have."""
+    """Returns the first operator, in order of execution, that the other function does not have."""
     known = {value.label for value in other.live_values}
     new = [value for value in function.live_values if value.operator is not None and value.label not in known]
     return min(new, key=lambda value: value.operator.index if value.operator else 0, default=None)
@@ -74,7 +74,7 @@ def _shapes(values: Iterable[FlowValue]) -> list[str]:
 
 
 def _difference(one: FlowValue, other: FlowValue) -> str:
-    """What two calls of one operator have otherwise."""
+    """Describes the difference of two calls of one operator."""
     if one.name == MOVED:
         return "other elements moved than those"
     names = [name for name in {**one.settings, **other.settings}
@@ -88,6 +88,6 @@ def _difference(one: FlowValue, other: FlowValue) -> str:
 
 
 def _sharing_difference(a: FlowFunction, b: FlowFunction, names: tuple[str, str]) -> str:
-    """What the functions share otherwise, where the operators are the same."""
+    """Describes the difference in shared weights, where the operators are the same."""
     counts = [f"{len(function.state)} in {printable(name)}" for name, function in zip(names, (a, b), strict=True)]
     return f"the operators are the same, but they share weights otherwise: these are {' and '.join(counts)}"

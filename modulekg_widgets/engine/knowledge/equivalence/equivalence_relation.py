@@ -1,4 +1,4 @@
-"""Models by name compared, and the relation `sameAs`: structures of different classes that compute the same."""
+"""Comparison of models by name, and the relation `sameAs` of structures that compute the same function."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DIGEST_DIGITS = 12  # of the digest that a function is named by
 def equivalent(
     a: nn.Module | str, b: nn.Module | str, args: Any, kwargs: Mapping[str, Any] | None, builders: Mapping[str, Builder]
 ) -> Equivalence:
-    """Two modules, or models that a builder of this name builds, compared on the same inputs.
+    """Compares two modules, or models built by name, on the same inputs.
 
     Without any, inputs are two examples of what the builder of the first, else of the second says.
     """
@@ -53,7 +53,7 @@ def equivalent(
 
 
 def same_as(contents: Contents, builders: Mapping[str, Builder], models: Iterable[str] | None = None) -> pd.DataFrame:
-    """The structures of different classes that compute the same function, a row for each.
+    """Returns the structures of different classes that compute the same function, a row for each.
 
     Raises `UnknownNameError` for one of `models` that no builder builds; those that do not run stand in `attrs`.
     """
@@ -86,7 +86,7 @@ def same_as(contents: Contents, builders: Mapping[str, Builder], models: Iterabl
 
 
 def fingerprints_by_path(graph: Dataflow, scheme: str) -> dict[str, str]:
-    """The structure of each module of a traced model, by path."""
+    """Returns the fingerprint of each module of a traced model, by path."""
     modules = hierarchy(graph.model)
     digests = hexdigests(modules, scheme)
     return {path: digests[modules[path].index] for path in graph.modules}
@@ -96,7 +96,7 @@ def _rows(
     contents: Contents, functions: Mapping[Any, Iterable[str]], classes: Mapping[str, str],
     holders: Mapping[str, Iterable[str]],
 ) -> list[tuple[Any, ...]]:  # fmt: skip
-    """Each set of structures once, though they compute the same on several sizes."""
+    """Returns the rows; a set of structures stands once, though equal on several sizes."""
     known = {**display_names({key: name.rpartition(".")[2] for key, name in classes.items()}), **contents.names}
     sets: dict[tuple[str, ...], str] = {}
     for function, members in functions.items():
@@ -112,7 +112,7 @@ def _rows(
 
 
 def example_call(names: Iterable[str], builders: Mapping[str, Builder]) -> CallArguments | None:
-    """What the first of the builders that says so calls its model with, two in the place of one.
+    """Returns the example inputs of the first builder that has some, with a batch of two.
 
     A function that mixes the examples of a batch would pass for another one on a batch of one.
     """
@@ -129,7 +129,7 @@ def _double_batch(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def trace_model(model: nn.Module | str, call: CallArguments, builders: Mapping[str, Builder]) -> Dataflow:
-    """The forward pass of a module, or of what a builder builds: without memory for weights, where these suffice."""
+    """Traces a module, or what a builder builds, with weights on the meta device if that suffices."""
     args, kwargs = call
     if not isinstance(model, str):
         return trace_dataflow(model, args, kwargs, training=False)
@@ -140,7 +140,7 @@ def trace_model(model: nn.Module | str, call: CallArguments, builders: Mapping[s
 
 
 def _lacks_table_data(graph: Dataflow) -> bool:
-    """Whether a table that forward reads has no data."""
+    """True if forward reads a constant tensor without data."""
     tables = (node for node in graph.values if node.is_buffer_like and node.consumers)
     return any(node.tensor is None or node.tensor.is_meta for node in tables)
 

@@ -1,4 +1,4 @@
-"""A trace, or what ran in one call of a module, as a function of what went in and of weights."""
+"""Traces, or single calls of modules, as functions of inputs and weights."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.layout)
 
 
 class FlowReader:
-    """Reads the operators of a range with the values that are given to it."""
+    """Reads a range of operators into expressions of the given inputs."""
 
     def __init__(self, graph: Dataflow, inputs: Sequence[DataNode], moves: DataMovement, start: int = 0) -> None:
         self.graph = graph
@@ -43,7 +43,7 @@ class FlowReader:
                 self.known[node] = self.flow.value(INPUT, {"at": str(at)}, (), node.shape, node.dtype)
 
     def read(self, end: int) -> None:
-        """Take the operators up to one."""
+        """Reads the operators up to `end`."""
         for operator in self.graph.operators[self.start : end]:
             results = nodes_in(operator.result)
             for node in operator.outputs:
@@ -55,7 +55,7 @@ class FlowReader:
                 self.known[node] = value
 
     def value_of(self, node: DataNode) -> FlowValue:
-        """The value of a node: read, held by the model, or unknown."""
+        """Returns the value of a node: computed, held by the model, or unknown."""
         if node not in self.known:
             self.known[node] = self._model_value(node)
         return self.known[node]
@@ -74,14 +74,14 @@ class FlowReader:
         return self._table(node)
 
     def _is_state(self, node: DataNode) -> bool:
-        """Whether a buffer is saved with the weights, as running statistics are; whole numbers are indices."""
+        """True for a buffer of floats that is saved with the weights, such as running statistics."""
         if not node.is_buffer or not node.dtype.is_floating_point:
             return False
         path, name = split_name(self.graph, node.label)
         return name not in vars(self.graph.modules[path].module).get(VOLATILE_BUFFERS, ())
 
     def _table(self, node: DataNode) -> FlowValue:
-        """Numbers that no weights change, by what they are."""
+        """Returns a constant tensor as a value identified by its content."""
         tensor = node.tensor
         if tensor is None or tensor.is_meta or tensor.layout is not torch.strided or tensor.is_quantized:
             return self.flow.unknown(node, f"the numbers of {node.name} are not known, as on the meta device")
@@ -107,7 +107,7 @@ class FlowReader:
         return [made] if made is not None else self._operator_values(call, results)
 
     def _copied_value(self, operator: OperatorNode, results: list[DataNode]) -> FlowValue | None:
-        """What went in, where the result is a copy of it."""
+        """Returns the input if the result is a copy of it."""
         traits = traits_of(operator.overload)
         if not (traits.copies or traits.is_bookkeeping) or len(operator.inputs) != 1 or len(results) != 1:
             return None
@@ -115,7 +115,7 @@ class FlowReader:
         return value if (value.shape, value.dtype) == (result.shape, result.dtype) else None
 
     def _operator_values(self, call: NormalizedCall, results: list[DataNode]) -> list[FlowValue]:
-        """The operator with all of its settings; whether it writes in place does not count."""
+        """Returns the operator with all of its settings; in-place variants are equal to others."""
         overload = call.operator.overload
         nodes: list[DataNode] = []
         settings = {"overload": overload_name_of(overload)}
@@ -137,7 +137,8 @@ class FlowReader:
 
 
 def setting_text(argument: Any, nodes: list[DataNode]) -> str | None:
-    """A setting as text, the values in it appended to `nodes`; 1 and 1.0 are one number. None for other objects."""
+    """Returns a setting as text, with its tensors appended to `nodes`; None for other objects. None for other "
+    "objects."""
     if isinstance(argument, DataNode):
         nodes.append(argument)
         return "value"
@@ -152,14 +153,14 @@ def setting_text(argument: Any, nodes: list[DataNode]) -> str | None:
 
 
 def model_flow(graph: Dataflow, moves: DataMovement) -> tuple[FlowReader, FlowFunction]:
-    """The whole pass."""
+    """Returns the reader and the function of a whole trace."""
     reader = FlowReader(graph, graph.inputs, moves)
     reader.read(len(graph.operators))
     return reader, reader.function(graph.outputs)
 
 
 def call_flow(graph: Dataflow, call: ModuleCall, moves: DataMovement) -> FlowFunction:
-    """What a module does with what it is given."""
+    """Returns the function of one call of a module."""
     reader = FlowReader(graph, call.inputs, moves, call.start)
     reader.read(len(graph.operators) if call.end is None else call.end)
     return reader.function(call.outputs)

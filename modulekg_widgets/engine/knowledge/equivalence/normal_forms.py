@@ -1,4 +1,4 @@
-"""Spellings of one function: for an operator the form that stands for all of them, equal up to rounding.
+"""Normal forms of operators: one form for calls that compute the same function up to rounding.
 
 Few, and each for a reason that the function states: what has no form here is compared as it is written, so that two
 functions are never taken for one. Copies, moves of elements and writing in place are met in reading.py.
@@ -18,7 +18,7 @@ from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
 
 class NormalizedCall:
-    """One call as a form sees it: its arguments with values in the tensors' places."""
+    """An operator call with values in place of tensors, as a normal form reads it."""
 
     def __init__(
         self, flow: ValueTable, moves: DataMovement, operator: OperatorNode, of: Callable[[DataNode], FlowValue]
@@ -37,7 +37,7 @@ FORMS: dict[str, Form] = {}
 
 
 def form(*names: str) -> Callable[[Form], Form]:
-    """Register what gives the result of an operator, or None for the call as written, with its arguments then."""
+    """Registers a function that returns the result of an operator, or None for the call with changed arguments."""
 
     def register(function: Form) -> Form:
         FORMS.update(dict.fromkeys(names, function))
@@ -48,27 +48,27 @@ def form(*names: str) -> Callable[[Form], Form]:
 
 @form("native_batch_norm")
 def batch_norm(call: NormalizedCall) -> None:
-    """Running statistics that are not updated have no use for a momentum."""
+    """Drops the momentum, which has no effect on running statistics that are not updated."""
     if call.arguments["training"] is False:
         call.arguments["momentum"] = 0
 
 
 @form("max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool2d", "avg_pool3d")
 def pool(call: NormalizedCall) -> None:
-    """Without a stride the windows stand side by side."""
+    """Sets a missing stride to the kernel size."""
     call.arguments["stride"] = call.arguments["stride"] or call.arguments["kernel_size"]
 
 
 @form("_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
 def adaptive_pool(call: NormalizedCall) -> FlowValue | None:
-    """A mean of one element each is what went in."""
+    """Replaces a pool whose windows have one element by its input."""
     value, sizes = call.tensor("self"), tuple(call.arguments["output_size"])
     return value if value.shape[-len(sizes) :] == sizes else None
 
 
 @form("mean")
 def mean(call: NormalizedCall) -> FlowValue | None:
-    """Dimensions count in any order, from the front or the back, and may be dropped later; so pools to one pixel."""
+    """Sorts dimensions and keeps them; a pool to one pixel becomes a mean, too."""
     value, dims = call.tensor("self"), call.arguments.get("dim")
     (result,) = call.operator.outputs[:1]
     if not dims or result.dtype != value.dtype:
@@ -82,7 +82,7 @@ def mean(call: NormalizedCall) -> FlowValue | None:
 
 @form("as_strided")
 def as_strided(call: NormalizedCall) -> FlowValue | None:
-    """Sizes and strides that a tensor has already, as pools to one pixel give them."""
+    """Replaces a view with the same sizes and strides by its input."""
     given = call.arguments
     same = has_same_strides(given["self"], given["size"], given["stride"], given["storage_offset"])
     return call.tensor("self") if same else None
@@ -90,7 +90,7 @@ def as_strided(call: NormalizedCall) -> FlowValue | None:
 
 @form("mm")
 def matmul(call: NormalizedCall) -> FlowValue | None:
-    """Each row of a product comes of one row, so that rows may be in any order."""
+    """Sorts the rows of a matrix product, which are independent of each other."""
     if "out_dtype" in call.arguments:
         return None
     return _matmul(call, call.tensor("self"), call.tensor("mat2"))
@@ -98,7 +98,7 @@ def matmul(call: NormalizedCall) -> FlowValue | None:
 
 @form("addmm")
 def matmul_and_bias(call: NormalizedCall) -> FlowValue | None:
-    """A product and a sum, which torch runs in one where the memory allows it."""
+    """Splits a product with bias into a product and a sum."""
     bias, rows = call.tensor("self"), call.tensor("mat1")
     plain = (call.arguments["beta"], call.arguments["alpha"]) == (1, 1) and "out_dtype" not in call.arguments
     if not plain or len(bias.shape) != 1:
@@ -109,7 +109,7 @@ def matmul_and_bias(call: NormalizedCall) -> FlowValue | None:
 
 @form("add")
 def addition(call: NormalizedCall) -> FlowValue | None:
-    """A vector may be added to the last dimension before or after the others are moved."""
+    """Adds a vector to the last dimension before other dimensions are moved."""
     one, other = call.arguments["self"], call.arguments["other"]
     if call.arguments["alpha"] != 1 or not (isinstance(one, DataNode) and isinstance(other, DataNode)):
         return None
@@ -120,7 +120,7 @@ def addition(call: NormalizedCall) -> FlowValue | None:
 
 
 def _matmul(call: NormalizedCall, rows: FlowValue, columns: FlowValue) -> FlowValue:
-    """The product with the rows in the order in which their first elements lie, put back where they belong."""
+    """Returns the product with rows sorted by their first element, and moved back."""
     shape = (rows.shape[0], columns.shape[1])
     order = np.arange(rows.shape[0])
     if rows.positions is not None and rows.positions.size:
@@ -132,7 +132,7 @@ def _matmul(call: NormalizedCall, rows: FlowValue, columns: FlowValue) -> FlowVa
 
 
 def _add_vector(call: NormalizedCall, value: FlowValue, vector: FlowValue) -> FlowValue | None:
-    """The sum below the move, if that keeps the last dimension."""
+    """Returns the sum before the move, if that keeps the last dimension."""
     if value.positions is None or len(vector.shape) != 1 or len(value.shape) < 2:
         return None
     base, size = value.inputs[0], vector.shape[0]

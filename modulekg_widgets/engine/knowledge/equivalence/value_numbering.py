@@ -1,4 +1,4 @@
-"""What a value is computed of: operator, settings, shape and inputs, each such expression once."""
+"""Value numbering of a trace: each distinct expression (operator, settings, shape, inputs) is one value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _serial = count()  # makes each unknown value another one
 
 
 class FlowValue:
-    """A value by what it is computed of; `label` tells it up to which weights of the same shape it reads."""
+    """A value as an expression; `label` identifies it up to the choice of weights of the same shape."""
 
     __slots__ = ("commutes", "dtype", "index", "inputs", "label", "name", "node", "operator", "positions", "settings",
                  "shape")  # fmt: skip
@@ -46,12 +46,12 @@ class FlowValue:
 
     @property
     def ordered_inputs(self) -> Sequence[FlowValue]:
-        """The inputs in an order that does not depend on how it was written."""
+        """The inputs in an order that is independent of how the operator was called."""
         return sorted(self.inputs, key=lambda value: value.label) if self.commutes else self.inputs
 
 
 class ValueTable:
-    """The values of one pass in the order of their making: what is computed twice of the same is one value."""
+    """The values of one trace in order of creation; equal expressions are one value."""
 
     def __init__(self) -> None:
         self.values: list[FlowValue] = []
@@ -61,7 +61,7 @@ class ValueTable:
         self, name: str, settings: Mapping[str, str], inputs: Sequence[FlowValue], shape: tuple[int, ...],
         dtype: torch.dtype, *, commutes: bool = False, own: DataNode | None = None,
     ) -> FlowValue:  # fmt: skip
-        """The value of this expression; one that is `own` to a tensor of the model is no other tensor's."""
+        """Returns the value of this expression; a value that is `own` to a tensor is not shared with others."""
         given = tuple(sorted(inputs, key=lambda value: value.index) if commutes else inputs)
         places = tuple(value.index for value in given)
         key = (name, tuple(sorted(settings.items())), places, shape, dtype, None if own is None else own.index)
@@ -73,14 +73,14 @@ class ValueTable:
         return self._known[key]
 
     def unknown(self, node: DataNode, reason: str) -> FlowValue:
-        """A value that equals no other one, because it cannot be told."""
+        """Returns a value that equals no other."""
         made = self.value(UNKNOWN, {"reason": reason, "serial": str(next(_serial))}, (), node.shape, node.dtype)
         made.operator = node.producer
         return made
 
 
 class FlowFunction:
-    """Outputs as a function of inputs and weights; equal digests are equal functions, whatever weights are given."""
+    """Outputs as a function of inputs and weights; equal digests mean equal functions for any weights."""
 
     def __init__(self, flow: ValueTable, outputs: Sequence[FlowValue]) -> None:
         self.flow = flow
@@ -94,16 +94,16 @@ class FlowFunction:
 
     @property
     def unknown(self) -> FlowValue | None:
-        """The first value that cannot be told."""
+        """The first unknown value, None if there is none."""
         return next((value for value in self.live_values if value.name == UNKNOWN), None)
 
     def digests(self, values: Iterable[FlowValue]) -> tuple[bytes, ...]:
-        """What tells values from all others, with the weights by the order of their use."""
+        """Returns digests that identify values, with weights numbered in the order of their use."""
         return tuple(self.exact_digests[value.index] for value in values)
 
 
 def _topological_order(outputs: Sequence[FlowValue]) -> Iterator[FlowValue]:
-    """All that the outputs depend on, each once, in an order that how it was written has no part in."""
+    """Yields everything that the outputs depend on, each once, in a canonical order."""
     seen: set[int] = set()
     waiting: list[tuple[FlowValue, bool]] = [(value, False) for value in reversed(outputs)]
     while waiting:
@@ -117,7 +117,7 @@ def _topological_order(outputs: Sequence[FlowValue]) -> Iterator[FlowValue]:
 
 
 def _exact_digests(values: Sequence[FlowValue], state: Sequence[FlowValue]) -> list[bytes]:
-    """A digest of each value in which weights have numbers, so that one that is read twice is told from two."""
+    """Returns a digest of each value in which weights are numbered, so that reuse of one differs from two."""
     numbers = {value.index: str(at) for at, value in enumerate(state)}
     found: list[bytes] = []
     for value in values:

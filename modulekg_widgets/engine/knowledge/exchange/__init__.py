@@ -114,7 +114,8 @@ _TYPES: dict[Exporter, tuple[str, ...]] = {
 
 
 def export_contents(contents: Contents, path: str | os.PathLike[str]) -> Path:
-    """Write the graph in the format of the file's extension; the file appears whole or not at all. Returns the path.
+    """Writes the graph in the format of the extension, completely or not at all, and returns the path. Returns the
+    path.
 
     Raises `UnknownNameError` for an extension that no exporter is registered for, `UnknownPathError` where there is no
     folder, and `UnwritableFileError` for what cannot be written for another reason.
@@ -128,7 +129,7 @@ def export_contents(contents: Contents, path: str | os.PathLike[str]) -> Path:
 
 
 def export_graph(graph: GraphLike, path: Path) -> Path:
-    """Write a graph that `to_networkx` made, or a part of one; a format of ours takes a `PropertyGraph`, too."""
+    """Writes a graph of `to_networkx`, or a part of one; formats of this package take a `PropertyGraph`, too."""
     write: Callable[[Any], Iterable[str]] = exporters[_extension(path)]
     try:
         text = "".join(line + "\n" for line in write(graph))
@@ -145,7 +146,7 @@ def export_graph(graph: GraphLike, path: Path) -> Path:
 
 
 def read_contents(path: str | os.PathLike[str]) -> Contents:
-    """What `export_contents` wrote as GraphML, Cytoscape JSON or JSON-LD, without loss.
+    """Reads a file that `export_contents` wrote as GraphML, Cytoscape JSON or JSON-LD.
 
     Raises `GraphFileError` for a file that is another's, was cut or changed, or is of a newer version.
     """

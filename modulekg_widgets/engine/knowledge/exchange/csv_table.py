@@ -1,4 +1,4 @@
-"""One CSV table of all nodes and edges; no cell of it is a formula to a spreadsheet."""
+"""CSV table of all nodes and edges, safe against formulas in spreadsheets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _rows(graph: GraphLike) -> Iterator[Sequence[str | int | float]]:
 
 
 def csv_cell(text: str) -> str:
-    """`text` so that a spreadsheet shows it and runs nothing."""
+    """Returns `text` so that a spreadsheet shows it and evaluates nothing."""
     if text.isprintable() and text[:1] not in _FORMULA_STARTS and ";" not in text and "|" not in text:
         return text
     readable = _UNREADABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -1,4 +1,4 @@
-"""Cytoscape JSON: what `cytoscape(…)` and `cy.json(…)` of cytoscape.js take."""
+"""Cytoscape JSON, as `cytoscape(…)` and `cy.json(…)` of cytoscape.js take it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graph as pictures take it: Graphviz DOT, and of structures alone the edge list of csacademy's graph editor."""
+"""Formats for drawing: Graphviz DOT, and the edge list of csacademy's graph editor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths and contents of the files of a graph, with the errors that a user of them knows."""
+"""Checked paths and bounded reading of graph files."""
 
 from __future__ import annotations
 

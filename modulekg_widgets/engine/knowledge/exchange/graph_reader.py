@@ -1,4 +1,4 @@
-"""From the networkx graph that `to_networkx` makes back to records; nothing of it is believed."""
+"""Validation of a networkx graph that was read from a file, and conversion to records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Node = TypeVar("Node")
 
 
 def from_networkx(graph: nx.DiGraph) -> Contents:
-    """The records of a graph with all stored node types; raises `GraphFileError` saying what does not fit."""
+    """Returns the records of a graph with all stored node types; raises `GraphFileError`."""
     scheme = graph.graph.get("scheme")
     if scheme not in SCHEMES:
         raise GraphFileError(f"the scheme is {_describe(scheme)}, not one of {', '.join(SCHEMES)}")
@@ -49,7 +49,7 @@ def from_networkx(graph: nx.DiGraph) -> Contents:
 
 
 class _Fields:
-    """The attributes of a node, each asked for by the kind that it must be."""
+    """Attributes of a node with checks of their types."""
 
     def __init__(self, key: str, attributes: Mapping[str, Any]) -> None:
         self.key = key
@@ -266,7 +266,7 @@ def _contained_modules(root: str, modules: Mapping[str, StructureNode]) -> set[s
 
 
 def _modules_leading_to_cycles(modules: Mapping[str, StructureNode]) -> set[str]:
-    """The modules from which one comes to a cycle: what is left when those without children go, again and again."""
+    """Returns the modules from which a cycle can be reached, by repeated removal of leaves."""
     children = {key: {child for _, child in node.slots if child is not None} for key, node in modules.items()}
     parents: dict[str, list[str]] = {key: [] for key in modules}
     for key, below in children.items():
@@ -285,7 +285,7 @@ def _modules_leading_to_cycles(modules: Mapping[str, StructureNode]) -> set[str]
 
 
 def _check_edges(graph: nx.DiGraph, contents: Contents) -> None:
-    """The edges are told by the nodes; a graph whose edges were changed alone has lost its sense."""
+    """Raises `GraphFileError` if the edges are not those that follow from the nodes."""
     nodes = property_graph(contents, STORED_TYPES)
     expected = {(start, end) for start, ends in nodes.adj.items() for end in ends}
     found = {(start, end) for start, end in graph.edges if start in nodes.adj and end in nodes.adj}

@@ -1,4 +1,4 @@
-"""GraphML, read by expat without any DTD."""
+"""Reader of GraphML, by expat without DTDs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read_graphml(content: bytes) -> nx.DiGraph:
 
 
 class _GraphMLReader:
-    """Follows graphml > graph > node or edge > data, and refuses what may be more than it seems."""
+    """Parses graphml > graph > node or edge > data, and refuses other elements."""
 
     def __init__(self) -> None:
         # another encoding in the head of the file would be looked up among all codecs of Python
@@ -137,8 +137,7 @@ def _parsed_value(text: str, name: str, kind: str) -> Any:
         ) from None
 
 
-# --------------------
-# GraphML, and GEXF for Gephi, as networkx writes them: the same elements, attributes and types, in the same order.
+# -------------------- Writers of GraphML and GEXF with the same output as networkx
 
 
 _NAMESPACES = 'xmlns="{0}" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:schemaLocation="{0} {1}"'
@@ -213,7 +212,7 @@ def _group(tag: str, elements: list[str]) -> Iterator[str]:
 
 
 class _Lines:
-    """The lines of attributes, where a value that many nodes have in common is written once.
+    """Attribute lines with a cache for values that many nodes have in common.
 
     `opening` makes how a line begins, of a name and the type of its value, where the two occur first.
     """
@@ -224,7 +223,7 @@ class _Lines:
         self.known: defaultdict[str, dict[str | bytes, str]] = defaultdict(dict)
 
     def lines_of(self, data: Attributes) -> str:
-        """The lines of all attributes that are known."""
+        """Returns the lines of all attributes that are not None."""
         return "".join([self._cached_line(name, value) for name, value in data.items() if value is not None])
 
     def _cached_line(self, name: str, value: Any) -> str:
@@ -244,7 +243,7 @@ class _Lines:
 
 
 def _cache_key(value: Any) -> bytes | None:
-    """What no other plain value has, 1, True and 1.0 neither; None for what is no plain value."""
+    """Returns a cache key that separates 1, True and 1.0; None for values that are not plain."""
     try:
         return marshal.dumps(value, _WITHOUT_REFERENCES)
     except ValueError:
@@ -255,7 +254,7 @@ def _cache_key(value: Any) -> bytes | None:
 
 
 class _Keys:
-    """The declared attributes by scope, name and type, in the order in which they occur first."""
+    """Declared attributes by scope, name and type, in order of appearance."""
 
     def __init__(self) -> None:
         self.declared: list[tuple[str, str, str]] = []
@@ -277,7 +276,7 @@ def _data(opening: str, value: Any) -> str:
 
 
 class _Columns:
-    """The attributes by scope and name, each of which is one column, and the types of their values."""
+    """Attributes by scope and name, one column each, with the types of their values."""
 
     def __init__(self) -> None:
         self.kinds: dict[tuple[str, str], set[str]] = {}

@@ -1,4 +1,4 @@
-"""JSON of files: written a node a line, parsed within limits."""
+"""JSON of graph files: written one node a line, parsed within limits."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ _compact = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",",
 
 
 def value_text(value: Any, name: str, max_items: int = MAX_VALUES) -> str:
-    """What `encode` gives; a tuple counts as a list. Raises `PropertyError`."""
+    """Returns the text of `encode`; a tuple counts as a list. Raises `PropertyError`. Raises `PropertyError`."""
     if not value and type(value) in (list, tuple, dict):
         return "{}" if type(value) is dict else "[]"
     text = _compact(_json(value, name, max_items))
@@ -89,8 +89,7 @@ def value_text(value: Any, name: str, max_items: int = MAX_VALUES) -> str:
 
 
 def object_text(head: dict[str, Any], data: dict[str, Any], tail: dict[str, Any] | None = None) -> str:
-    """A JSON object: `svg_header` as it is, what is known of a node or edge as `to_json` has it, and `tail` as it "
-    "is."""
+    """Returns a JSON object of `head`, the attributes as `to_json` converts them, and `tail`."""
     text = _spaced({**head, **_fields(data), **(tail or {})})
     if _needs_full_encoding(text, MAX_VALUES):
         fields = {name: _fully_encoded(value, name, MAX_VALUES) for name, value in data.items() if value is not None}
@@ -134,12 +133,12 @@ def _as_list(value: Any) -> Any:
 
 
 def _has_plain_names(value: dict[Any, Any]) -> bool:
-    """Whether they are texts, and JSON's reader takes it for no value of another type."""
+    """True if all keys are texts, and no single key that marks a tagged value."""
     return {str}.issuperset(map(type, value)) and not (len(value) == 1 and next(iter(value)).startswith("$"))
 
 
 def _is_plain(values: Collection[Any], depth: int, nested: frozenset[type] = _LIST) -> bool:
-    """Whether JSON has them as they are; with `nested` tuples among them count as lists."""
+    """True if JSON has the values as they are; types in `nested` count as lists."""
     kinds = set(map(type, values))
     kinds -= _JSON_TYPES
     if not kinds:

@@ -1,4 +1,4 @@
-"""JSON-LD 1.1 with its context inside: terms of schema.org where they fit, and our own for the rest."""
+"""JSON-LD 1.1 with an embedded context: terms of schema.org where they fit, own terms for the rest."""
 
 from __future__ import annotations
 

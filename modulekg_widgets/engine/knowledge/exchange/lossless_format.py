@@ -1,4 +1,4 @@
-"""What the lossless formats share: names as text that any parser takes, and a graph put together from a file."""
+"""Parts that the lossless formats share: escaped names, a header with version, and a checked graph builder."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def _character(match: re.Match[str]) -> str:
 
 
 def describe_value(value: Any) -> str:
-    """A text as it is and only the type of everything else, which may be deep or endless."""
+    """Returns a text as it is, and only the type of other values, which may be nested without end."""
     return repr(printable(value)) if type(value) is str else f"a {type(value).__name__}"
 
 
 def cache_edge_text(write: Callable[[Attributes], str]) -> Callable[[Attributes], str]:
-    """`write` for what is known of edges, with one text for all containers that have something at the same places."""
+    """Wraps `write` so that equal containment edges are written once."""
     known: dict[tuple[int, ...], str] = {}
 
     def text(data: Attributes) -> str:
@@ -68,7 +68,7 @@ def header(graph: GraphLike) -> dict[str, Any]:
 
 
 class GraphAssembly:
-    """A graph put together node by node from a file whose parts may be forged."""
+    """Builds a graph node by node from a file whose parts may be forged."""
 
     def __init__(self, found: dict[str, Any]) -> None:
         if found.get("format") != FORMAT:
@@ -90,7 +90,7 @@ class GraphAssembly:
         self.graph.add_nodes_from([(key, attributes)])
 
     def add_edge(self, start: Any, end: Any) -> None:
-        """An edge without what is known of it, for the nodes tell that."""
+        """Adds an edge without attributes, which follow from the nodes."""
         for key in (start, end):
             if type(key) is not str or key not in self.graph:
                 raise GraphFileError(f"an edge leads to {describe_value(key)}, which is no node of the file")

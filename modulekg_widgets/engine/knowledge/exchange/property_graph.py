@@ -1,7 +1,12 @@
-"""The whole knowledge graph as one property graph: every node and edge type, with plain values as attributes.
+"""The whole knowledge graph as a property graph: nodes and edges of every type, with plain values as attributes.
 
-A node's key is the fingerprint of a module, and `<type>:<name>` for everything else. What a node's attributes say is
-enough to get its record back (`graph_reading.py`); `name` and `count` of a module are there for people.
+`to_networkx(contents)` is public and returns a copy; `property_graph(contents)` is what the export formats read, and
+shares values with the contents. Node types are Module, Model, DataSet, User, Job, Operator and ModuleType; edges are
+contains, feeds, calls, runs, uses, trains, isA and subclassOf.
+
+The key of a module is its fingerprint, of any other node `<type>:<name>`. The attributes of a node suffice to restore
+its record (graph_reader.py); `name` and `count` of a module are for people. Two nodes have one edge: a second
+relation is an attribute of that name.
 """
 
 from __future__ import annotations
@@ -24,12 +29,12 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.knowledge.analysis.module_types import ModuleType
 
 
-# -------------------- Python's collector of garbage, paused where a lot is made that is all kept
+# -------------------- Context manager that pauses Python's garbage collector while large results are built
 
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Within, nothing looks for cycles of garbage; afterwards it does as before, whatever is raised.
+    """Pauses the garbage collector, and restores its state afterwards.
 
     Else it goes through all that is kept again and again while that grows: two thirds of the time of a large graph.
     """
@@ -53,7 +58,7 @@ Attributes = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PropertyGraph:
-    """What a format writes; its attributes are called as those of `networkx.DiGraph`, and read in the same way."""
+    """A graph with the read interface of `networkx.DiGraph`, for exporters."""
 
     graph: Attributes
     nodes: dict[str, Attributes] = field(default_factory=dict)
@@ -64,7 +69,7 @@ GraphLike: TypeAlias = PropertyGraph | nx.DiGraph
 
 
 def property_graph(contents: Contents, types: TypeSelection = None) -> PropertyGraph:
-    """What `to_networkx` gives, to be read only: it shares values with `contents`."""
+    """Returns the graph of `to_networkx` for reading only; it shares values with `contents`."""
     return _Builder(contents, checked_types(contents, types), own=False).built()
 
 
@@ -82,7 +87,7 @@ def to_networkx(contents: Contents, types: TypeSelection = None) -> nx.DiGraph:
 
 
 def _as_networkx(made: PropertyGraph) -> nx.DiGraph:
-    """The same as a graph of networkx, which keeps copies of the attributes of nodes and edges."""
+    """Returns the same as a networkx graph with copied attributes."""
     graph = nx.DiGraph(**made.graph)
     graph.add_nodes_from(made.nodes)
     for (_, attributes), known in zip(graph.nodes.data(), made.nodes.values(), strict=True):
@@ -97,7 +102,7 @@ def node_key(kind: str, name: str) -> str:
 
 
 def checked_types(contents: Contents, types: TypeSelection) -> frozenset[str]:
-    """The types of nodes that `to_networkx` gives; raises `UnknownNameError`."""
+    """Returns the checked node types; raises `UnknownNameError`."""
     if types is None:
         alone = not (contents.datasets or contents.users or contents.jobs)
         return frozenset(("Module",) if alone else (*STORED_TYPES, "Operator"))
@@ -199,7 +204,7 @@ class _Builder:
             self._add_module_types()
 
     def _add_contains(self) -> None:
-        """The first of all edges, so that no two nodes have another; those of the same places share what is known."""
+        """Adds containment edges first; edges with the same positions share their attributes."""
         nodes = self.nodes
         known: dict[tuple[int, ...], Attributes] = {}
         for key, node in self.contents.modules.items():
@@ -299,7 +304,7 @@ def _operators(contents: Contents) -> Counter[str]:
     return calls
 
 
-# -------------------- How many nodes and edges the graph has, counted without making it
+# -------------------- Numbers of nodes and edges of the exported graph, counted without building it
 
 
 def node_count(contents: Contents) -> int:

@@ -1,4 +1,13 @@
-"""All that a knowledge graph holds at one moment, as plain records: what analysis, exchange and the explorer read."""
+"""Records of everything that a knowledge graph holds at one revision.
+
+`Contents` has the structures by fingerprint, and models, data sets, users and jobs by name. It is what
+`KnowledgeGraph.contents()` returns, what analysis and exchange read, and what `add_contents` adds to another graph.
+The records are frozen and hold plain values; types of modules and the edges that follow from structures are not
+stored but computed (analysis/relations.py).
+
+`names`, `uses` and `holders` are computed once: display names, occurrences, and models by structure. Do not change
+the dictionaries of a `Contents` that a graph returned: it is shared.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +58,7 @@ class JobNode:
 
 @dataclass(frozen=True)
 class Contents:
-    """The nodes of every type that is stored; module_types.py derives types and their edges from them."""
+    """All stored nodes of a graph; types of modules and their edges are computed from them (relations.py)."""
 
     scheme: str = "structure"
     modules: dict[str, StructureNode] = field(default_factory=dict)  # by fingerprint
@@ -60,17 +69,17 @@ class Contents:
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """The display name of every module, `ReLU854`, with as many digits as keep those of a class apart."""
+        """The display name of every structure, `ReLU854`, with as many digits as are needed to be unique."""
         return display_names({key: node.class_name for key, node in self.modules.items()})
 
     @cached_property
     def uses(self) -> Counter[str]:
-        """How often each module occurs over all models."""
+        """Number of occurrences of each structure over all models."""
         return count_uses(self.models.values())
 
     @cached_property
     def holders(self) -> dict[str, list[str]]:
-        """The names of the models in which each module occurs."""
+        """The names of the models in which each structure occurs."""
         holders: dict[str, list[str]] = {key: [] for key in self.modules}
         for model in self.models.values():
             for fingerprint in dict.fromkeys(key for key, _ in model.occurrences):
@@ -93,7 +102,7 @@ def display_names(classes: dict[str, str]) -> dict[str, str]:
 
 
 def slot_positions(node: StructureNode) -> dict[str, tuple[int, ...]]:
-    """For each child structure the positions that it takes among the slots."""
+    """Returns for each child structure its positions among the slots."""
     found: dict[str, list[int]] = {}
     for position, (_, child) in enumerate(node.slots):
         if child is not None:
@@ -102,7 +111,7 @@ def slot_positions(node: StructureNode) -> dict[str, tuple[int, ...]]:
 
 
 def count_uses(models: Iterable[ModelNode]) -> Counter[str]:
-    """How often each structure occurs in the models, by fingerprint, over all levels."""
+    """Number of occurrences of each structure in the models, by fingerprint, over all levels."""
     uses: Counter[str] = Counter()
     for model in models:
         for (fingerprint, _), count in model.occurrences.items():
@@ -111,7 +120,7 @@ def count_uses(models: Iterable[ModelNode]) -> Counter[str]:
 
 
 def copy_values(values: dict[Any, Any]) -> dict[Any, Any]:
-    """The same values, and nothing that can be changed among them is shared; most are numbers and texts."""
+    """Returns a copy that shares no mutable value."""
     if _IMMUTABLE_TYPES.issuperset(map(type, values.values())):
         return values.copy()
     return {key: value if _is_immutable(value) else deepcopy(value) for key, value in values.items()}

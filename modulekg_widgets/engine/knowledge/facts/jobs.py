@@ -1,4 +1,4 @@
-"""Training runs as users tell them, made into checked records."""
+"""Training runs as users describe them, checked and made into records."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def job_node(
     ended: TimeLike = None,
     properties: Mapping[str, Any] | None = None,
 ) -> JobNode:
-    """A job of these; raises `PropertyError` or `UnknownNameError` for what cannot be one.
+    """Returns a checked job; raises `PropertyError` or `UnknownNameError` for invalid values.
 
     `accuracy` as a fraction or in percent (above 1), kept as a fraction; left out, it is the last of the first metric
     in `history` that is called one of `ACCURACIES`. `history` is a list of accuracies, or a dictionary of lists by
@@ -85,7 +85,7 @@ def checked_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain_value(value: Any, depth: int = 8) -> Any:
-    """Usual containers, paths, dates and small arrays as Python's own values; everything else as it is."""
+    """Returns usual containers, paths, dates and small arrays as Python's own values, and other values unchanged."""
     if depth and isinstance(value, Mapping):
         return {key: plain_value(item, depth - 1) for key, item in value.items()}
     if depth and isinstance(value, (tuple, list)):
@@ -109,7 +109,7 @@ def _is_meta(value: Any) -> bool:
 
 
 def accuracy_fraction(accuracy: object, percent: bool | None = None) -> float:
-    """An accuracy as a fraction, given as one or, above 1, in percent; raises `PropertyError` outside 0 … 100.
+    """Returns an accuracy as a fraction, given as one or, above 1, in percent; raises `PropertyError` outside 0 … 100.
 
     `percent` says which, where that is known.
     """
@@ -141,7 +141,7 @@ def _points(points: Any, metric: str) -> list[Point]:
 
 
 def sampled_indices(count: int) -> list[int]:
-    """The places of at most about `MAX_POINTS` of so many points, the first and the last among them."""
+    """Returns the indices of at most about `MAX_POINTS` of `count` points, with the first and the last."""
     stride = -(-count // MAX_POINTS) or 1
     return [*range(0, count - 1, stride), count - 1] if count else []
 
@@ -213,7 +213,7 @@ def convergence_of(metrics: Mapping[str, list[Point]], accuracies: Sequence[str]
 
 
 def _main_metric(metrics: Mapping[str, list[Point]], accuracies: Sequence[str]) -> str:
-    """The metric that a run is judged by: an accuracy, or else the first."""
+    """Returns the metric by which a run is judged: an accuracy, else the first."""
     return next((name for name in accuracies if metrics.get(name)), next(iter(metrics), ""))
 
 

@@ -1,4 +1,4 @@
-"""Plain values of properties as JSON text and back without loss: what the store and the files keep of them.
+"""Plain values as JSON text and back without loss, for the store and for files.
 
 JSON has no NaN, bytes, tuples or big integers: each of these is an object with one key that begins with a dollar sign,
 such as `{"$tuple": [1, 2]}`. A dictionary that looks like one of these is written as `{"$dict": [[key, value], …]}`.
@@ -66,7 +66,7 @@ def decode(text: str, max_items: int = MAX_ITEMS) -> object:
 
 
 def to_json(value: object, name: str = "", max_items: int = MAX_ITEMS) -> Any:
-    """What `encode` writes as text: values that JSON has, and no float but finite ones; raises `PropertyError`."""
+    """Returns the value as `encode` writes it, in types of JSON with finite floats; raises `PropertyError`."""
     return _PropertyWriter(name, max_items).convert(value, (), MAX_DEPTH)
 
 
@@ -109,7 +109,7 @@ def _points(columns: object) -> list[tuple[float, float]]:
 
 
 def _as_float(number: float) -> float:
-    """Infinite where it is beyond what a float holds."""
+    """Returns a float, infinite if the number is too large for one."""
     try:
         return float(number)
     except OverflowError:
@@ -120,7 +120,7 @@ def _as_float(number: float) -> float:
 
 
 def _is_simple(value: Any, depth: int) -> bool:
-    """Whether JSON has it as it is, and it is small though it may share lists; others take longer."""
+    """True if JSON has the value as it is and it is small even if it shares lists."""
     kind = type(value)
     if kind is str:
         return len(value) <= MAX_SIMPLE_LENGTH
@@ -146,7 +146,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 class _PropertyWriter:
-    """Turns one property into values that JSON has, and names the place of what is not plain."""
+    """Converts one property to types of JSON, and names the path of a value that is not plain."""
 
     def __init__(self, name: str, most: int) -> None:
         self.name = name

@@ -1,4 +1,11 @@
-"""What the knowledge graph keeps of one model: plain values alone, which travel between processes and into a store."""
+"""Record of one model for the knowledge graph: plain values that travel between processes and into a store.
+
+`model_record(model)` walks a model and returns a `ModelRecord`: a `ModelNode` (name, root, occurrences of structures
+by level, sizes, and costs once it was traced) and a `StructureNode` for each fingerprint (class, bases,
+hyper-parameters, tensor shapes, slots). Nothing of the model is referenced, so that it can be freed.
+
+Fingerprints are of scheme "structure", or "seed" as the original ModuleKG had them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +32,7 @@ Occurrence = tuple[str, str]  # (fingerprint, level)
 
 @dataclass(frozen=True, slots=True)
 class StructureNode:
-    """One structure, however often it occurs."""
+    """The record of one structure, shared by all of its occurrences."""
 
     fingerprint: str
     class_name: str
@@ -70,7 +77,7 @@ class ModelRecord:
 def model_record(
     model: ModelLike, name: str | None = None, scheme: str = "structure", levels: str = "repetition"
 ) -> ModelRecord:
-    """What the graph keeps of `model`; nothing of the model itself, so that it can be freed or sent.
+    """Returns the record of `model`, which references nothing of the model itself.
 
     `name` defaults to the name of the class, `levels` are as of `Hierarchy.level`. Raises an error that names the path
     where it cannot be fingerprinted.
@@ -83,7 +90,7 @@ def model_record(
 def record_from_hierarchy(
     modules: Hierarchy, name: str | None = None, scheme: str = "structure", levels: str = "repetition"
 ) -> ModelRecord:
-    """The record of a model that was walked already."""
+    """Returns the record of a hierarchy."""
     digests = hexdigests(modules, scheme)
     nodes = {digest: _node(modules, index, digest, digests) for index, digest in _first_occurrences(digests)}
     occurrences = Counter(zip(digests, modules.levels(levels), strict=True))
@@ -94,7 +101,7 @@ def record_from_hierarchy(
 
 
 def with_traffic(model: ModelNode, each: Iterable[int]) -> ModelNode:
-    """The model with the elements that each operator of a pass reads and writes; those of views are none."""
+    """Returns the model with launches and memory traffic of a forward; views count as no launch."""
     counted = [elements for elements in each if elements]
     return replace(model, launches=len(counted), traffic=sum(counted))
 

@@ -1,4 +1,4 @@
-"""What jobs reached: values of any target, each in its unit, as a property of the job that every format carries."""
+"""Results of jobs: values of any target with their units, stored as a property of the job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STEPS = "steps"
 
 
 class Result(NamedTuple):
-    """A value as it was given, and its unit, None where nobody said."""
+    """A value as it was given, with its unit or None."""
 
     value: float
     unit: str | None
@@ -37,7 +37,7 @@ def as_property(results: Mapping[str, Result]) -> dict[str, list[Any]]:
 
 
 def results_of(job: JobNode) -> dict[str, Result]:
-    """What a job reached, by target; its accuracy counts as acc@1 in percent, unless it says another one that can.
+    """Returns the results of a job by target; its accuracy counts as acc@1 in percent unless it has that.
 
     Names of one target are one; of two that a job has, the usual one counts.
     """
@@ -60,7 +60,7 @@ def results_of(job: JobNode) -> dict[str, Result]:
 
 
 def normalized_result(target: str, result: Result) -> Result | None:
-    """The value in the unit in which others are compared with it; None for what can be no value of the target."""
+    """Returns the value in the unit of comparison; None if it is no valid value of the target."""
     if share_error(target, *result) is not None:
         return None
     found = Result(*normalized_value(target, *result))
@@ -68,14 +68,14 @@ def normalized_result(target: str, result: Result) -> Result | None:
 
 
 def common_unit(target: str, units: Iterable[str | None]) -> str | None:
-    """Of the units of values the one in which they count: the commonest, of accuracies percent."""
+    """Returns the unit in which values count: the most frequent one, percent for accuracies."""
     if target in ACCURACY_TARGETS:
         return PERCENT
     return next((unit for unit, _ in Counter(units).most_common(1)), None)
 
 
 def unit_notes(targets: Iterable[str], jobs: Iterable[JobNode], models: Iterable[str]) -> tuple[str, ...]:
-    """Of each target which values of models do not count beside others, and where nobody said a unit."""
+    """Returns notes on values in other units, and on targets without a unit."""
     wanted, known = set(targets), set(models)
     units: dict[str, Counter[str | None]] = {target: Counter() for target in sorted(wanted)}
     for job in jobs:
@@ -130,7 +130,7 @@ def _unit(unit: Any) -> str | None:
 
 
 def _result(pair: Any) -> Result | None:
-    """A stored result; None for what is none, as a property of the user's that has this name."""
+    """Returns a stored result, None for any other property of that name."""
     if not _is_pair(pair):
         return None
     value, unit = pair

@@ -1,4 +1,4 @@
-"""Tables of names that are any text: pandas may keep text as Arrow strings, which cannot hold lone surrogates."""
+"""DataFrames of names with any character; pandas' Arrow strings cannot hold lone surrogates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only a forward pass tells of a model: its cost, what feeds what, and the operators that each module calls."""
+"""Facts of a model from one traced forward: costs, data flow between modules, and operators of each module."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def describe_model(
     eval_mode: bool = False,
     levels: str = "repetition",
 ) -> ModelRecord:
-    """The record of `model`; with `args` or `kwargs` also what a forward pass tells that is followed, not computed.
+    """Returns the record of `model`; with `args` or `kwargs` also the facts of a forward that is traced, not computed.
 
     With `eval_mode` that pass is one of a copy in eval mode.
     """
@@ -60,7 +60,7 @@ def traced_record(
     eval_mode: bool = False,
     levels: str = "repetition",
 ) -> ModelRecord:
-    """The record of `model` with what one forward pass on `args` tells; raises `TraceError` where it stops.
+    """Returns the record of `model` with the facts of one forward on `args`; raises `TraceError`.
 
     `eval_mode`: in eval mode, whatever the mode of the model is, which is left alone.
     """
@@ -81,7 +81,7 @@ def traced_record(
 
 
 def _in_eval_mode(model: nn.Module) -> nn.Module:
-    """A copy of the modules, with the very same tensors; the model itself where all of it is in eval mode."""
+    """Returns a copy in eval mode that shares the tensors; the model itself if it is in eval mode."""
     if not any(module.training for module in model.modules()):
         return model
     tensors = (*model.parameters(), *model.buffers())
@@ -102,7 +102,7 @@ def traffic_of(operator: OperatorNode) -> int:
 
 
 def feeding_pairs(graph: Dataflow) -> dict[tuple[str, str], None]:
-    """The pairs of modules without children of which one gives what the other takes, by their paths.
+    """Returns pairs of paths of leaf modules, of which the first computes an input of the second.
 
     What the code of their containers makes of values on the way (a sum, a reshape) is passed through.
     """
@@ -119,14 +119,14 @@ def feeding_pairs(graph: Dataflow) -> dict[tuple[str, str], None]:
 
 
 def _merge_sources(several: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """All of them once each; of very many the latest."""
+    """Returns all sources once each; the latest if there are very many."""
     if len(several) == 1:
         return several[0]
     return tuple(dict.fromkeys(source for sources in several for source in sources))[-MAX_SOURCES:]
 
 
 # --------------------
-# What a model costs, by a forward pass on tensors without data without records, quick enough for thousands.
+# Cost of a model from one forward on meta tensors without a trace, fast enough for thousands of models.
 
 
 log = logging.getLogger("modulekg_widgets")
@@ -134,7 +134,7 @@ CallArguments = tuple[tuple[Any, ...], Mapping[str, Any]]
 
 
 def add_cost(record: ModelRecord, model: nn.Module, call: CallArguments) -> ModelRecord:
-    """The record with the FLOPs of products and convolutions, the traffic of operators, and the shapes of the inputs.
+    """Returns the record with FLOPs of products and convolutions, memory traffic, and input shapes.
 
     The model is moved to the meta device, and into eval mode. One that does not run there has no cost.
     """
@@ -153,7 +153,7 @@ def add_cost(record: ModelRecord, model: nn.Module, call: CallArguments) -> Mode
 
 
 class _CostCounter(TorchDispatchMode):
-    """The FLOPs of products and convolutions, and the elements that each operator reads and writes.
+    """Counts FLOPs of products and convolutions, and elements that each operator reads and writes.
 
     Torch's FlopCounterMode watches modules besides, and stops at those that take or give what it does not expect.
     """
@@ -173,5 +173,5 @@ class _CostCounter(TorchDispatchMode):
 
 
 def image_call(channels: int, height: int, width: int) -> CallArguments:
-    """One picture."""
+    """Returns a call with one image on the meta device."""
     return (torch.empty(1, channels, height, width, device="meta"),), {}

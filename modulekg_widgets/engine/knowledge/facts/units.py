@@ -1,4 +1,4 @@
-"""The names of targets and units that mean the same, and what a value is in the unit in which it is compared."""
+"""Canonical names of targets and units, and conversion of values to the unit in which they are compared."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _UNITS = {word: unit for unit, words in _WORDS.items() for word in words}
 
 @lru_cache(maxsize=4096)
 def canonical_target(name: str) -> str:
-    """The one name of a target that has several, as acc@1; any other name as it is."""
+    """Returns the canonical name of a target that has several, such as acc@1; others unchanged."""
     word = re.sub(r"[\W_]+", "", name).casefold()
     if word == LATENCY:
         return LATENCY
@@ -49,24 +49,24 @@ def canonical_target(name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def canonical_unit(unit: str) -> str:
-    """The one word of a unit that has several, as % or ms; any other as it is."""
+    """Returns the canonical name of a unit that has several, such as % or ms; others unchanged."""
     return _UNITS.get(" ".join(unit.split()).casefold(), unit)
 
 
 @lru_cache(maxsize=4096)
 def is_share(target: str) -> bool:
-    """Whether a target is an accuracy or another share of a whole, as far as its name tells."""
+    """True if the name of a target is that of an accuracy or another share of a whole."""
     return target in ACCURACY_TARGETS or (_SHARES.search(target) is not None and not _NO_SHARE.search(target))
 
 
 @lru_cache(maxsize=4096)
 def is_cost(target: str) -> bool:
-    """Whether less of a target is better, as far as its name tells: one of its words is that of a cost."""
+    """True if the name of a target says that less is better: one of its words is that of a cost."""
     return not COST_WORDS.isdisjoint(_words(target))
 
 
 def normalized_value(target: str, value: float, unit: str | None) -> tuple[float, str | None]:
-    """The value in the unit in which those of the target are compared, as far as it is known how; and that unit."""
+    """Returns the value and the unit in which values of the target are compared."""
     if unit is None:
         return value, None
     word = canonical_unit(unit)
@@ -78,7 +78,7 @@ def normalized_value(target: str, value: float, unit: str | None) -> tuple[float
 
 
 def share_error(target: str, value: float, unit: str | None) -> str | None:
-    """Why a value can be none of the target: a share is from 0 to 100 %, or 0 to 1; None where it can."""
+    """Returns why a value is invalid for the target (a share is 0 to 100 %, or 0 to 1); None if it is valid."""
     if not is_share(target) or 0 <= value <= 1:
         return None
     word = None if unit is None else canonical_unit(unit)
@@ -90,7 +90,7 @@ def share_error(target: str, value: float, unit: str | None) -> str | None:
 
 
 def finite_float(value: Any) -> float | None:
-    """Whatever is a number as a float; None for what is none, is not finite, or is beyond what a float holds."""
+    """Returns any number as a finite float; None for anything else."""
     if isinstance(value, bool) or type(value).__name__ == "bool_":
         return None
     try:
@@ -101,7 +101,7 @@ def finite_float(value: Any) -> float | None:
 
 
 def safe_repr(value: Any, limit: int = 60) -> str:
-    """A value as a message shows it, whatever its repr does."""
+    """Returns a short `repr` for messages that never raises."""
     try:
         found = repr(value)
     except Exception:  # noqa: BLE001  # also an integer of more digits than Python writes

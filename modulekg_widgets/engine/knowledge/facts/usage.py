@@ -1,4 +1,4 @@
-"""Who used what: occurrences over models, jobs, data sets and users, as tables."""
+"""Usage tables: occurrences of structures over models, jobs, data sets and users."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def jobs_table(
     since: TimeLike = None,
     until: TimeLike = None,
 ) -> pd.DataFrame:
-    """Who trained what on which data: a row per job, oldest first, with accuracy (fraction) and steps to converge.
+    """Returns a row per job, oldest first, with user, data set, model, accuracy (fraction) and steps to converge.
 
     Columns: `job`, `user`, `dataset`, `model`, `accuracy`, `convergence`, `started`, `ended` and `properties`.
 
@@ -168,7 +168,9 @@ def filter_jobs(
     since: TimeLike = None,
     until: TimeLike = None,
 ) -> list[JobNode]:
-    """The jobs of these; a job counts for a time that it ran in. Raises `UnknownPathError` for unknown names."""
+    """Returns the jobs of these names and times; raises `UnknownPathError` for unknown names. Raises `UnknownPathError`
+    for unknown names.
+    """
     for kind, name, known in (
         ("user", user, contents.users), ("data set", dataset, contents.datasets), ("model", model, contents.models)
     ):  # fmt: skip
@@ -187,7 +189,7 @@ def filter_jobs(
 
 
 def occurrences_at_level(model: ModelNode, level: str | None) -> Counter[str]:
-    """How often each module occurs in `model`, at one level or at any."""
+    """Number of occurrences of each structure in `model`, at one level or at any."""
     uses: Counter[str] = Counter()
     for (key, at), count in model.occurrences.items():
         if level is None or at == level:
@@ -196,7 +198,7 @@ def occurrences_at_level(model: ModelNode, level: str | None) -> Counter[str]:
 
 
 def structures_at_level(contents: Contents, level: str | None) -> Collection[str]:
-    """The structures that occur at one level of some model, or all; raises `UnknownNameError` for another level."""
+    """Returns the structures at one level of some model, or all; raises `UnknownNameError`."""
     checked_level(level)
     if level is None:
         return contents.modules
@@ -219,7 +221,7 @@ def checked_number(n: int) -> int:
 
 
 def unknown_name_error(kind: str, name: object, known: Iterable[str]) -> UnknownPathError:
-    """The error for a name that is not there, with those that are near."""
+    """Returns the error for an unknown name, with similar names."""
     return UnknownPathError(f"there is no {kind} {printable(str(name))!r}: {closest_match_hint(str(name), known)}")
 
 

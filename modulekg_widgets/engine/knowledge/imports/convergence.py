@@ -1,4 +1,4 @@
-"""Steps until a metric reaches a value, told by the histories of jobs."""
+"""Steps until a metric reaches a value, computed from the histories of jobs and added as results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FALLING = re.compile(r"(?i)loss|error|perplexity|(?:^|[\W_])(?:ppl|mse|mae|rmse
 
 
 class ConvergenceGoal(NamedTuple):
-    """A value that a metric is to reach; of a share it is a fraction."""
+    """A value that a metric is to reach; a fraction if the metric is a share."""
 
     metric: str
     value: float
@@ -33,12 +33,12 @@ class ConvergenceGoal(NamedTuple):
         return f"steps to {self.metric} {self.value:.12g}"
 
     def metric_in(self, job: JobNode) -> str | None:
-        """The metric of a job's history that is meant."""
+        """Returns the name of the metric in the history of a job, None if it has none."""
         names = ACCURACIES if self.metric == ACCURACY else (self.metric,)
         return next((name for name in names if job.history.get(name)), None)
 
     def steps(self, points: Sequence[Point]) -> float | str:
-        """The first step at which it is reached, or why there is none."""
+        """Returns the first step at which the value is reached, or the reason why there is none."""
         finite = [(step, value) for step, value in points if math.isfinite(value)]
         if not finite:
             return f"its {printable(self.metric)!r} has no finite value"
@@ -52,7 +52,7 @@ class ConvergenceGoal(NamedTuple):
 
 
 def convergence_goal(metric: object, reach: object, falls: bool | None) -> ConvergenceGoal:
-    """The goal; raises `PropertyError` for what is none, and where nobody says whether the metric falls."""
+    """Returns the checked goal; raises `PropertyError` for invalid values or an unknown direction."""
     name = checked_name(metric, "metric")
     value = finite_float(reach) if isinstance(reach, Real) else None
     if value is None:
@@ -67,7 +67,7 @@ def convergence_goal(metric: object, reach: object, falls: bool | None) -> Conve
 
 
 def steps_to_goal(goal: ConvergenceGoal, known: Contents) -> tuple[Contents, AddedResults]:
-    """The jobs that reach a goal, each with its steps as a result, and which do not; of jobs without history none.
+    """Returns the jobs that reach a goal, each with its steps as a result, and a report of the others.
 
     Raises `UnknownNameError` where no history has the metric.
     """
@@ -91,7 +91,7 @@ def steps_to_goal(goal: ConvergenceGoal, known: Contents) -> tuple[Contents, Add
 
 
 def _with_steps(job: JobNode, goal: ConvergenceGoal) -> JobNode | str:
-    """The job with the result, or why it has none."""
+    """Returns the job with the result, or the reason why it has none."""
     metric = goal.metric_in(job)
     if metric is None:
         return f"its history has no {printable(goal.metric)!r}: {closest_match_hint(goal.metric, sorted(job.history))}"

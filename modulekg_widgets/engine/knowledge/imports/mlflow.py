@@ -1,4 +1,4 @@
-"""Runs of MLflow as jobs, data sets and users: of a file store (`mlruns/`) or of a database (`mlflow.db`)."""
+"""Jobs, data sets and users from an MLflow file store (`mlruns/`) or database (`mlflow.db`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from modulekg_widgets.engine.knowledge.facts.jobs import (
 from modulekg_widgets.engine.knowledge.store.sqlite_file import foreign_database, plain_columns
 from modulekg_widgets.engine.safe_files import read_bounded
 
-# -------------------- A run of MLflow as any of its stores tells it, and the job that it becomes
+# -------------------- A run of MLflow, as both kinds of stores hold it, and its conversion to a job
 
 
 RUN_STATUS = {"1": "RUNNING", "2": "SCHEDULED", "3": "FINISHED", "4": "FAILED", "5": "KILLED"}
@@ -96,12 +96,12 @@ class MLflowRun:
 
 
 def sort_datasets(inputs: Iterable[tuple[str | None, DataSetNode]]) -> list[DataSetNode]:
-    """Data sets by what they were given for, then by name."""
+    """Returns data sets sorted by context, those for training first, then by name."""
     ordered = sorted(inputs, key=lambda pair: (pair[0] not in ("training", "train"), pair[1].name))
     return [dataset for _, dataset in ordered]
 
 
-# -------------------- MLflow's file store (`mlruns/`), read as MLflow documents it
+# -------------------- Reader of MLflow's file store (`mlruns/`) by its documented layout
 # MLflow's own client refuses file stores unless an environment variable says otherwise, writes into them when it opens
 # them, and loses the step of a metric that belongs to a data set.
 
@@ -155,7 +155,7 @@ def _run(folder: Path, about: dict[str, Any], experiment: str) -> MLflowRun:
 
 
 def _datasets(folder: Path) -> Iterator[tuple[str | None, DataSetNode]]:
-    """The data sets that a run was given, each with what for."""
+    """Yields the data sets of a run with their context."""
     for place in _folders_with_settings(folder / "inputs"):
         given = _settings(place / "meta.yaml")
         source = given.get("source_id", "")
@@ -215,7 +215,7 @@ def _points(file: Path) -> list[Point]:
 
 
 def _settings(file: Path) -> dict[str, Any]:
-    """What a file of settings says that is of use here; the rest, which may be long, is not parsed."""
+    """Returns the used settings of a `meta.yaml`; others, which may be long, are not parsed."""
     try:
         import yaml
     except ImportError as error:
@@ -235,12 +235,12 @@ def _settings(file: Path) -> dict[str, Any]:
 
 
 def _is_setting(key: str, value: object) -> bool:
-    """Whether a value is a text; lists may hold themselves, or more than memory."""
+    """True for a text that is not empty, and for the mapping of tags."""
     return value not in _EMPTY if isinstance(value, str) else key == "tags" and isinstance(value, dict)
 
 
 def _used_lines(text: str, file: Path) -> str:
-    """The lines of the settings that are used, with the indented ones below each."""
+    """Returns the lines of used settings, with the indented lines below each."""
     kept: list[str] = []
     wanted = False
     for line in text.split("\n"):
@@ -257,7 +257,7 @@ def _used_lines(text: str, file: Path) -> str:
 
 
 # --------------------
-# MLflow's SQLite database, the default of MLflow 3: only read, and nothing in it runs or is believed unchecked.
+# Read-only access to MLflow's SQLite database, the default of MLflow 3, with checks of every value.
 
 
 READ_SECONDS = 30.0  # for a file of up to 64 MiB, and as long again for each further 64
@@ -316,7 +316,7 @@ def read_database_runs(path: Path) -> list[MLflowRun]:
 
 
 class _MLflowTables:
-    """One pass over each table."""
+    """Reads each table of the database once."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
@@ -369,7 +369,7 @@ class _MLflowTables:
         return found
 
     def _datasets(self) -> dict[str, list[DatasetInput]]:
-        """The data sets that each run was given, each with what for."""
+        """Returns the data sets of each run with their context."""
         found: dict[str, list[DatasetInput]] = {}
         for run, name, digest, kind, context in self.connection.execute(_DATA_SETS) if self.has_datasets else ():
             facts = {
@@ -417,7 +417,7 @@ class _MLflowTables:
 
 
 def _file_order(metric: str) -> list[tuple[bool, str]]:
-    """Where a metric stands among the files of a store: those of a folder before its folders, each by name."""
+    """Returns the sort key of a metric among the files of a file store."""
     *folders, name = metric.split("/")
     return [*((True, folder) for folder in folders), (False, name)]
 

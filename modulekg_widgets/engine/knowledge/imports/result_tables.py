@@ -1,4 +1,4 @@
-"""Tables of published or own results, made into jobs: one for each model as it was trained, data set and device."""
+"""Tables of published or own results as jobs, one for each model, training, data set and device."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# -------------------- Which columns of a table say what: what a user tells of them, checked
+# -------------------- Columns of a result table as the user names them, checked
 
 
 class ResultColumns(NamedTuple):
-    """Where the columns of a table are, and what holds for all of its rows."""
+    """Names of the columns of a table, and values that hold for all of its rows."""
 
     dataset: str | None
     target: str | None
@@ -57,7 +57,7 @@ class ResultColumns(NamedTuple):
 def result_columns(
     dataset: Any, target: Any, model: Any, value: Any, training: Any, unit: Any, device: Any, columns: Any
 ) -> ResultColumns:
-    """Where the columns are, if it can be so; raises `PropertyError` or `UnknownNameError`."""
+    """Returns the checked columns; raises `PropertyError` or `UnknownNameError`."""
     for name, what in ((dataset, "data set"), (target, "target"), (device, "device")):
         if name is not None:
             checked_name(name, what)
@@ -70,7 +70,7 @@ def result_columns(
 
 
 def column_names(columns: Any, what: str) -> tuple[str, ...]:
-    """Names of columns: one text is one of them; raises `PropertyError`."""
+    """Returns the names of columns as a tuple; one text is one name. Raises `PropertyError`."""
     if isinstance(columns, str):
         return (columns,)
     if isinstance(columns, Mapping | bytes) or not isinstance(columns, Iterable):
@@ -82,7 +82,7 @@ def column_names(columns: Any, what: str) -> tuple[str, ...]:
 
 
 def names_by_column(columns: Any, what: str) -> dict[Any, str]:
-    """What columns are called instead; raises `PropertyError` or `UnknownNameError`."""
+    """Returns new names by column; raises `PropertyError` or `UnknownNameError`."""
     if columns is None:
         return {}
     if not isinstance(columns, Mapping):
@@ -115,7 +115,7 @@ JobKey = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class AddedResults:
-    """What became of the rows of a table, of runs, or of jobs.
+    """Report of an import: results added, jobs, and rows or runs left out with the reason.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ def read_table(table: Any) -> pd.DataFrame:
 
 
 def jobs_from_table(frame: pd.DataFrame, about: ResultColumns, known: Contents) -> tuple[Contents, AddedResults]:
-    """The data sets and jobs to add to a graph, and what became of the rows; raises `PropertyError` for a wrong one."""
+    """Returns the data sets and jobs to add, and the report; raises `PropertyError` for an invalid table."""
     frame = frame.rename(columns=dict(about.columns))
     names = [str(name) for name in frame.columns]
     if len(set(names)) < len(names):
@@ -220,7 +220,7 @@ def jobs_from_table(frame: pd.DataFrame, about: ResultColumns, known: Contents) 
 
 
 def _targets(names: Sequence[str], about: ResultColumns) -> dict[str, str | None]:
-    """The columns of values, each with its target, None where a column of the table tells it."""
+    """Returns the columns of values with their targets, None if a column of the table holds the target."""
     if about.model not in names:
         raise PropertyError(
             f"the table has no column {printable(about.model)!r}: {closest_match_hint(about.model, names)}; say model="
@@ -274,7 +274,7 @@ def _results_in(
     units: Mapping[str, str],
     unknown: Callable[[str], str],
 ) -> Iterator[RowResult | str]:
-    """The results of a row, or why there is none."""
+    """Yields the results of a row, or the reason why there is none."""
     name = _text(row.get(about.model))
     if name is None:
         yield "it names no model"
@@ -312,7 +312,7 @@ def _split_tag(name: str) -> tuple[str, str | None]:
 
 
 def unify_units(results: Sequence[RowResult], left_out: dict[Any, str]) -> list[RowResult]:
-    """The results that can be some, shares without a unit as most are, percents or fractions.
+    """Returns the valid results; shares without a unit become percents or fractions, as most of them are.
 
     A unit that is said is believed, unless the share is out of its range then; zeros say nothing.
     """
@@ -346,7 +346,7 @@ def _with_unit(found: RowResult, unit: str | None) -> RowResult:
 
 
 def _drop_duplicates(found: Sequence[RowResult], left_out: dict[Any, str]) -> list[RowResult]:
-    """The first of the results that are of one thing."""
+    """Returns the first of the results with the same job and target."""
     kept: dict[JobKey, RowResult] = {}
     for each in found:
         first = kept.setdefault((*each.key, each.target), each)
@@ -357,7 +357,7 @@ def _drop_duplicates(found: Sequence[RowResult], left_out: dict[Any, str]) -> li
 
 
 def _jobs(found: Sequence[RowResult], known: Contents) -> list[JobNode]:
-    """The jobs of the results; one that the graph has keeps what it has of other targets."""
+    """Returns the jobs of the results; a job of the graph keeps its results of other targets."""
     results: dict[JobKey, dict[str, Result]] = {}
     for each in found:
         results.setdefault(each.key, {})[each.target] = each.result
@@ -383,7 +383,7 @@ def _job(key: JobKey, results: dict[str, Result], known: Contents) -> JobNode:
 
 
 def _name(key: JobKey) -> str:
-    """A name that the same results have again: what can be read of it, and a digest of all."""
+    """Returns a stable name of the job: readable words and a digest of the key."""
     model, dataset, device, training = key
     words = [model, *(str(value) for _, value in training), *(text for text in (dataset, device) if text)]
     digest = hashlib.blake2b(repr(key).encode("utf-8", "replace"), digest_size=4).hexdigest()

@@ -1,4 +1,4 @@
-"""Runs that W&B exported, made into jobs: one for each run of a model that the graph knows."""
+"""Runs exported by Weights & Biases as jobs, one for each run of a model of the graph."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ History = dict[str, list[Point]]
 
 
 class WandbColumns(NamedTuple):
-    """Which columns of a table of runs say what."""
+    """Columns of a table of runs by their meaning."""
 
     model: str
     dataset: str | None
@@ -73,7 +73,7 @@ class WandbColumns(NamedTuple):
 
 
 def wandb_columns(model: Any, dataset: Any, accuracy: Any, targets: Any, unit: Any, training: Any) -> WandbColumns:
-    """The columns, if they can be some; raises `PropertyError` or `UnknownNameError`."""
+    """Returns the checked columns; raises `PropertyError` or `UnknownNameError`."""
     checked_name(model, "column of models")
     checked_name(accuracy, "column of accuracies")
     if dataset is not None:
@@ -85,7 +85,7 @@ def wandb_columns(model: Any, dataset: Any, accuracy: Any, targets: Any, unit: A
 
 
 class _TableRun(NamedTuple):
-    """A row of a table, with what it becomes."""
+    """A row of a table of runs, with its job, model and data set."""
 
     table: WandbTable
     row: list[str]
@@ -136,7 +136,7 @@ def _new_nodes(names: Iterable[str | None], known: Mapping[str, Any], kind: Any)
 
 
 def _jobs_by_run(known: Contents) -> dict[str, list[str]]:
-    """The jobs that came of W&B before, by the name of their run."""
+    """Returns the jobs of earlier imports by the name of their run."""
     found: dict[str, list[str]] = {}
     for job in known.jobs.values():
         told = job.properties.get(WANDB)
@@ -149,7 +149,7 @@ def _jobs_by_run(known: Contents) -> dict[str, list[str]]:
 
 
 def _check(table: WandbTable, about: WandbColumns, known: Contents) -> None:
-    """Raise `PropertyError` where a column is not there that was asked for."""
+    """Raises `PropertyError` for a missing column."""
     table.check_column(about.model, "model")
     for column in about.targets:
         table.check_column(column, "targets")
@@ -161,7 +161,7 @@ def _check(table: WandbTable, about: WandbColumns, known: Contents) -> None:
 
 
 def _check_accuracy(tables: Sequence[WandbTable], histories: Mapping[str, History], about: WandbColumns) -> None:
-    """Raise `PropertyError` where neither a table nor a chart has the accuracy that was asked for."""
+    """Raises `PropertyError` if neither a table nor a chart has the accuracy."""
     metrics = {metric for history in histories.values() for metric in history}
     names = {*metrics, *(column for table in tables if table.is_run_table for column in table.columns)}
     if about.accuracy != ACCURACY and names.isdisjoint(about.accuracies):
@@ -250,7 +250,7 @@ def _accuracies(runs: Mapping[str, _TableRun], about: WandbColumns, left_out: di
 
 
 def _job(run: _TableRun, about: WandbColumns, results: Mapping[str, Result], old: JobNode | None) -> JobNode | str:
-    """The job without its history, or why it is none; what an earlier call brought of others stays."""
+    """Returns the job without its history, or why it is invalid; results of an earlier import stay."""
     table, row = run.table, run.row
     training = {
         column.removeprefix(CONFIG_PREFIX): _plain(text)

@@ -1,4 +1,4 @@
-"""CSV files as the page of W&B exports them: the table of runs, and the lines of a chart.
+"""Reader of CSV files that the page of Weights & Biases exports: tables of runs, and charts.
 
 A table has a row for each run: "Name", "State", "Created", "Runtime" and others of W&B's own, then the keys of the
 configurations, then those of the summaries, with no word on which is which. A chart has a row for each step, and for
@@ -33,7 +33,7 @@ MAX_CELLS = 20_000_000
 
 @dataclass(frozen=True)
 class WandbTable:
-    """The texts of one file; all rows are as long as its first line."""
+    """The cells of one file; all rows have the length of the first line."""
 
     name: str
     columns: list[str]
@@ -45,14 +45,14 @@ class WandbTable:
 
     @cached_property
     def _indices_by_column(self) -> dict[str, list[int]]:
-        """Where each column stands; a key that is in configuration and summary stands twice."""
+        """Indices by column name; a key of both configuration and summary has two."""
         found: dict[str, list[int]] = {}
         for place, column in enumerate(self.columns):
             found.setdefault(column, []).append(place)
         return found
 
     def column_indices(self, column: str, summary: bool = False) -> list[int]:
-        """Where a column stands, the most fitting first; `config.` or `summary.` before its name says which."""
+        """Returns the indices of a column, the best match first; `config.` or `summary.` selects one."""
         if column in self._indices_by_column:
             found = self._indices_by_column[column]
         elif column.startswith((CONFIG_PREFIX, SUMMARY_PREFIX)):
@@ -63,11 +63,11 @@ class WandbTable:
         return found[::-1] if summary else found
 
     def cell(self, row: list[str], column: str, summary: bool = False) -> str | None:
-        """What a row has in a column; None where that is empty or not there."""
+        """Returns the text of a cell; None if it is empty or missing."""
         return next((text for place in self.column_indices(column, summary) if (text := row[place].strip())), None)
 
     def check_column(self, column: str, what: str) -> None:
-        """Raise `PropertyError` where there is no such column."""
+        """Raises `PropertyError` if the column is missing."""
         if not self.column_indices(column):
             names = [name for name in self.columns if name not in WANDB_COLUMNS]
             raise PropertyError(
@@ -117,7 +117,7 @@ def parse_finite(text: str | None) -> float | None:
 
 
 def chart_lines(chart: WandbTable, runs: Container[str]) -> Iterator[tuple[str, tuple[str, str, list[Point]] | str]]:
-    """Each line of a chart by its column: run, metric and points by step, or why it is left out."""
+    """Yields each line of a chart: run, metric and points by step, or the reason why it is left out."""
     columns = set(chart.columns)
     for place, column in enumerate(chart.columns[1:], 1):
         if column[-5:] in BOUND_SUFFIXES and column[:-5] in columns:
@@ -131,7 +131,7 @@ def chart_lines(chart: WandbTable, runs: Container[str]) -> Iterator[tuple[str, 
 
 
 def _split_column(column: str, runs: Container[str]) -> tuple[str | None, str]:
-    """Run and metric; either may have the dash in its name, so that the longest name of a run counts."""
+    """Returns run and metric of a column; the longest matching name of a run counts."""
     at = column.rfind(SEPARATOR)
     while at >= 0:
         if column[:at] in runs:
@@ -141,7 +141,7 @@ def _split_column(column: str, runs: Container[str]) -> tuple[str | None, str]:
 
 
 def _points(chart: WandbTable, place: int, own_step: str) -> list[Point] | str:
-    """The points of a column by the run's own steps, where the chart has them, or by its axis."""
+    """Returns the points of a column by the run's own steps if the chart has them, else by its axis."""
     steps = chart.column_indices(own_step)
     axis = steps[0] if steps else 0
     if not steps and chart.columns[0] in TIME_COLUMNS:

@@ -1,4 +1,4 @@
-"""Whether a model is like those of which values are known: its inputs, its structure, and whether it learns."""
+"""Applicability domain: models for which a prediction is possible, by inputs, size and structure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_EXTRAPOLATION = 1.0  # decades of parameters beyond those known, at most
 
 @dataclass(frozen=True)
 class ApplicabilityDomain:
-    """The models of which values are known."""
+    """Applicability domain of the models with known values."""
 
     samples: Sequence[Sample]
 
@@ -34,12 +34,12 @@ class ApplicabilityDomain:
 
     @cached_property
     def _modalities(self) -> set[str]:
-        """What the known models take."""
+        """Modalities of the known models."""
         return {modality(each) or UNKNOWN_MODALITY for each in self._design.known.models}
 
     @cached_property
     def _min_similarity(self) -> float:
-        """The likeness to a model of another family that few known models fall short of.
+        """A low quantile of the similarity of known models to the nearest of another family.
 
         Of one family alone nothing tells how far others may be: it is that of its models which are least alike.
         """
@@ -53,7 +53,7 @@ class ApplicabilityDomain:
 
     @cached_property
     def _sizes(self) -> tuple[int, int, float]:
-        """The least and the most parameters, and how many times beyond them something is told.
+        """Smallest and largest number of parameters, and the factor of extrapolation beyond them.
 
         As far beyond as they lie apart: what a few of one size have in common tells nothing of others.
         """
@@ -62,25 +62,25 @@ class ApplicabilityDomain:
         return least, most, min(10**MAX_EXTRAPOLATION, most / max(least, 1))
 
     def reasons(self, samples: Sequence[Sample]) -> list[str]:
-        """Why nothing can be said of a model, empty where something can."""
+        """Returns why nothing can be predicted for each sample; empty if something can."""
         rows = self._design.rows(samples)
         nearest = self._design.similarity(rows).max(1)[rows.model_of]
         return [self._reason(sample.features, float(alike)) for sample, alike in zip(samples, nearest, strict=True)]
 
     def is_same_modality(self, features: Features) -> bool:
-        """Whether the known models take what this one takes."""
+        """True if the known models take the same modality as this one."""
         kinds, taken = self._modalities, modality(features) or UNKNOWN_MODALITY
         return not kinds or is_modality_undecided(features, kinds) or any(are_compatible(taken, kind) for kind in kinds)
 
     def nearest(self, samples: Sequence[Sample]) -> list[tuple[str, ...]]:
-        """The names of the known models that are most like each one."""
+        """Returns the names of the three most similar known models for each sample."""
         rows = self._design.rows(samples)
         likeness = self._design.similarity(rows) + np.exp(-self._size_distances(rows))
         order = np.argsort(-likeness, axis=1, kind="stable")[:, :3]
         return [tuple(self._design.known.models[at].name for at in order[row]) for row in rows.model_of]
 
     def _size_distances(self, rows: SampleRows) -> Array:
-        """Between the sizes of models, in deviations."""
+        """Returns squared distances between sizes, in standard deviations."""
         first = np.unique(rows.model_of, return_index=True)[1]
         known = np.unique(self._design.known.model_of, return_index=True)[1]
         one, other = rows.size_matrix[first], self._design.known.size_matrix[known]

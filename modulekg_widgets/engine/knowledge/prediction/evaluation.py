@@ -1,4 +1,4 @@
-"""How well a target is told of families that have not been seen, by each predictor and by simple baselines."""
+"""Evaluation of predictors and baselines on left-out families of models."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from modulekg_widgets.engine.knowledge.prediction.predictors.gnn import GraphNet
 from modulekg_widgets.engine.knowledge.prediction.predictors.mixture import PredictionIntervals
 from modulekg_widgets.engine.knowledge.prediction.predictors.target_regressor import TargetRegressor
 
-# --------------------
-# Ridge regression and kernels on the structure of models, with the choice of their settings by left-out families.
+# -------------------- Kernel ridge regressions on the structure of models, with settings chosen by left-out families
 # All are kernel ridge regressions, with the arithmetic of process.py. Labels of structure after Shervashidze and
 # others, Weisfeiler-Lehman Graph Kernels, 2011.
 
@@ -38,7 +37,7 @@ RBF_WEIGHTS = (1.0, 3.0, 10.0)
 
 @dataclass(frozen=True, slots=True)
 class KernelRidge:
-    """Kernels of which the one that predicts best is chosen, together with a ridge."""
+    """A set of kernels and ridges, of which the best by left-out families is used."""
 
     title: str
     kernels: Callable[[Sequence[Features]], list[Array]]
@@ -111,7 +110,7 @@ KERNEL_REGRESSIONS: dict[str, KernelRidge] = {
 
 
 def leave_family_out(predictor: KernelRidge, features: Sequence[Features], values: Array, families: Families) -> Array:
-    """Each family predicted from the others, with the kernel and the ridge that tell these best.
+    """Predicts each family from the others, with the kernel and ridge that are best for these.
 
     Of more than 200 values the settings for a family are those that tell the other families best, each without itself
     alone: to leave out two at a time would take hours.
@@ -139,7 +138,7 @@ def _loss(kernel: Array, ridge: float, values: Array, families: Families) -> flo
 
 
 def nearest_neighbor_values(features: Sequence[Features], values: Array, families: Families) -> Array:
-    """Of each model the value of the one that is most alike by its labels, among other families."""
+    """Returns for each model the value of the most similar model of another family."""
     (*_, likeness) = _wl_kernels(features)
     likeness = np.where(families[:, None] == families[None], -1.0, likeness)
     return values[likeness.argmax(1)]
@@ -218,7 +217,7 @@ def _subset_of_models(surface: TargetRegressor, models: Iterable[str], unit: str
 
 
 def _network(surface: TargetRegressor, seeds: list[int]) -> GraphNetworkEnsemble:
-    """Without each family, or of many values without each fold of families: training takes minutes then."""
+    """Trains networks without each family, or without each fold of families for many values."""
     features = [sample.features if surface.costs else sample.features.without_cost() for sample in surface.samples]
     groups = surface.families if len(surface.values) <= MAX_QUICK_VALUES else family_folds(surface.families)
     return GraphNetworkEnsemble(features, surface.scales[0].transform(surface.values), groups, seeds)
@@ -242,7 +241,7 @@ def _row(name: str, surface: TargetRegressor, network: GraphNetworkEnsemble | No
 def _evaluate(
     name: str, surface: TargetRegressor, network: GraphNetworkEnsemble | None
 ) -> tuple[str, Sequence[Array], PredictionIntervals | None]:
-    """The title of a predictor, what it tells on the first scale of the values, and its intervals."""
+    """Returns title, predictions on the first scale and intervals of a predictor."""
     values, features = surface.scales[0].transform(surface.values), [sample.features for sample in surface.samples]
     if not surface.costs:
         features = [each.without_cost() for each in features]

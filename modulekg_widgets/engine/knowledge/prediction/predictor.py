@@ -1,4 +1,17 @@
-"""Predicting any target of a model from what is known of others, with an interval, or the reason why not."""
+"""Prediction of any target of a model from known values of other models, with an interval or the reason for none.
+
+`KnowledgeGraph.predict` and `suggest` come here. `fitted_predictor(contents, target)` collects the known values
+(`Observations`) by condition: data set and device. `Predictor.predict(records)` then
+
+1. finds the condition, and samples (features of the model, words of its training);
+2. asks the applicability domain for reasons against a prediction: other inputs, size, or structure;
+3. predicts by the model that was best on left-out families (model_selection.py), a Gaussian process on structure, size
+   and training unless boosting or a network is better;
+4. where no value is known on the data set, transfers values of the most similar one (transfer.py).
+
+Intervals hold 90 % of values of families that were left out. `Prediction.value` is None outside of the domain unless
+`extrapolate=True`. A predictor is valid for as long as the contents stay the same.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +54,7 @@ from modulekg_widgets.engine.knowledge.prediction.predictors.target_regressor im
     TargetRegressor,
 )
 
-# --------------------
-# Values on a data set of which none is known: the order of another one, and how far levels of data sets lie apart.
+# -------------------- Transfer of predictions to a data set without values, with wider intervals
 
 
 MIN_DATASETS = 3  # places: two tell one distance, which is no spread
@@ -50,7 +62,7 @@ MAX_PERCENT = 100.0  # percent
 
 
 def transfer_intervals(source: PredictionIntervals, known: Iterable[TargetRegressor]) -> PredictionIntervals:
-    """Values on another data set, in percent: those told for a known one, as uncertain as known ones lie apart.
+    """Returns predictions for another data set in percent, widened by the spread between known data sets.
 
     The distances are those of the mean log-odds of the known data sets. With fewer than three of these nothing is
     known of the level: the interval is nearly all that a percentage can be. Values and ends are as near to 0 and 100
@@ -73,7 +85,7 @@ def transfer_intervals(source: PredictionIntervals, known: Iterable[TargetRegres
 
 
 def _widen_end(told: PredictionIntervals, end: Array, further: float) -> Array:
-    """An end of an interval with the distance of the level beside its own."""
+    """Returns an end of an interval with the spread between data sets added."""
     middle, own = LOG_ODDS.transform(told.values), LOG_ODDS.transform(end)
     return LOG_ODDS.inverse(middle + np.sign(further) * np.hypot(own - middle, further))
 
@@ -138,7 +150,7 @@ class Prediction:
 
     @property
     def numbers(self) -> tuple[float, float]:
-        """Value and deviation; raises `PredictionError` where nothing is told."""
+        """Value and standard deviation; raises `PredictionError` if there is no value."""
         return float(self), self.std or 0.0
 
     def __repr__(self) -> str:
@@ -167,7 +179,7 @@ def _short(value: float | None) -> str:
 
 @dataclass(frozen=True)
 class Predictor:
-    """What is known of a target; ask it about many models at once."""
+    """Known values of a target, and predictions for many models at once."""
 
     observations: Observations = field(repr=False)
     datasets: dict[str, DataSetNode]
@@ -191,7 +203,7 @@ class Predictor:
         training: Mapping[str, Any] | None = None,
         extrapolate: bool = False,
     ) -> list[Prediction]:
-        """One prediction for each record, trained as `training` says; one that is unlike all known has no value.
+        """Returns one prediction for each record, trained as `training` describes.
 
         With `extrapolate` it has one nevertheless. Raises `UnknownNameError` for a data set or device that the graph
         does not know, and `PredictionError` where nothing is known of the target there, and nothing else tells it.
@@ -233,7 +245,7 @@ class Predictor:
         return [each for each in found if each is not None]
 
     def mismatch_reasons(self, records: Sequence[ModelRecord], dataset: str) -> dict[str, str]:
-        """By name those for which what is known is of no use, with the reason: it is of other inputs or tasks."""
+        """Returns by name the models for which known values are of other inputs or tasks, with the reason."""
         place = self.condition(dataset, None)
         domain, measured, found = self._domain(place), self._measured_roots(place), {}
         for record in records:
@@ -248,7 +260,7 @@ class Predictor:
         return found
 
     def is_suitable(self, dataset: str, features: Features) -> bool:
-        """Whether a model may be for what a data set holds; of which a value is known there is, whatever it takes."""
+        """True if a model may take the data of a data set, or has a known value on it."""
         name, root = self._known_name(dataset), features.record.model.root
         there = [place for place in self.observations.by_condition if place.dataset == name]
         return self._conditions.may_accept(Condition(name), features) or any(
@@ -256,18 +268,18 @@ class Predictor:
         )
 
     def modalities(self, dataset: str) -> frozenset[str]:
-        """What a data set may hold: as it says, else what models take of which values are known on it."""
+        """Returns the possible modalities of a data set: as stated, else those of the models measured on it."""
         return self._conditions.modalities(Condition(self._known_name(dataset)))
 
     def _measured_roots(self, place: Condition) -> set[str]:
-        """The roots of the models of which values are known at a place: whatever these take, they are for it."""
+        """Returns the roots of the models with known values under a condition."""
         if place not in self._roots:
             pairs = self.observations.by_condition.get(place, ())
             self._roots[place] = {sample.features.record.model.root for sample, _ in pairs}
         return self._roots[place]
 
     def features(self, record: ModelRecord) -> Features:
-        """Those of a record, computed once for a model of the graph."""
+        """Returns the features of a record, computed once for a model of the graph."""
         return self.observations.features.features_of(record)
 
     # ----------------------------------------------------------------- places
@@ -283,11 +295,11 @@ class Predictor:
         )
 
     def _known_name(self, dataset: str) -> str:
-        """By which name values on a data set are known."""
+        """Returns the name under which values on a data set are known."""
         return IMAGENET if is_imagenet(dataset) else self.dataset(dataset).name
 
     def condition(self, dataset: str | None, device: str | None) -> Condition:
-        """Where a question is asked; what it leaves open is what all that is known has, else an error names all."""
+        """Returns the condition of a question; missing parts are filled if unique, else an error lists them."""
         places = list(self.observations.by_condition)
         if dataset is not None:
             if not isinstance(dataset, str):
@@ -311,11 +323,11 @@ class Predictor:
         return Condition(dataset, None if is_share(self.target) else device)  # how much is right is so on any
 
     def regressor(self, place: Condition, costs: bool) -> TargetRegressor:
-        """What is known at a place, with that of others that may tell it."""
+        """Returns the regressor of a condition, with its sources."""
         return self.selection(place, costs).regressor
 
     def selection(self, place: Condition, costs: bool) -> ModelSelection:
-        """What tells that."""
+        """Returns the model selection of a condition."""
         own = self._samples(place, costs)
         costs = costs and all(sample.features.has_cost for sample, _ in own)
         if (place, costs) not in self._selections:
@@ -334,13 +346,13 @@ class Predictor:
         return TargetRegressor(str(place), samples, values, self.observations.unit, costs, sources)
 
     def _samples(self, place: Condition, costs: bool) -> list[tuple[Sample, float]]:
-        """The values at a place; where it is gone by the cost those of models that have one, if most do."""
+        """Returns the values of a condition; only those of models with known cost, if most have one."""
         every = self.observations.by_condition[place]
         costed = [pair for pair in every if pair[0].features.has_cost]
         return costed if costs and len(costed) >= MIN_COSTED_SHARE * len(every) else every
 
     def _sources(self, place: Condition) -> list[Condition]:
-        """The other places that most tell of: those that share most models, then those with most values."""
+        """Returns the other conditions with most common models, then with most values."""
         own = {sample.features.record.model.root for sample, _ in self.observations.by_condition[place]}
 
         def order(other: Condition) -> tuple[int, int]:
@@ -402,7 +414,7 @@ def predict(
     dataset: str | None = None,
     **question: Any,
 ) -> Prediction:
-    """The value of `target` that a model would reach, from what is known of others.
+    """Predicts `target` of a model from known values of others.
 
     `record` may be the name of a model of the graph; `question` is that of `Predictor.predict`. Raises
     `UnknownNameError` for an unknown target, model, data set or device, `PredictionError` where nothing tells it.
@@ -413,7 +425,8 @@ def predict(
 
 
 def fitted_predictor(contents: Contents, target: str = TOP_1, known: FeatureCache | None = None) -> Predictor:
-    """All that is known of `target`; good for as long as the contents stay the same. Raises `UnknownNameError`.
+    """Returns the predictor of `target`; valid while the contents stay the same. Raises `UnknownNameError`. Raises
+    `UnknownNameError`.
 
     `known` are the features of models that predictors of other targets share.
     """

@@ -1,4 +1,4 @@
-"""Questions that the structures alone answer: types, how often they occur, what is central and what is shared."""
+"""Questions answered by the structures alone: types, frequencies, centrality and overlap of models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AnalysisQuestions(Questions):
     # -------------------------------------------------------------- relations
 
     def is_a(self, level: int = 1) -> pd.DataFrame:
-        """The abstract type of each module, and where a module is not as most of its type are.
+        """Returns the abstract type of each module, and its differences from most modules of the type.
 
         Parameters
         ----------
@@ -70,7 +70,7 @@ class AnalysisQuestions(Questions):
     # -------------------------------------------------------------- statistics
 
     def rank_frequency(self, level: str | None = None) -> RankFrequency:
-        """How the uses of modules fall with their rank, with a fitted power law and its alternatives.
+        """Returns structures by frequency of use, with a fitted power law and its alternatives.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class AnalysisQuestions(Questions):
         return importance(self.contents(), measure, level)
 
     def communities(self, method: str = "louvain", seed: int = 0, level: str | None = None) -> pd.DataFrame:
-        """Modules that are built of each other more than of the rest.
+        """Returns communities of modules: groups that are built of each other more than of others.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class AnalysisQuestions(Questions):
     # -------------------------------------------------------------- comparison
 
     def overlap(self, shared: bool = False) -> pd.DataFrame:
-        """What each two models have in common.
+        """Returns the share of common structures of each two models.
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ class AnalysisQuestions(Questions):
         return overlap(self.contents(), shared)
 
     def difference(self, a: str, b: str) -> pd.DataFrame:
-        """The modules of two models, and how often each has them.
+        """Returns the modules of two models with their number of occurrences in each.
 
         Parameters
         ----------
@@ -283,7 +283,7 @@ class AnalysisQuestions(Questions):
         return self._alike[1].most_similar(record, n, model if known else None)
 
     def plot(self, question: str, *args: Any, ax: Any = None, **kwargs: Any) -> Any:
-        """A picture of what a question answers, by matplotlib.
+        """Plots the answer to a question with matplotlib.
 
         Parameters
         ----------

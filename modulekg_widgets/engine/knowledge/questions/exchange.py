@@ -1,4 +1,4 @@
-"""The graph for other tools: as a networkx graph, and as files."""
+"""Export of the graph to networkx and to files."""
 
 from __future__ import annotations
 

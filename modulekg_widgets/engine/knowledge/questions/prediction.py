@@ -1,4 +1,4 @@
-"""Questions about models that nobody has trained: their values, and which suit a task."""
+"""Questions about models that nobody has trained: predicted values, and models for a task."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PredictionQuestions(Questions):
         device: str | None = None,
         extrapolate: bool = False,
     ) -> Prediction:
-        """The value that a model would reach, from its structure, size, cost and training, with its uncertainty.
+        """Predicts the value that a model would reach, with an interval, from structure, size, cost and training.
 
         It is learnt from all results of the jobs of the graph, and for accuracies from what torchvision publishes. Of a
         data set of which few are known, the values on others tell as much as these few show.
@@ -103,7 +103,7 @@ class PredictionQuestions(Questions):
     def evaluate_prediction(
         self, target: str = "acc@1", dataset: str | None = None, device: str | None = None, **options: Any
     ) -> pd.DataFrame:
-        """How well `target` is told of families of models that have not been seen, beside simple baselines.
+        """Evaluates predictions of `target` for left-out families of models, beside simple baselines.
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ class PredictionQuestions(Questions):
         device: str | None = None,
         **options: Any,
     ) -> Ranking[Candidate]:
-        """The known models and blocks that promise most on a data set within a budget.
+        """Returns the known models and blocks with the best prediction on a data set within a budget.
 
         Known are the models of the graph and torchvision's published ones.
 
@@ -215,7 +215,7 @@ class PredictionQuestions(Questions):
         n: int = 5,
         **options: Any,
     ) -> Ranking[Generated]:
-        """New models that vary width, depth and blocks of known ones towards an objective, by a small evolution.
+        """Generates new models that vary width, depth and blocks of known ones, by a small evolutionary search.
 
         Parameters
         ----------
@@ -262,7 +262,7 @@ class PredictionQuestions(Questions):
         return generate(self.contents(), objective, budget, n, **self._with_own(options, target))
 
     def _with_own(self, options: Mapping[str, Any], target: str) -> dict[str, Any]:
-        """The options of a search, with what this graph knows of itself."""
+        """Returns the options of a search with the builders and the predictor of this graph."""
         target = options.get("target", target)
         builders = {**self.builders, **(options.get("builders") or {})}
         return {"predictor": self._predictor(target), **options, "builders": builders}

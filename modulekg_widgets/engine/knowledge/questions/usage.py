@@ -1,4 +1,4 @@
-"""Questions about use: who used what, and with which success."""
+"""Questions about use: structures, users and data sets by jobs and their accuracy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class UsageQuestions(Questions):
         user: str | None = None,
         dataset: str | None = None,
     ) -> pd.DataFrame:
-        """The structures with most occurrences.
+        """Returns the structures with the most occurrences.
 
         Parameters
         ----------
@@ -76,7 +76,7 @@ class UsageQuestions(Questions):
         since: TimeLike = None,
         until: TimeLike = None,
     ) -> pd.DataFrame:
-        """Who trained what on which data.
+        """Returns the jobs with user, data set, model, accuracy and times.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The store: a database that is opened with care, read in snapshots and written one transaction after the other."""
+"""The database of a graph: opened with checks, read in snapshots, written in one transaction at a time."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Store:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """The one connection that writes; all of it is kept when the block ends, nothing when it raises."""
+        """Opens the one writing connection; all is committed at the end of the block, nothing if it raises."""
         self._check_file()
         with self._errors(), self._memory_locked(), self._write_transaction() as connection:
             self._check_version(connection)
@@ -92,12 +92,12 @@ class Store:
             write_meta(connection, "revision", str(self.revision_in(connection) + 1))
 
     def _check_file(self) -> None:
-        """Stay with the file that was opened: what is written to one that was moved is found by nobody."""
+        """Raises `StoreError` if the file was moved or replaced since it was opened."""
         if self._file_identity() != self._file:
             raise StoreError(f"{self} was moved, removed or replaced: open it where it is now")
 
     def _check_version(self, connection: Connection) -> None:
-        """Write only what others, who may have brought the tables to another version since, can read."""
+        """Raises `StoreError` if another process has changed the schema version."""
         if (version := read_meta(connection, "schema_version")) != str(SCHEMA_VERSION):
             raise StoreError(
                 f"{self} was changed to schema version {printable(str(version))}: upgrade modulekg-widgets"
@@ -114,7 +114,7 @@ class Store:
 
     @staticmethod
     def revision_in(connection: Connection) -> int:
-        """The revision that a transaction sees."""
+        """Returns the revision that a transaction sees."""
         text = read_meta(connection, "revision") or ""
         if not (text.isascii() and text.isdecimal() and len(text) < 19):
             raise StoreError(f"the store's revision is {printable(text)!r}, no number: it is damaged")
@@ -139,7 +139,7 @@ class Store:
         return self._engine
 
     def _after_fork(self) -> None:
-        """Connections do not survive a fork, and a thread of the parent may have held the one of a store in memory."""
+        """Renews lock and connections, which do not survive a fork."""
         self._memory_lock = threading.RLock()
         self.close()
         self._process = os.getpid()
@@ -212,7 +212,7 @@ class Store:
 
     @contextmanager
     def _write_transaction(self) -> Iterator[Connection]:
-        """A transaction that no other one writes beside."""
+        """Opens a transaction that excludes other writers."""
         with self.engine.connect() as connection:
             connection = connection.execution_options(writes=True)
             if self.dialect == "postgresql":  # what the writer before did is seen once the lock is there
@@ -233,7 +233,7 @@ class Store:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """What the database reports, as our own error."""
+        """Converts errors of the database to `StoreError`."""
         try:
             yield
         except SQLAlchemyError as error:
@@ -278,7 +278,7 @@ def url_of(location: Location) -> URL:
 
 
 def checked_existing(location: Location) -> Location:
-    """`location`, if there is a store to read: what is only read must not be made by mistake; raises `StoreError`."""
+    """Returns `location` if there is a store; raises `StoreError`, so that reading creates no file."""
     url = url_of(location)
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
         raise StoreError(
@@ -288,7 +288,7 @@ def checked_existing(location: Location) -> Location:
 
 
 def _file_url(path: str) -> URL:
-    """The URL of a file, from wherever the process goes later."""
+    """Returns the URL of a file, independent of the working directory."""
     if path in ("", ":memory:"):
         raise StoreError("a store in memory has no name: leave `store` out")
     return URL.create("sqlite", database=os.path.abspath(path))

@@ -1,4 +1,4 @@
-"""What the store answers: single nodes by their key, and all of it as `Contents`."""
+"""Queries of the store: single nodes by key, and the whole graph as `Contents`."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def count_nodes(connection: Connection, kind: str) -> int:
 
 
 def read_module(connection: Connection, fingerprint: str) -> StructureNode | None:
-    """The module of a fingerprint, by two look-ups in indexes."""
+    """Returns the structure of a fingerprint, by two index look-ups."""
     return read_modules(connection, [fingerprint]).get(fingerprint)
 
 
 def read_modules(connection: Connection, fingerprints: Iterable[str]) -> dict[str, StructureNode]:
-    """The modules of some fingerprints, those that are there."""
+    """Returns the structures of the fingerprints that exist."""
     found: dict[str, StructureNode] = {}
     for batch in batches(fingerprints, MAX_QUERY_KEYS):
         rows = connection.execute(_MODULES, {"keys": batch}).all()
@@ -75,7 +75,7 @@ def read_modules(connection: Connection, fingerprints: Iterable[str]) -> dict[st
 
 
 def read_model(connection: Connection, name: str) -> ModelNode | None:
-    """The model of a name, with how often each module occurs in it; without what only its trace tells."""
+    """Returns a model with its occurrences, without the facts of its trace."""
     asked = select(nodes.c.id, nodes.c.name, nodes.c.properties)
     row = connection.execute(asked.where(nodes.c.type == "Model", nodes.c.key == name_key(name))).first()
     if row is None:
@@ -97,7 +97,7 @@ def read_contents(connection: Connection, scheme: str) -> Contents:
 
 
 class _ContentsReader:
-    """One pass over each table, and the records that come of them."""
+    """Reads each table once and assembles the records."""
 
     def __init__(self, connection: Connection) -> None:
         self.rows: dict[str, list[tuple[int, str, str, str]]] = {kind: [] for kind in NODE_TYPES}
@@ -181,7 +181,7 @@ class _ContentsReader:
 
 
 def check_complete(model: str, keys: Iterable[str], modules: Mapping[str, StructureNode]) -> None:
-    """Raise `StoreError` unless all modules of a model, and all that they contain, are there."""
+    """Raises `StoreError` unless all modules of a model and their contents exist."""
     inside = (child for node in modules.values() for _, child in node.slots if child is not None)
     for key in chain(keys, inside):
         if key not in modules:

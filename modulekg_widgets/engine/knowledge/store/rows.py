@@ -1,4 +1,4 @@
-"""Between the records of the graph and the rows of the store's tables."""
+"""Conversion between records of the graph and rows of the store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_INTEGER = 1 << 63
 
 
 def name_key(name: str) -> str:
-    """The key of a node that is known by its name; names may be of any length and hold any character."""
+    """Returns the key of a named node; names may have any length and characters."""
     return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
@@ -39,7 +39,7 @@ def escaped(name: str) -> str:
 
 
 def unescaped(text: str) -> str:
-    """The name that `escaped` made a text of."""
+    """Returns the name that `escaped` converted."""
     if "\\" not in text:
         return text
     # backslashes come as pairs, as NUL and as surrogates; everything else stands for itself
@@ -63,7 +63,7 @@ def _with_characters(part: str) -> str:
 
 
 def module_properties(node: StructureNode) -> str:
-    """What a module's row holds beside its class; the children are edges."""
+    """Returns the properties of a module's row as text; its children are edges."""
     values = {
         "qualified_class": node.qualified_class, "bases": node.bases, "hyperparameters": node.hyperparameters,
         "tensors": node.tensors, "parameters": node.parameters, "bytes": node.bytes,
@@ -77,14 +77,14 @@ def module_properties(node: StructureNode) -> str:
 
 
 def contains_rows(node: StructureNode) -> Iterable[tuple[str, str]]:
-    """(fingerprint of the child, the slots that it takes as text), each child once."""
+    """Yields (fingerprint of the child, its slots as text), each child once."""
     for child, places in slot_positions(node).items():
         slots = [[position, node.slots[position][0]] for position in places]
         yield child, _fast_encode(slots) or encode(slots)
 
 
 def _fast_encode(value: Any) -> str | None:
-    """What `encode` gives, several times as fast, for values in which only texts may need its care; else None."""
+    """Returns the text of `encode` faster, for values whose texts alone may need its care; else None."""
     try:
         text = _dumps(value)
     except ValueError:  # NaN
@@ -133,7 +133,7 @@ def checked_integer(count: int, what: str) -> int:
 
 
 def module_from_row(fingerprint: str, name: str, text: str, children: Iterable[tuple[str, str]]) -> StructureNode:
-    """The module of a row and its `contains_rows` edges, as (fingerprint of the child, its slots)."""
+    """Returns the structure of a row and its `contains` edges (fingerprint of the child, slots)."""
 
     def read() -> StructureNode:
         found = decode_properties(text)
@@ -167,7 +167,7 @@ def model_from_row(
     feeds: Counter[tuple[str, str]],
     calls: Counter[tuple[str, str]],
 ) -> ModelNode:
-    """The model of a row, with the rows of other tables that are its own."""
+    """Returns the model of a row with its rows of other tables."""
 
     def read() -> ModelNode:
         found = decode_properties(text)
@@ -184,7 +184,7 @@ def model_from_row(
 
 
 def job_from_row(name: str, text: str, user: str | None, dataset: str | None, model: str | None) -> JobNode:
-    """The job of a row, with the names that its edges lead to."""
+    """Returns the job of a row with the names at its edges."""
 
     def read() -> JobNode:
         found = decode_properties(text)
@@ -199,7 +199,7 @@ def job_from_row(name: str, text: str, user: str | None, dataset: str | None, mo
 
 
 def named_from_row(kind: Callable[[str, dict[str, Any]], Node], name: str, text: str) -> Node:
-    """The data set or user of a row."""
+    """Returns the data set or user of a row."""
     return read_checked(lambda: kind(unescaped(name), _mapping(decode_properties(text))), f"{kind.__name__} {name!r}")
 
 
@@ -212,7 +212,7 @@ def user_from_row(name: str, text: str) -> UserNode:
 
 
 def read_checked(read: Callable[[], Node], what: str) -> Node:
-    """What `read` gives; whatever is wrong with the row is a `StoreError` that names it."""
+    """Returns `read()`; any error of the row becomes a `StoreError` that names it."""
     try:
         return read()
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
@@ -280,12 +280,11 @@ def _real_or_none(value: Any) -> float | None:
     return None if value is None else _real(value)
 
 
-# --------------------
-# What a store holds after something was added, from what it held before: not everything is read again.
+# -------------------- Update of cached contents after an addition, so that the store is not read again
 
 
 def updated_contents(known: Contents, added: Contents) -> Contents | None:
-    """`known` with what was added, as it would be read but for the order of counts; None where more changes than that.
+    """Returns `known` with the additions, as they would be read; None if more changes than that.
 
     That is so for models that replace others, with which modules may go, and under the seed's scheme, where modules do.
     """

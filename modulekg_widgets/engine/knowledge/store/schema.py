@@ -1,4 +1,4 @@
-"""The tables of a store, their version, and the steps that bring an older store up to it."""
+"""Tables of a store, their version, and migrations of older stores."""
 
 from __future__ import annotations
 

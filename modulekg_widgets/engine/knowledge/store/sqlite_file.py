@@ -1,4 +1,4 @@
-"""SQLite as a store: its connections, and the checks of a file before anything in it is believed."""
+"""SQLite as a store: connections, and checks of a file before it is used."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _mode(path: Path, writable: bool, may_create: bool) -> str:
 
 
 def check_header(path: Path) -> None:
-    """Refuse what is no file of ours before SQLite touches it."""
+    """Raises `StoreError` for a file that is no store, before SQLite opens it."""
     try:
         head = _read_header(path)
     except OSError as error:
@@ -88,7 +88,7 @@ def _read_header(path: Path) -> bytes:
 
 
 def _control_transactions(engine: Engine) -> Engine:
-    """Begin transactions ourselves: a writer takes its lock at once, or two that read first would refuse each other."""
+    """Controls transactions: a writer takes its lock at the beginning, so that two cannot block each other."""
 
     @event.listens_for(engine, "connect")
     def _connected(connection: Any, _record: Any) -> None:
@@ -104,7 +104,7 @@ def _control_transactions(engine: Engine) -> Engine:
 
 
 def _protect(connection: sqlite3.Connection) -> None:
-    """Let nothing in the file's schema run that is not harmless, and believe no cell larger than its page."""
+    """Disables code in the schema and oversized cells."""
     connection.execute("PRAGMA trusted_schema=OFF")
     connection.execute("PRAGMA cell_size_check=ON")
     if sys.version_info >= (3, 11):
@@ -121,7 +121,7 @@ def _use_write_ahead_log(engine: Engine, writable: bool) -> None:
 
 
 def _is_ours(connection: sqlite3.Connection) -> bool:
-    """Whether the file is a store already, so that its journal may be changed; reads only."""
+    """True if the file is a store already, so that its journal mode may be changed."""
     try:
         return connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
     except sqlite3.Error:
@@ -129,7 +129,7 @@ def _is_ours(connection: sqlite3.Connection) -> bool:
 
 
 def _enable_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Readers and a writer at once; the change of mode does not wait for locks by itself."""
+    """Enables the write-ahead log, which allows readers beside a writer."""
     until = time.monotonic() + LOCK_TIMEOUT
     while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
         try:
@@ -141,7 +141,7 @@ def _enable_write_ahead_log(connection: sqlite3.Connection) -> None:
 
 
 def check_file(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a file whose pages are damaged or whose schema is not ours; never writes, never takes long."""
+    """Raises `StoreError` for damaged pages or another schema; never writes, and stops after a time."""
     name = printable(str(path))
     with _time_limit(connection, path):
         found = {(kind, title): sql for kind, title, sql in connection.execute(_OBJECTS)}
@@ -171,7 +171,7 @@ _OBJECTS = "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlit
 
 @cache
 def expected_objects() -> dict[tuple[str, str], str | None]:
-    """What SQLite lists of a fresh store of this version."""
+    """Returns the schema objects of a new store of this version."""
     engine = create_engine("sqlite://", poolclass=StaticPool)
     with engine.begin() as connection:
         metadata.create_all(connection)
@@ -182,7 +182,7 @@ def expected_objects() -> dict[tuple[str, str], str | None]:
 
 @contextmanager
 def _time_limit(connection: sqlite3.Connection, path: Path, seconds: float = CHECK_SECONDS) -> Iterator[None]:
-    """Stop what computes longer than a sound file of this size needs, `seconds` for each 64 MiB.
+    """Interrupts work that takes longer than a valid file of this size needs.
 
     Waiting for a slow disk or a busy machine is no sign of damage, and does not count.
     """
@@ -200,7 +200,7 @@ def _time_limit(connection: sqlite3.Connection, path: Path, seconds: float = CHE
 
 @contextmanager
 def foreign_database(path: Path, seconds: float) -> Iterator[sqlite3.Connection]:
-    """One snapshot of another program's database, checked and only read, for `seconds` of computing for each 64 MiB.
+    """Opens a checked read-only snapshot of another program's database.
 
     Raises `StoreError` for what is no sound SQLite file; what SQLite raises passes through.
     """
@@ -220,7 +220,7 @@ def foreign_database(path: Path, seconds: float) -> Iterator[sqlite3.Connection]
 
 
 def _foreign_mode(path: Path) -> str:
-    """How the file is opened so that nothing is written, beside it neither."""
+    """Returns the open mode that writes nothing, also beside the file."""
     name = printable(str(path))
     if not path.is_file():  # a pipe would wait for its writer
         raise StoreError(f"there is no file {name!r}")
@@ -233,7 +233,7 @@ def _foreign_mode(path: Path) -> str:
 
 
 def plain_columns(connection: sqlite3.Connection, table: str) -> list[str]:
-    """The columns that a table keeps, none where there is no such table; raises `StoreError` for views and the like."""
+    """Returns the stored columns of a table, none if it is missing; raises `StoreError` for views."""
     found = connection.execute("SELECT type, rootpage, sql FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
     if found is None:
         return []

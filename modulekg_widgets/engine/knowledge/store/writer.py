@@ -1,4 +1,4 @@
-"""What changes the store: each function works inside one transaction of `Store.write`."""
+"""Changes of the store; each method runs inside one transaction of `Store.write`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Item = TypeVar("Item")
 
 
 class StoreWriter:
-    """The writing of one transaction: it hands out ids, and remembers those of modules."""
+    """Writer of one transaction: assigns ids and writes rows."""
 
     def __init__(self, connection: Connection, scheme: str) -> None:
         self.connection = connection
@@ -39,7 +39,7 @@ class StoreWriter:
         self._next = 1 + (connection.execute(select(func.max(nodes.c.id))).scalar() or 0)
 
     def add(self, contents: Contents) -> None:
-        """Add everything; what has a name that is taken is replaced, modules that are there already are shared."""
+        """Adds everything; nodes of the same name are replaced, existing modules are shared."""
         ids = self.add_modules(contents.modules.values())
         for dataset in contents.datasets.values():
             self.add_named("DataSet", dataset)
@@ -52,7 +52,7 @@ class StoreWriter:
     # -------------------------------------------------------------- modules
 
     def add_modules(self, modules: Iterable[StructureNode]) -> dict[str, int]:
-        """Add those that are not there; returns the id of each by its fingerprint."""
+        """Adds missing modules; returns the id of each by fingerprint."""
         ids: dict[str, int] = {}
         written: list[StructureNode] = []  # their edges follow once all ids are known
         empty = self._is_empty()
@@ -69,7 +69,7 @@ class StoreWriter:
         return ids
 
     def _replace_modules(self, modules: list[StructureNode], ids: Mapping[str, int]) -> None:
-        """The seed's scheme merges modules whose children have other names: the one that came last is shown."""
+        """Replaces modules whose children have other names, as the scheme "seed" merges them."""
         for node in modules:
             key = ids[node.fingerprint]
             values = {"name": escaped(node.class_name), "properties": module_properties(node)}
@@ -94,7 +94,7 @@ class StoreWriter:
     # -------------------------------------------------------------- models
 
     def add_model(self, model: ModelNode, ids: Mapping[str, int]) -> None:
-        """Add a model whose modules are there; one of the same name is replaced, and its jobs are of the new one."""
+        """Adds a model whose modules exist; replaces one of the same name, whose jobs then belong to the new one."""
         old = self.id_of("Model", model.name)
         unused = [] if old is None else self._modules_of(old)
         if old is not None:
@@ -130,7 +130,7 @@ class StoreWriter:
         return places
 
     def remove_model(self, name: str) -> None:
-        """Remove a model and the modules that no other model contains; its jobs stay, of a model that is not known."""
+        """Removes a model and the modules of no other model; its jobs stay without a model."""
         model = self._required("Model", name)
         unused = self._modules_of(model)
         self._remove_model_rows(model)
@@ -146,7 +146,7 @@ class StoreWriter:
         self.connection.execute(delete(edges).where(edges.c.owner == model))
 
     def _remove_unused(self, modules: Collection[int]) -> None:
-        """Remove those of `modules` that no model contains, and operators that nothing calls."""
+        """Removes those of `modules` that no model contains, and operators without calls."""
         used: set[int] = set()
         for batch in batches(modules, MAX_QUERY_KEYS):
             asked = select(occurrences.c.module).where(occurrences.c.module.in_(batch)).distinct()
@@ -165,7 +165,7 @@ class StoreWriter:
     # -------------------------------------------------------------- data sets, users, jobs
 
     def add_named(self, kind: str, node: DataSetNode | UserNode) -> str:
-        """Add a data set or a user, or give the one of that name other properties; returns its key."""
+        """Adds a data set or user, or replaces its properties; returns its key."""
         properties = encode(node.properties)
         old = self.id_of(kind, node.name)
         if old is None:
@@ -175,12 +175,12 @@ class StoreWriter:
         return name_key(node.name)
 
     def add_job(self, job: JobNode) -> str:
-        """Add a job, or replace the one of that name; what it names must be there. Returns its key."""
+        """Adds or replaces a job; its user, data set and model must exist. Returns its key. Returns its key."""
         self.add_jobs([job])
         return name_key(job.name)
 
     def add_jobs(self, jobs: Iterable[JobNode]) -> None:
-        """Add jobs of different names, or replace those of these names; what they name must be there."""
+        """Adds or replaces jobs of different names; what they name must exist."""
         for batch in batches(jobs, BATCH_ROWS):
             users = self._all_required("User", {job.user for job in batch})
             datasets = self._all_required("DataSet", {job.dataset for job in batch})
@@ -198,7 +198,7 @@ class StoreWriter:
             insert_rows(self.connection, edges, rows)
 
     def remove_named(self, kind: str, name: str) -> None:
-        """Remove a job, or a data set or user, whose jobs stay without it."""
+        """Removes a job, or a data set or user, whose jobs stay without it."""
         self._remove_nodes([self._required(kind, name)])
 
     # -------------------------------------------------------------- nodes of every type

@@ -1,4 +1,4 @@
-"""Whether a known model is for a task, and whether what its builder makes is that model and runs."""
+"""Check that a builder builds the recorded model and that the model runs, and the task of a model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CLASSIFIER_PACKAGES = (
 
 @dataclass(frozen=True, slots=True)
 class CheckedBuild:
-    """A builder that was tried, with what its model was seen to do on meta tensors."""
+    """A checked builder with its model on the meta device and a forward of it."""
 
     builder: Builder
     model: nn.Module  # without weights
@@ -44,7 +44,7 @@ class CheckedBuild:
 def check_build(
     builder: Builder | None, record: ModelRecord, size: tuple[int, int] | None, scheme: str
 ) -> CheckedBuild | str:
-    """What a builder makes of a model, or why it is of no use; `size` is that of the images of the data set."""
+    """Builds and runs a model on the meta device; returns the result, or the reason why it is unusable."""
     if builder is None:
         return "have no builder"
     try:
@@ -67,14 +67,14 @@ def check_build(
 
 
 def task_of_model(record: ModelRecord) -> str | None:
-    """What a model is for, by its class or the module that defines it; None for one whose task nobody knows."""
+    """Returns the task of a model by its class or defining module; None if unknown."""
     *where, name = record.nodes[record.model.root].qualified_class.split(".")
     named = task_in_text(name) or task_in_text(" ".join(where[2:]))
     return named or (CLASSIFICATION if tuple(where[:2]) in CLASSIFIER_PACKAGES else None)
 
 
 def largest_blocks(record: ModelRecord) -> Iterator[str]:
-    """The blocks of a model that have more than one operation, those with most of its parameters first."""
+    """Yields the blocks of a model with several operations, those with most parameters first."""
     shares = {
         key: record.model.occurrences[key, level] * record.nodes[key].parameters
         for key, level in occurrences_in_levels(record, ("block",))

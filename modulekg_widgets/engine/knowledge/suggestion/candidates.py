@@ -1,4 +1,4 @@
-"""What suggestion and generation return: models and blocks that can be built, in a table."""
+"""Candidates of suggestion and generation in a ranking, and forward runs of models on meta tensors."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from modulekg_widgets.engine.torch_runtime.pytree import tensors
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
-# --------------------
-# Another number of classes for a model whose builder has no word for it: its last layer is exchanged.
+# -------------------- Replacement of the last layer of a model for another number of classes
 
 
 HEAD_LAYERS = (nn.Linear, nn.Conv2d, nn.Conv1d)
@@ -32,7 +31,7 @@ RESHAPING_OPERATORS = ("view", "_unsafe_view", "reshape", "flatten", "squeeze", 
 
 
 def replace_head(model: nn.Module, call: CallArguments, classes: int) -> nn.Module:
-    """The model with a last layer for so many classes, with weights as layers have them at first.
+    """Returns the model with a new last layer for `classes` classes.
 
     Raises `PredictionError` where the output does not come of one layer of its own.
     """
@@ -56,7 +55,7 @@ def replace_head(model: nn.Module, call: CallArguments, classes: int) -> nn.Modu
 
 
 def find_head(graph: Dataflow) -> str | None:
-    """The path of the layer that makes the first output, which goes nowhere else and shares no weight."""
+    """Returns the path of the layer that computes the first output and shares no weight; None if there is none."""
     outputs = graph.fixed_outputs
     producer = outputs[0].producer if outputs else None
     while (
@@ -117,7 +116,7 @@ class Candidate:
         return self.builder is not None
 
     def build(self, num_classes: int | None = None) -> nn.Module:
-        """A new module with weights as its builder makes them; a model gets the data set's number of classes.
+        """Builds the module, with the number of classes of the data set or `num_classes`.
 
         `num_classes` overrides that number. Raises `PredictionError` when nobody told how to build it.
         """
@@ -141,7 +140,7 @@ class Candidate:
 
 
 def build_model(builder: Builder, num_classes: int | None, call: CallArguments, required: bool = False) -> nn.Module:
-    """A model of that many classes: as its builder makes it, where that takes `num_classes`, else with another head.
+    """Builds a model with that number of classes, by its builder or by replacing its head.
 
     One without a head that could be exchanged stays as it is; with `required` that is a `PredictionError`.
     """
@@ -173,7 +172,8 @@ Row = TypeVar("Row", bound="Any")
 
 
 class Ranking(Sequence[Row], Generic[Row]):
-    """Candidates, best first; prints as a table. Where there are none, `reason` says why.
+    """Candidates, best first, shown as a table; `reason` says why there are none. Where there are none, `reason` says
+    why.
 
     Where there are some, it is `note`: what else could not be told.
     """
@@ -227,7 +227,7 @@ class Ranking(Sequence[Row], Generic[Row]):
 
 
 def count_text(value: Any) -> str:
-    """A count as 25.6 M, or a question mark."""
+    """Returns a count as 25.6 M, or a question mark."""
     if value is None or pd.isna(value):
         return "?"
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
@@ -241,7 +241,7 @@ def count_text(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ForwardPass:
-    """A forward pass on meta tensors that went through."""
+    """A successful forward on meta tensors, with FLOPs and shapes by module."""
 
     call: CallArguments
     flops: int
@@ -255,7 +255,7 @@ class ForwardPass:
 
     @property
     def flops_at_default_size(self) -> int:
-        """The cost on an image of the usual size, which published costs are about; it grows with the area."""
+        """FLOPs on an image of the default size, which published costs refer to."""
         if len(self.inputs) == 1 and len(self.inputs[0]) == 4 and self.inputs[0][2] * self.inputs[0][3]:
             return round(self.flops * DEFAULT_IMAGE_SIZE**2 / (self.inputs[0][2] * self.inputs[0][3]))
         return self.flops
@@ -267,7 +267,7 @@ def meta_call(shapes: Sequence[Shape]) -> CallArguments:
 
 
 def first_working_call(model: nn.Module, calls: Sequence[CallArguments]) -> ForwardPass | None:
-    """The first of the calls with which the model runs, in evaluation mode; None when none will do."""
+    """Returns the first call on which the model runs in eval mode; None if none does."""
     for args, kwargs in calls:
         try:
             graph = trace_dataflow(model, args, dict(kwargs), training=False)
@@ -282,14 +282,14 @@ def first_working_call(model: nn.Module, calls: Sequence[CallArguments]) -> Forw
 
 
 def builder_calls(builder: Builder, model: nn.Module) -> list[CallArguments]:
-    """The call that a builder knows of for what it builds, where it has such an example."""
+    """Returns the example call of a builder, if it has one."""
     example = getattr(builder, "example", None)
     call: Any = example(model) if callable(example) else None
     return [] if call is None else [call]
 
 
 def image_calls(record: ModelRecord, size: tuple[int, int] | None = None) -> list[CallArguments]:
-    """The calls to try: one image of the data set's size, then that of its trace, then of usual sizes."""
+    """Returns calls to try: an image of the data set's size, then of the trace, then of usual sizes."""
     seen = [record.model.inputs] if record.model.inputs else []
     front = (1, input_channels(record)) if not seen or len(seen[0]) != 1 or len(seen[0][0]) != 4 else seen[0][0][:2]
     asked = [((*front, *size),)] if size is not None else []
@@ -298,7 +298,7 @@ def image_calls(record: ModelRecord, size: tuple[int, int] | None = None) -> lis
 
 
 def row_calls(record: ModelRecord) -> list[CallArguments]:
-    """Calls with one row of numbers, as many as some linear layer takes, of the first few in the order of modules."""
+    """Returns calls with one row of numbers, as wide as one of the first linear layers takes."""
     layers = (record.nodes[fingerprint].hyperparameters.get("in_features") for fingerprint in first_paths(record))
     widths = dict.fromkeys(width for width in layers if type(width) is int)
     return [meta_call([(1, width)]) for width in list(widths)[:MAX_ROW_WIDTHS]]
@@ -314,7 +314,7 @@ def input_channels(record: ModelRecord) -> int:
 
 
 def first_paths(record: ModelRecord) -> dict[str, str]:
-    """For each structure of the model the dotted path where a walk meets it first."""
+    """Returns for each structure of the model the first dotted path in a walk."""
     found: dict[str, str] = {}
     waiting = [(record.model.root, "")]
     while waiting:
@@ -332,12 +332,12 @@ def occurrences_in_levels(record: ModelRecord, levels: Sequence[str]) -> list[Oc
     return [occurrence for occurrence in record.model.occurrences if occurrence[1] in levels]
 
 
-# -------------------- What suggested models are for, and the budget that they must keep to
+# -------------------- Requirements of a search: data set and limits of size, cost and latency
 
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """What the suggested models are for, and the budget that they must keep to."""
+    """Data set of a search, and the limits of its budget."""
 
     dataset: DataSetNode
     max_params: float | None
@@ -351,12 +351,12 @@ class Requirements:
 
     @property
     def limits(self) -> dict[str, float]:
-        """Those that are set."""
+        """The limits that are set."""
         every = {"max_params": self.max_params, "max_flops": self.max_flops, "max_latency": self.max_latency}
         return {name: limit for name, limit in every.items() if limit is not None}
 
     def allows(self, parameters: int, flops: float | None) -> bool:
-        """Whether the budget does; an unknown cost is allowed until it is known."""
+        """True if the budget allows these sizes; an unknown cost is allowed."""
         within = self.max_params is None or parameters <= self.max_params
         return within and (self.max_flops is None or flops is None or flops <= self.max_flops)
 

@@ -1,4 +1,4 @@
-"""What known models cost on images of a data set, as far as that can be told before they are built and run."""
+"""Estimates of the cost of known models on images of a data set, before they are built."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIN_OTHER_RUNS = 10  # models of any family tell it of one of which fewer were r
 
 
 class CostEstimator:
-    """Estimates from what is stored, and what a search has seen since; they say what is worth building."""
+    """Cost estimates from stored costs and from models run earlier in a search."""
 
     def __init__(self, predictor: Predictor, required: Requirements) -> None:
         self.predictor, self.required = predictor, required
@@ -30,14 +30,14 @@ class CostEstimator:
         self._growth: dict[str, list[float]] = defaultdict(list)  # by family costs there, as parts of those estimated
 
     def estimate(self, record: ModelRecord) -> float | None:
-        """About what a model costs on an image of the data set, as it grows with the area, where its cost is known."""
+        """Estimates the FLOPs on an image of the data set, proportional to the area."""
         features, size = self.predictor.features(record), self.required.size
         if features.flops is None or size is None or not features.image_side:
             return features.flops
         return features.flops * size[0] * size[1] / features.image_side**2
 
     def may_fit(self, record: ModelRecord) -> bool:
-        """Whether the budget may allow the model's cost on the data set's images."""
+        """True if the budget may allow the cost of the model on images of the data set."""
         limit, flops = self.required.max_flops, self.predictor.features(record).flops
         if limit is None:
             return True
@@ -49,13 +49,13 @@ class CostEstimator:
         return self._fixed[family] < MIN_FAMILY_RUNS and (estimate is None or estimate <= self._slack(family) * limit)
 
     def _slack(self, family: str) -> float:
-        """How many times the budget an estimate may be."""
+        """Returns the factor by which an estimate may exceed the budget."""
         own, every = self._growth[family], list(chain.from_iterable(self._growth.values()))
         seen = own if len(own) >= MIN_FAMILY_RUNS else every if len(every) >= MIN_OTHER_RUNS else []
         return max(1.0, 1 / min(seen)) if seen else COST_SLACK
 
     def record_run(self, record: ModelRecord, found: CheckedBuild | str) -> None:
-        """Learn from a model that was run."""
+        """Records the cost of a model that was run."""
         shape = found.run.inputs[0] if isinstance(found, CheckedBuild) and found.run.inputs else ()
         if isinstance(found, str) or self.required.size is None or len(shape) != IMAGE_DIMS:
             return
@@ -67,13 +67,13 @@ class CostEstimator:
 
 
 def _weight_flops(record: ModelRecord) -> int:
-    """The FLOPs of a model that uses each weight of its layers once; tables of which it reads a row do not count."""
+    """Returns the FLOPs of a model that uses each weight once; embedding tables do not count."""
     uses = count_uses([record.model])
     layers = [record.nodes[key] for key in uses if not child_keys(record.nodes[key])]
     return sum(2 * uses[each.fingerprint] * each.parameters for each in layers if "Embedding" not in each.class_name)
 
 
-# -------------------- How long known models are told to take on a device, for a search that must keep to a time
+# -------------------- Predicted latencies of known models on one device
 
 
 TO_MILLISECONDS = {"ms": 1.0, "s": 1e3, "us": 1e-3, "µs": 1e-3, "ns": 1e-6, None: 1.0}
@@ -88,7 +88,7 @@ class Latency(NamedTuple):
 
 @dataclass
 class LatencyPredictor:
-    """The predicted latencies in ms on one device, at the image size and batch at which known ones were measured.
+    """Predicts latencies in ms on one device, at the image size and batch of the known measurements.
 
     Raises `UnknownNameError` for a device of which none is known, `PredictionError` where there are several and none is
     named, or where they are in no unit of time.
@@ -106,7 +106,7 @@ class LatencyPredictor:
         self._factor = TO_MILLISECONDS[unit]
 
     def predict(self, records: Sequence[ModelRecord]) -> list[Latency | None]:
-        """None for models that are unlike those of which latencies are known."""
+        """Returns a latency for each record; None for models outside of the applicability domain."""
         unknown = [record for record in records if record.model.name not in self._known]
         for record, found in zip(unknown, self.predictor.predict(unknown, None, self.device), strict=True):
             told = None if found.value is None else Latency(*(each * self._factor for each in found.numbers))

@@ -1,4 +1,4 @@
-"""New models from known ones: depth, width, blocks and activations varied towards an objective under a budget."""
+"""Evolutionary search for new models: depth, width, blocks and activations varied for an objective within a budget."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ MAX_TRIES = 4  # to find a mutation that runs, for one child
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A new model: a known one, `base`, with the changes of `recipe`; it was seen to run on tensors like `inputs`.
+    """A new model: a known one, `base`, changed by `recipe`; it ran on tensors of shape `inputs`.
 
     `value` is the objective, of a predicted property in percent with its deviation; `flops` count a multiply-add as 2.
     """
@@ -137,7 +137,7 @@ def generate(
     device: str | None = None,
     costs: Predictor | None = None,
 ) -> Ranking[Generated]:
-    """New models for a data set, by default ImageNet-1K, in the order of the objective: a small evolutionary search.
+    """Generates new models for a data set in the order of the objective.
 
     With `against`, as "params", "flops" or a target that `costs` predicts on a `device`, the result is the front of
     those that none is better than in both, the cheapest first.
@@ -166,7 +166,7 @@ def generate(
 
 
 class _Evolution:
-    """The individuals of one search and how they are made."""
+    """Population of one search."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class _Evolution:
         self.library: list[DonorBlock] = []
 
     def add_bases(self, models: Sequence[str] | None) -> None:
-        """Take the known models to begin with."""
+        """Adds the known models that the search begins with."""
         families: dict[str, int] = {}
         found: list[_Individual] = []
         for record in self._bases(models):
@@ -206,7 +206,7 @@ class _Evolution:
             raise PredictionError(f"the objective gives no number for {names}, which the search begins with")
 
     def unknown_reason(self) -> str:
-        """Why no prediction tells of any model that the search begins with; empty where one does."""
+        """Returns why no prediction exists for the first models; empty if one does."""
         if callable(self.objective):
             return ""
         records = [each.record for each in self.alive]
@@ -262,7 +262,7 @@ class _Evolution:
             self.alive = _diverse(self._ranked(self.alive), population)
 
     def _child(self) -> _Individual | None:
-        """A change of one that is better than another, drawn from all; None when no change would run."""
+        """Returns a mutated copy of the better of two individuals; None if no mutation runs."""
         parent = min(self.rng.choices(self.alive, k=2), key=self._rank)
         for _ in range(MAX_TRIES if len(parent.recipe) < MAX_MUTATIONS else 0):
             child = self._changed(parent)
@@ -307,7 +307,7 @@ class _Evolution:
         return self.rng.choice(options) if options else None
 
     def _admit(self, individuals: list[_Individual]) -> None:
-        """Let them live, with their values."""
+        """Evaluates individuals and adds them to the population."""
         self.seen.update(individual.record.model.root for individual in individuals)
         records = [with_flops(each.record, round(each.run.flops * each.usual), each.run.inputs) for each in individuals]
         costs = self.costs(records) if self.costs is not None else [0.0] * len(records)
@@ -325,14 +325,14 @@ class _Evolution:
         self.every += admitted
 
     def _rank(self, individual: _Individual) -> tuple[float, float]:
-        """What to sort by: first what keeps within the budget, by its value; then the rest, by how far beyond it is."""
+        """Returns the sort key: models within the budget by value, then others by their excess."""
         model = individual.record.model
         limits = ((model.parameters, self.required.max_params), (model.flops or 0, self.required.max_flops))
         excess = max([size / max(limit, 1) for size, limit in limits if limit is not None], default=0.0)
         return (0.0, individual.std - individual.value) if excess <= 1 else (excess, individual.std - individual.value)
 
     def _ranked(self, individuals: Sequence[_Individual]) -> list[_Individual]:
-        """In the order of ranks; where values are set against costs first those that the fewest are better than."""
+        """Sorts by rank; with costs, by the number of dominating individuals first."""
         if self.costs is None:
             return sorted(individuals, key=self._rank)
         worse = dict(zip(map(id, individuals), domination_counts(_points(individuals)), strict=True))
@@ -347,7 +347,7 @@ class _Evolution:
         return [self._generated(each, index + 1) for index, each in enumerate(chosen)]
 
     def empty_reason(self) -> str:
-        """What kept every candidate from being returned."""
+        """Returns why no candidate is returned."""
         new = self._new()
         if not new and any(each.recipe for each in self.every):
             return f"for the graph has all {sum(bool(each.recipe) for each in self.every)} structures that were found"
@@ -387,7 +387,7 @@ def _points(individuals: Sequence[_Individual]) -> list[tuple[float, float]]:
 
 
 def _diverse(ranked: list[_Individual], count: int) -> list[_Individual]:
-    """The best, of which no base has more than half where there are others."""
+    """Returns the best individuals, at most half of them from one base if there are others."""
     uses: Counter[str] = Counter()
     first: list[_Individual] = []
     rest: list[_Individual] = []

@@ -1,4 +1,14 @@
-"""Which known models and blocks suit a data set: by runs on data sets like it, predicted accuracy and a budget."""
+"""Suggestion of known models and blocks for a data set, by predicted accuracy within a budget.
+
+`suggest` serves `KnowledgeGraph.suggest`. Known are the models of the graph and those that torchvision publishes. A
+`ModelSearch` keeps those whose task and modality fit, sorts them by predicted value less its deviation, and tries
+them in that order: a model must be built by a builder, have the recorded structure, run on meta tensors, and fit the
+budget. Models without a builder follow at the end. Blocks are taken from models within the budget where there are
+some.
+
+Predictions, builds and latencies are computed only as far as candidates are needed. Where nothing is left, the
+ranking says why.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +69,7 @@ def suggest(
     device: str | None = None,
     latencies: Predictor | None = None,
 ) -> Ranking[Candidate]:
-    """The `n` known models and blocks that promise most on a data set of the graph, by default ImageNet-1K.
+    """Returns the `n` known models and blocks with the best prediction on a data set, by default ImageNet-1K.
 
     Known are the models of the graph and torchvision's published ones; they stand in the order of predicted value less
     its deviation. A third are blocks, more where models are few: one of each class and model, from models within the
@@ -96,7 +106,7 @@ RankedModel = tuple[ModelRecord, Prediction]
 
 
 class ModelSearch:
-    """One search: the known models, told of as far as they are asked for."""
+    """One search over the known models; predictions are made as they are needed."""
 
     def __init__(
         self,
@@ -117,7 +127,7 @@ class ModelSearch:
 
     @cached_property
     def ranked(self) -> list[RankedModel]:
-        """Those that fit the task with their predictions, the best first."""
+        """The models that fit the task with their predictions, best first."""
         return self._ranked(self.records.values())
 
     def _ranked(self, records: Iterable[ModelRecord]) -> list[RankedModel]:
@@ -130,7 +140,7 @@ class ModelSearch:
         )
 
     def _suitable(self, records: Iterable[ModelRecord]) -> list[ModelRecord]:
-        """Those for the task and the kind of the data, as far as anybody knows."""
+        """Returns the models that fit the task and modality of the data set, as far as these are known."""
         return [
             record
             for record in records
@@ -154,7 +164,7 @@ class ModelSearch:
         return {task, *used, *([None] if task == CLASSIFICATION else [])}
 
     def _within_latency(self, records: list[ModelRecord]) -> list[ModelRecord]:
-        """Those that keep to the time; it is noted of how many it cannot be told."""
+        """Returns the models within the latency limit, and records those without a prediction of it."""
         if self.latencies is None or self.required.max_latency is None:
             return records
         told = self.latencies.predict(records)
@@ -164,12 +174,12 @@ class ModelSearch:
 
     @property
     def latency_note(self) -> str:
-        """Of how many no latency could be told, empty where of all."""
+        """Note on the number of models without a predicted latency; empty if there are none."""
         count = len(self._without_latency)
         return f"{count} left out, of which no latency can be told" if count else ""
 
     def _predictions(self, records: Sequence[ModelRecord]) -> list[Prediction]:
-        """Of models of another kind than those of which values are known there is no value."""
+        """Returns predictions; models of another modality or task get none."""
         name = self.required.dataset.name
         another = self.predictor.mismatch_reasons(records, name)
         asked = self.predictor.predict(
@@ -180,7 +190,7 @@ class ModelSearch:
         return [found.get(record.model.name) or unknown[record.model.name] for record in records]
 
     def models(self, count: int) -> list[Candidate]:
-        """The best within the budget; behind those that were built the ones that nobody can build."""
+        """Returns the best models within the budget; behind those that were built the ones without a builder."""
         found: list[Candidate] = []
         bar = tqdm(self._ranked(self._by_budget(buildable=True)), "trying models", unit="model", delay=2, leave=False)
         for record, prediction in bar:
@@ -203,7 +213,7 @@ class ModelSearch:
         return self._model(record, prediction, flops, ready) if within else None
 
     def _unbuilt(self) -> list[Candidate]:
-        """Those within the budget that cannot be built, of which nobody asks where enough can."""
+        """Returns models within the budget that cannot be built."""
         found: list[Candidate] = []
         for record, prediction in self._ranked(self._by_budget(buildable=False)):
             flops = self.predictor.features(record).flops
@@ -212,12 +222,12 @@ class ModelSearch:
         return found
 
     def _by_budget(self, buildable: bool, within: bool = True) -> list[ModelRecord]:
-        """The known models that the budget allows, or does not; with `buildable` those that have a builder."""
+        """Returns the known models that the budget allows, or those that it does not."""
         every = [record for name, record in self.records.items() if not buildable or name in self.builders]
         return [record for record in every if self._fits(record) == within]
 
     def checked_build(self, record: ModelRecord) -> CheckedBuild | None:
-        """How to build the model, if that was seen to give this very structure and to run."""
+        """Returns the checked build of a model; None if it fails."""
         name = record.model.name
         if name not in self._checked_builds:
             found = check_build(self.builders.get(name), record, self.required.size, self.contents.scheme)
@@ -230,7 +240,7 @@ class ModelSearch:
         return None if isinstance(found, str) else found
 
     def empty_reason(self, count: int, kinds: Sequence[str]) -> str:
-        """Why there is nothing to suggest."""
+        """Returns why there is nothing to suggest."""
         fitting = self._suitable(self.records.values())
         if count < 1 or not kinds:
             return "for none was asked for" if count < 1 else "for of blocks no latency can be told"
@@ -248,7 +258,7 @@ class ModelSearch:
         return "; ".join(filter(None, [reason, self.latency_note]))
 
     def _least(self, name: str, records: Sequence[ModelRecord]) -> str | None:
-        """What the least of models has of what is limited, where that is beyond the limit."""
+        """Returns the smallest size of the models, if that exceeds the limit."""
         if name == "max_latency":
             told = [] if self.latencies is None else self.latencies.predict(records)
             sizes = [each.value for each in told if each is not None]
@@ -270,7 +280,7 @@ class ModelSearch:
         return f"no known model is for {printable(dataset.name)}" + (f", {' and '.join(said)}" if said else "")
 
     def no_build_reason(self) -> str:
-        """Why there is no model to begin with."""
+        """Returns why there is no model to begin with."""
         if not self._suitable(self.records.values()):
             return self._task_reason()
         reasons = Counter(each for each in self._checked_builds.values() if isinstance(each, str))
@@ -282,7 +292,7 @@ class ModelSearch:
         )
 
     def mark_unusable(self, name: str, reason: str) -> None:
-        """What was found out of a model since."""
+        """Marks a model as unusable."""
         self._checked_builds[name] = reason
 
     def _model(
@@ -324,7 +334,7 @@ class ModelSearch:
 
     @cached_property
     def _jobs(self) -> list[tuple[JobNode, DataSetNode]]:
-        """The Jobs on data sets like this one, those on the most like first, then the most accurate."""
+        """Jobs on similar data sets, most similar first, then most accurate."""
         known = self.predictor.datasets
         close = {name: dataset_similarity(self.required.dataset, other) for name, other in known.items()}
         found = [job for job in self.contents.jobs.values()
@@ -344,7 +354,7 @@ class ModelSearch:
         return list(found.values())
 
     def _add_block(self, found: dict[str, Candidate], record: ModelRecord, prediction: Prediction) -> None:
-        """The largest block of a model within the budget whose class is not among those found."""
+        """Adds the largest block of a model within the budget, of a class not found yet."""
         for block in largest_blocks(record):
             kind, ready = record.nodes[block].qualified_class, None
             if kind not in found and self.required.allows(record.nodes[block].parameters, None):
@@ -355,12 +365,12 @@ class ModelSearch:
                 break
 
     def allowed_by(self, required: Requirements) -> list[ModelRecord]:
-        """The known models that another budget allows, the best first."""
+        """Returns the known models that another budget allows, best first."""
         allowed = [(record, self.costs.estimate(record)) for record, _ in self.ranked]
         return [record for record, flops in allowed if required.allows(record.model.parameters, flops)]
 
     def _fits(self, record: ModelRecord) -> bool:
-        """Whether the budget may allow the model, as far as that is known before it is built."""
+        """True if the budget may allow the model, as far as that is known before it is built."""
         return self.required.allows(record.model.parameters, None) and self.costs.may_fit(record)
 
     def _block(self, record: ModelRecord, block: str, prediction: Prediction, ready: CheckedBuild) -> Candidate | None:
@@ -378,7 +388,7 @@ class ModelSearch:
 
 
 def _rank_key(record: ModelRecord, prediction: Prediction) -> tuple[bool, float]:
-    """The best first; without values the largest."""
+    """Returns the sort key: best first; without values the largest."""
     value, deviation = prediction.numbers
     return (True, -record.model.parameters) if math.isnan(value) else (False, deviation - value)
 

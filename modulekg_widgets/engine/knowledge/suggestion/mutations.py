@@ -1,4 +1,4 @@
-"""Changes of a model, each of like by like: depth, width, blocks, activations, norms, kernels, heads of attention."""
+"""Mutations of a model that keep it valid: depth, width, blocks, activations, norms, kernels, attention heads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MIN_HEAD_WIDTH = 8  # width of a head
 
 @dataclass(frozen=True, slots=True)
 class DepthChange:
-    """Repeat (`more`) or drop `length` consecutive children of a container, from position `first` on."""
+    """Repeats (if `repeat`) or drops `length` consecutive children of a container, from position `first` on."""
 
     path: str
     first: int
@@ -64,7 +64,7 @@ class DepthChange:
 
 @dataclass(frozen=True, slots=True)
 class WidthChange:
-    """All channel counts times a factor; `changes` say what that is for each layer."""
+    """Scales all channel counts by a factor; `changes` holds the new sizes of each layer."""
 
     factor: float
     changes: tuple[ModuleResize, ...] = field(repr=False)
@@ -79,7 +79,7 @@ class WidthChange:
 
 @dataclass(frozen=True, slots=True)
 class BlockSwap:
-    """Put the block at `donor_path` of the known model `donor` at `path`."""
+    """Replaces the block at `path` by the block at `donor_path` of the known model `donor`."""
 
     path: str
     donor: str
@@ -96,7 +96,7 @@ class BlockSwap:
 
 @dataclass(frozen=True, slots=True)
 class ActivationSwap:
-    """Put one activation in place of another, everywhere."""
+    """Replaces one activation class by another, everywhere."""
 
     old: str
     new: str
@@ -116,7 +116,7 @@ class ActivationSwap:
 
 @dataclass(frozen=True, slots=True)
 class GroupNormSwap:
-    """Normalise groups of 16 channels, or as near as they divide, instead of batches."""
+    """Replaces batch norms by group norms with groups of 16 channels, or the nearest divisor."""
 
     def apply(self, model: nn.Module, builders: Mapping[str, Builder]) -> None:
         _replace_layers(model, nn.BatchNorm2d, _group_norm)
@@ -127,7 +127,7 @@ class GroupNormSwap:
 
 @dataclass(frozen=True, slots=True)
 class KernelChange:
-    """Another size of the kernel of a convolution, with padding that keeps what it gives."""
+    """Changes the kernel size of a convolution, with padding that keeps the output shape."""
 
     path: str
     size: int
@@ -147,7 +147,7 @@ class KernelChange:
 
 @dataclass(frozen=True, slots=True)
 class HeadCountChange:
-    """As many heads, of other width, in each attention of a class that has `old` of them."""
+    """Changes the number of heads in each attention of a class; their total width stays."""
 
     kind: str  # the qualified class
     old: int
@@ -166,7 +166,7 @@ Mutation = DepthChange | WidthChange | BlockSwap | ActivationSwap | GroupNormSwa
 
 
 def _attention_heads(module: nn.Module) -> tuple[str, int] | None:
-    """The class of an attention and its number of heads, where it says that and their width."""
+    """Returns class and number of heads of an attention module; None for other modules."""
     count, width = getattr(module, "num_heads", None), getattr(module, "head_dim", None)
     if type(count) is not int or type(width) is not int or min(count, width) < 1:
         return None
@@ -195,7 +195,7 @@ def _replace_layers(model: nn.Module, kind: type, make: Callable[[nn.Module], nn
 
 
 def _renumber(items: list[tuple[str, nn.Module | None]]) -> Iterator[tuple[str, nn.Module | None]]:
-    """The children with new numbers where their names end in numbers, without a name twice."""
+    """Yields the children renamed with consecutive numbers, without duplicate names."""
     seen: set[str] = set()
     every = all(name.isdigit() for name, _ in items)
     for index, (name, module) in enumerate(items):
@@ -215,7 +215,7 @@ def _renumber(items: list[tuple[str, nn.Module | None]]) -> Iterator[tuple[str, 
 
 @dataclass(frozen=True, slots=True)
 class DonorBlock:
-    """A block of a known model, with a layer that mixes channels in it, that gives what it takes, in shape."""
+    """A block of a known model that contains a weight matrix and keeps the shape of its input."""
 
     model: str
     path: str
@@ -224,7 +224,7 @@ class DonorBlock:
 
 
 def depth_changes(model: nn.Module, run: ForwardPass) -> list[DepthChange]:
-    """Segments of containers that give what they take, and whose classes come again right before or behind them."""
+    """Returns segments of containers that keep the shape, with the same classes right before or behind them."""
     found: list[DepthChange] = []
     for path, container in model.named_modules():
         if not isinstance(container, CONTAINERS):
@@ -245,7 +245,7 @@ def depth_changes(model: nn.Module, run: ForwardPass) -> list[DepthChange]:
 
 
 def donor_blocks(name: str, model: nn.Module, run: ForwardPass) -> list[DonorBlock]:
-    """The blocks, of more than one layer, that give what they take.
+    """Returns the blocks of a model with several layers that keep the shape of their input.
 
     What repeats in the model tells which these are: not their parts, nor stages.
     """
@@ -260,7 +260,7 @@ def donor_blocks(name: str, model: nn.Module, run: ForwardPass) -> list[DonorBlo
 
 
 def block_swaps(name: str, model: nn.Module, run: ForwardPass, library: list[DonorBlock]) -> list[BlockSwap]:
-    """For each block of the model the blocks of known models that take as many channels in as many dimensions.
+    """Returns for each block of the model the blocks of known models with the same number of channels.
 
     That one gives in its new place what the old one gave is seen when the whole model runs.
     """
@@ -275,7 +275,7 @@ def block_swaps(name: str, model: nn.Module, run: ForwardPass, library: list[Don
 
 
 def _is_nested(one: str, other: str) -> bool:
-    """Whether one path is inside of the other."""
+    """True if one path is inside of the other."""
     return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
 
 
@@ -294,7 +294,7 @@ def _channels(shape: Shape) -> tuple[int, int]:
 
 
 def kernel_changes(model: nn.Module) -> list[KernelChange]:
-    """Other odd kernels of convolutions whose padding keeps what they give."""
+    """Returns other odd kernel sizes of convolutions whose padding keeps the output shape."""
     found: list[KernelChange] = []
     for path, module in model.named_modules():
         if not path or type(module) is not nn.Conv2d or len(set(module.kernel_size)) > 1:
@@ -306,7 +306,7 @@ def kernel_changes(model: nn.Module) -> list[KernelChange]:
 
 
 def head_count_changes(model: nn.Module) -> list[HeadCountChange]:
-    """Half and twice as many heads, where these divide the width."""
+    """Returns half and twice as many heads, where these divide the width."""
     known = {each: module for module in model.modules() if (each := _attention_heads(module)) is not None}
     found: list[HeadCountChange] = []
     for (kind, count), module in known.items():
@@ -317,7 +317,7 @@ def head_count_changes(model: nn.Module) -> list[HeadCountChange]:
 
 
 def _has_matrix(module: nn.Module) -> bool:
-    """Whether a layer with a matrix or a kernel is in it: what has none is a norm, or nothing."""
+    """True if the module contains a parameter of two or more dimensions."""
     return any(parameter.dim() > 1 for parameter in module.parameters())
 
 

@@ -1,4 +1,4 @@
-"""Which of several models are better than all others in one of two ways: in value, or in what they cost."""
+"""Pareto front of models in value and cost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CostFunction = Callable[[Sequence[ModelRecord]], list[float]]
 
 
 def cost_function(against: str, predictor: Predictor | None, device: str | None) -> CostFunction:
-    """What models cost: their parameters or FLOPs, or a target that `predictor` tells, as latency.
+    """Returns a function for the cost of models: parameters, FLOPs, or a predicted target such as latency.
 
     Raises `UnknownNameError` for another name without a predictor.
     """
@@ -32,12 +32,12 @@ def cost_function(against: str, predictor: Predictor | None, device: str | None)
 
 
 def domination_counts(points: Sequence[tuple[float, float]]) -> list[int]:
-    """For each (value, cost) how many others have no less value at no more cost, and are better in one of these."""
+    """Returns for each (value, cost) the number of points that dominate it."""
     return [sum(other != own and other[0] >= own[0] and other[1] <= own[1] for other in points) for own in points]
 
 
 def pareto_front(items: Sequence[Item], points: Sequence[tuple[float, float]], count: int) -> list[Item]:
-    """Those that no other is better than, the cheapest first; of more than `count` those that lie apart."""
+    """Returns the items on the Pareto front, cheapest first; of more than `count` those at even steps."""
     best = [at for at, others in enumerate(domination_counts(points)) if others == 0]
     best.sort(key=lambda at: points[at][1])
     if count < len(best):

@@ -1,4 +1,4 @@
-"""Other widths for a model: the free axes of its trace scaled, and what each module's tensors and attributes become."""
+"""Scaling of the widths of a model: new sizes of the free axes, tensors and attributes of each module."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CHANNEL_MULTIPLE = 8  # channel counts are multiples of it
 
 @dataclass(frozen=True, slots=True)
 class ModuleResize:
-    """One module's new attributes and shapes of tensors."""
+    """New attributes and tensor shapes of one module."""
 
     path: str
     attributes: tuple[tuple[str, Any], ...]
@@ -45,7 +45,7 @@ class ModuleResize:
 
 
 def reset_weights(module: nn.Module, recurse: bool = True) -> None:
-    """New weights from the modules' own initialisation, where they have one and their tensors are real."""
+    """Initialises weights anew by `reset_parameters`, where modules have it and their tensors are real."""
     for each in module.modules() if recurse else (module,):
         again = getattr(each, "reset_parameters", None) or getattr(each, RESET_PARAMETERS, None)
         if callable(again) and not any(tensor.is_meta for tensor in _direct_tensors(each).values()):
@@ -53,7 +53,7 @@ def reset_weights(module: nn.Module, recurse: bool = True) -> None:
 
 
 def resize_model(model: nn.Module, call: CallArguments, factor: float) -> list[ModuleResize] | None:
-    """The changes that scale a model without weights, which has them afterwards; None where they do not fit together.
+    """Scales a model on the meta device in place, and returns the changes; None if they do not fit together.
 
     Its inputs and outputs keep their sizes. Where the code of the model itself holds channel counts, the attributes of
     its own modules that are one of them are scaled, too.
@@ -82,7 +82,7 @@ def resize_model(model: nn.Module, call: CallArguments, factor: float) -> list[M
 
 
 def runs_forward(model: nn.Module, call: CallArguments, training: bool) -> bool:
-    """Whether a model without weights runs in that mode."""
+    """True if a model on the meta device runs in that mode."""
     try:
         with torch.no_grad():
             args, kwargs = _double_batch(call) if training else call
@@ -93,7 +93,7 @@ def runs_forward(model: nn.Module, call: CallArguments, training: bool) -> bool:
 
 
 def _double_batch(call: CallArguments) -> CallArguments:
-    """With twice the batch, of which norms need two for training."""
+    """Returns the call with a batch of twice the size, which norms need in training."""
     return with_tensors(call, lambda tensor: tensor if tensor.dim() == 0 else torch.cat([tensor, tensor]))
 
 
@@ -110,7 +110,7 @@ def _axes(model: nn.Module, call: CallArguments, training: bool) -> Axes | None:
 
 
 def _scaled_sizes(axes: Axes, factor: float) -> AxisSizes:
-    """The new sizes of the free axes; those of the dimensions are multiples of eight, and of the heads that read them.
+    """Returns the new sizes of the free axes, multiples of eight and of the number of heads.
 
     Heads stay and are made wider or narrower; groups become more or fewer, where that goes, and their width stays.
     Axes whose order could not be aligned are of one size where they meet: those of one size get one new size.
@@ -139,7 +139,7 @@ def _scaled_sizes(axes: Axes, factor: float) -> AxisSizes:
 
 
 def _steps(axes: Axes) -> dict[Term, set[int]]:
-    """For what attention projects, and for its own width, the number of heads: it is a multiple of it."""
+    """Returns for axes that attention projects the numbers of heads, of which they are multiples."""
     found: dict[Term, set[int]] = defaultdict(set)
     for axis in axes.free:
         if axis.role == "heads":
@@ -170,7 +170,7 @@ def _changes(axes: Axes, counts: AxisSizes, attributes: dict[str, Any]) -> list[
 
 
 def _scaled_attributes(model: nn.Module, axes: Axes, counts: AxisSizes) -> dict[str, int]:
-    """The whole numbers in the model's own modules that are the size of what is scaled, where that is one new size."""
+    """Returns integer attributes of the model's own modules that equal a scaled size, with the new size."""
     sizes: dict[int, set[int]] = defaultdict(set)
     dims = {term for node in axes.graph.state.values() for term in axes.inference.dims(node)}
     for term in [*dims, *counts]:
@@ -195,7 +195,7 @@ def _direct_tensors(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _set_tensor(module: nn.Module, name: str, shape: Shape) -> None:
-    """A tensor of another shape under that name; it repeats the values of the one before."""
+    """Sets a tensor of another shape under that name, filled with repeated values of the old one."""
     old = getattr(module, name)
     if tuple(old.shape) == shape:
         return

@@ -1,4 +1,4 @@
-"""Results that others have published of models, shipped with this package as figures with their source."""
+"""Published results of pretrained models, shipped with the package, with their source."""
 
 from __future__ import annotations
 

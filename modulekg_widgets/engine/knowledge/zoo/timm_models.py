@@ -1,4 +1,4 @@
-"""timm's models by name."""
+"""Builders of timm's architectures by name."""
 
 from __future__ import annotations
 

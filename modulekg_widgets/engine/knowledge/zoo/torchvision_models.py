@@ -1,4 +1,4 @@
-"""torchvision's models by name, and what it publishes of their weights."""
+"""Builders of torchvision's models by name, and the metadata of its weights."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def torchvision_builders() -> dict[str, Callable[..., nn.Module]]:
 
 
 def torchvision_weights(entry: str = "IMAGENET1K_V1") -> dict[str, tuple[str, dict[str, Any]]]:
-    """For each model with weights called `item_write`: the module that defines it, and what is published of the
+    """For each model with weights called `entry`: the module that defines it, and what is published of the
     weights.
 
     Nothing is downloaded.
@@ -50,7 +50,7 @@ def torchvision_weights(entry: str = "IMAGENET1K_V1") -> dict[str, tuple[str, di
 
 
 def image_sizes(entry: str = "IMAGENET1K_V1") -> dict[str, int]:
-    """For each model with weights called `item_write` the pixels of a side of the pictures that these were measured "
+    """For each model with weights called `entry` the pixels of a side of the pictures that these were measured "
     "on."""
     from torchvision import models
 
@@ -74,7 +74,7 @@ class TorchvisionBuilder:
         return self.name
 
     def example(self, model: nn.Module) -> CallArguments | None:
-        """A picture of the size that the published weights take; None for what takes more than a picture."""
+        """Returns an image of the size of the published weights; None for models that take more than an image."""
         from torchvision import models
 
         if models.get_model_builder(self.name).__module__.count(".") > 2:
@@ -90,7 +90,7 @@ class TorchvisionBuilder:
 
 
 def _options(builder: Callable[..., nn.Module]) -> dict[str, Any]:
-    """What keeps a builder from downloading, and from an initialisation of minutes that is announced to go."""
+    """Returns arguments that prevent downloads and slow initialisation."""
     signature = inspect.signature(builder)
     options: dict[str, Any] = {key: None for key in ("weights", "weights_backbone") if key in signature.parameters}
     kind = signature.return_annotation
@@ -101,6 +101,6 @@ def _options(builder: Callable[..., nn.Module]) -> dict[str, Any]:
 
 
 def _has_undecided_default(cls: type, keyword: str) -> bool:
-    """Whether the constructor has a keyword whose default is neither yes nor no."""
+    """True if the constructor has this keyword with a default of None."""
     parameter = inspect.signature(cls.__init__).parameters.get(keyword)
     return parameter is not None and parameter.default is None

@@ -1,4 +1,4 @@
-"""Models of transformers by their types, and by configurations."""
+"""Builders of the model types of transformers, and of given configurations."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class TransformersBuilder:
 
     @property
     def only_without_memory(self) -> bool:
-        """By default many types have billions of weights."""
+        """True: default configurations of many types have billions of weights."""
         return True
 
     @property
@@ -87,7 +87,7 @@ class TransformersBuilder:
         return self.name
 
     def example(self, model: nn.Module) -> CallArguments | None:
-        """Words, or a picture, as the model's main input is called; None for other models."""
+        """Returns tokens or an image for the model's main input; None for other models."""
         config: Any = model.config
         main = getattr(model, "main_input_name", "")
         if main == "input_ids":
@@ -115,7 +115,7 @@ class TransformersBuilder:
 
 
 def _small_config(name: str, changes: Mapping[str, Any]) -> Any:
-    """The configuration by default, with few layers where it can be made so."""
+    """Returns the default configuration, with few layers if the library accepts it."""
     made = _library().AutoConfig.for_model
     counts = {
         key: MAX_LAYERS for key, value in vars(made(name)).items()
@@ -128,7 +128,7 @@ def _small_config(name: str, changes: Mapping[str, Any]) -> Any:
 
 
 def _classifier(config: Any) -> Any:
-    """What builds a model of a configuration with a head for classes; raises `PredictionError` where nothing does."""
+    """Returns the auto class with a classification head for a configuration; raises `PredictionError`."""
     from transformers.models.auto import modeling_auto
 
     for kind in ("Sequence", "Image", "Audio", "Video"):

@@ -1,4 +1,4 @@
-"""Watching a module's calls of attention: its queries, keys and masks, as they pass through torch."""
+"""Recording of attention calls: queries, keys and masks, by a TorchFunctionMode around a module call."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ COMPILED = "a part of the module is compiled, and attention inside of compiled c
 
 
 class _UnreadableError(Exception):
-    """A call whose queries and keys are no plain tensors."""
+    """An attention call whose queries and keys are no plain tensors."""
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    """`tensor` without its graph; raises where it is more than strides and memory."""
+    """Returns `tensor` detached; raises if it is not strided memory."""
     kind = type(tensor)
     if kind not in (Tensor, nn.Parameter) or tensor.layout is not torch.strided or tensor.is_nested:
         raise _UnreadableError(f"the attention ran on {printable(kind.__name__)} of layout {tensor.layout}")
@@ -61,7 +61,7 @@ def _from_sdpa(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> AttentionCall:
-    """The call of `scaled_dot_product_attention` with these arguments."""
+    """Returns the call of `scaled_dot_product_attention` with these arguments."""
     query, key = _plain(query), _plain(key)
     causal = 0 if is_causal else None
     bias: Any = sys.modules.get("torch.nn.attention.bias")  # importing it costs a second; without it no mask is one
@@ -105,7 +105,7 @@ def _from_multihead(
     is_causal: bool = False,
     **__: Any,
 ) -> AttentionCall:
-    """The call of `multi_head_attention_forward`, which projects (L, N, E): the projections are made once more."""
+    """Returns the call of `multi_head_attention_forward`, with its projections computed again."""
     query, key = (_plain(x if x.dim() == 3 else x.unsqueeze(1)) for x in (query, key))
     batch, width = query.shape[1:]
     of_query, of_key = q_proj_weight, k_proj_weight
@@ -133,7 +133,7 @@ def _from_multihead(
 
 
 def _visible(mask: Tensor) -> Tensor:
-    """A mask of nn.MultiheadAttention, where true hides, as one of SDPA, where true shows."""
+    """Converts a mask of nn.MultiheadAttention (True hides) to one of SDPA (True shows)."""
     return ~_plain(mask) if mask.dtype is torch.bool else _plain(mask)
 
 
@@ -146,7 +146,7 @@ CALL_READERS: dict[Any, Callable[..., AttentionCall]] = {
 
 
 class _AttentionMode(TorchFunctionMode):
-    """Lets every call of torch through as it is, and notes the attentions; for one call of one module."""
+    """TorchFunctionMode that passes every call through and records attentions, for one call of one module."""
 
     def __init__(self, module: nn.Module, reason: str = "") -> None:
         super().__init__()
@@ -170,7 +170,7 @@ class _AttentionMode(TorchFunctionMode):
             self.reason = _error_text(error)
 
     def is_running(self) -> bool:
-        """Whether the call that it is for has not ended: an interrupt ends it without a word."""
+        """True while the module call is on the stack; an interrupt ends it without a post-hook."""
         if self.mark is None:
             return True
         mark = self.mark()
@@ -178,7 +178,7 @@ class _AttentionMode(TorchFunctionMode):
 
 
 def _module_calls() -> Iterator[tuple[Any, Any]]:
-    """The calls of modules on this thread's stack, the innermost first: the module, and a set that each call makes."""
+    """Yields the module calls on this thread's stack, innermost first, each with an object that marks it."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code is CALL_CODE:
@@ -193,7 +193,7 @@ def _error_text(error: Exception) -> str:
 
 
 def _remove(listener: _AttentionMode) -> None:
-    """Take a listener off this thread's stack of modes, wherever it lies."""
+    """Remove a mode from this thread's mode stack, at whatever position."""
     if not any(mode is listener for mode in function_modes()):
         return
     above = []
@@ -204,7 +204,7 @@ def _remove(listener: _AttentionMode) -> None:
 
 
 def remove_interrupted() -> None:
-    """Take off this thread what still listens for calls that have ended, as an interrupt ends them without `leave`."""
+    """Remove modes of interrupted calls from this thread's mode stack."""
     for mode in list(function_modes()):
         if isinstance(mode, _AttentionMode) and not mode.is_running():
             _remove(mode)
@@ -214,7 +214,7 @@ def remove_interrupted() -> None:
 
 
 class AttentionRecorder:
-    """What a module's hooks call to see its attention: `enter` before the forward pass, `leave` after it.
+    """Recorder of the attentions in calls of a module: `enter` before the forward, `leave` after it.
 
     `scaled_dot_product_attention` and nn.MultiheadAttention are seen, directly or in submodules, except in what is
     compiled. An interrupt, after which `leave` is not called, is made good by any later `enter`, and by
@@ -226,7 +226,7 @@ class AttentionRecorder:
         self._open: dict[int, list[_AttentionMode]] = {}  # of each thread; a recursive module has several
 
     def enter(self, module: nn.Module, args: Sequence[Any]) -> None:
-        """Start to listen; to be called in the forward pre-hook."""
+        """Begin to record, in the forward pre-hook."""
         if torch.compiler.is_compiling():
             return
         remove_interrupted()
@@ -240,7 +240,7 @@ class AttentionRecorder:
     def leave(
         self, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any], output: Any
     ) -> AttentionLogits | None:
-        """The attentions of the call; None where there was none, or where it raised and `output` is None."""
+        """Returns the attentions of the call; None if there was none or the call raised."""
         if torch.compiler.is_compiling():
             return None
         opened = self._open.get(threading.get_ident())
@@ -257,21 +257,21 @@ class AttentionRecorder:
 
 
 def _unrecordable_reason(module: nn.Module) -> str:
-    """Why a mode must not be on while `module` runs: it would compile again, or go another way with other rounding."""
+    """The reason not to record: a mode would trigger a recompilation, or disable the fast path."""
     if _is_compiled(module):
         return COMPILED
     return FAST_PATH if _may_take_fast_path(module) else ""
 
 
 def _is_compiled(module: nn.Module) -> bool:
-    """Whether a part will run as compiled code."""
+    """True if a submodule will run compiled code."""
     if compiler_stance() in (None, "force_eager"):
         return False
     return any(isinstance(part, wrapper_classes()) or compiled_call_of(part) for part in module.modules())
 
 
 def _may_take_fast_path(module: nn.Module) -> bool:
-    """Whether a part may compute attention by one operator of eval mode, as it does only while no mode is on."""
+    """True if a submodule may use the fused kernels of eval mode, which a mode disables."""
     if not torch.backends.mha.get_fastpath_enabled() or torch.is_autocast_enabled():
         return False
     kinds = (nn.MultiheadAttention, nn.TransformerEncoderLayer)
@@ -296,7 +296,7 @@ def _from_module(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> AttentionCall:
-    """The call of a module whose fast path was open, by its own arguments: that path reads no hint."""
+    """Returns the call of a module on its fast path, from its own arguments."""
     masks = [mask for mask in (attn_mask, key_padding_mask) if mask is not None]
     quick = query is key and key is value and query.dim() == 3 and all(mask.dtype is torch.bool for mask in masks)
     quick = quick and has_one_projection(module) and module.in_proj_bias is not None and not module.add_zero_attn

@@ -1,4 +1,4 @@
-"""Gradients of a module's call: at its output, and at its input what comes through the module alone.
+"""Gradients of module calls: at the output, and at the input the part through this module alone.
 
 Those of several backward passes of a step add up, as torch adds them up in `.grad`; what `torch.autograd.grad` is asked
 for, as by a gradient penalty, is no gradient of the loss.
@@ -34,7 +34,7 @@ HOOK_KEY = -1  # among the hooks of a tensor; those of handles count from 0
 
 
 def hook_gradient(y: torch.Tensor, graph: Any, hook: Callable[[torch.Tensor | None], None]) -> None:
-    """What `y.register_hook(hook)` does, without the handle: that is most of its cost, and ours go with the graph."""
+    """Register a gradient hook without a handle, whose creation is most of the cost of `register_hook`."""
     if tensor_hooks_of(y) is not None or not CAN_ENTER_HOOKS:
         y.register_hook(hook)
     else:
@@ -58,7 +58,7 @@ GRAPH_NOT_RETAINED = (
 
 
 def backward_kind() -> int:
-    """What the backward pass that calls is to the loss, by the leaves below the node that it is at.
+    """Returns the kind of the running backward: not of the loss, its last one, or one with more to follow.
 
     A pass that adds to the `.grad` of a leaf belongs to the loss. One of `torch.autograd.grad` does where parameters
     are asked for and the graph is freed, as by a training that takes its gradients so; a penalty needs the graph again.
@@ -96,7 +96,7 @@ Deliver = Callable[[torch.Tensor], None]
 
 
 class GradientCollector:
-    """The gradients of one module's calls at its input or output, each given on once: their sum over a step's passes.
+    """Collects the gradients of a module's calls; delivers the sum over the backwards of a step, once per call.
 
     Where the graph is freed behind the first one it is given on at once; else a copy waits for the others, until one of
     them frees the graph or the step ends.
@@ -119,7 +119,7 @@ class GradientCollector:
         self._deliver.clear()
 
     def take(self, call: CallKey, gradient: torch.Tensor, deliver: Deliver, awaits_more: bool = False) -> None:
-        """Take in what has arrived; `awaits_more` where the pass around this one keeps its graph."""
+        """Add a gradient; `awaits_more` if the surrounding backward retains its graph."""
         task = backward_pass()
         kind = self._now.passes.get(task)
         if kind is None:
@@ -163,7 +163,7 @@ class GradientCollector:
 
 
 class GradientUnscaler:
-    """Takes the loss scale of a `torch.amp.GradScaler` out of a gradient, without waiting for the device."""
+    """Divides gradients by the scale of a `torch.amp.GradScaler`, without synchronising the device."""
 
     def __init__(self, scaler: Any) -> None:
         if not hasattr(scaler, "get_scale"):
@@ -181,7 +181,7 @@ class GradientUnscaler:
 
 
 class InputEdge(NamedTuple):
-    """Where the gradient of an input flows to: a node and the number of its output; and where other inputs begin."""
+    """Gradient edge of an input: node and output number, and the nodes where other inputs begin."""
 
     node: Any
     number: int
@@ -189,7 +189,7 @@ class InputEdge(NamedTuple):
 
 
 def input_edge(x: torch.Tensor, inputs: Iterable[object]) -> InputEdge | None:
-    """The edge of `x`, one of the `inputs` of a call; None when no gradient flows there."""
+    """Returns the gradient edge of `x`, one of the `inputs` of a call; None if it needs no gradient."""
     if not x.requires_grad:
         return None
     edge = get_gradient_edge(x)
@@ -200,7 +200,7 @@ def input_edge(x: torch.Tensor, inputs: Iterable[object]) -> InputEdge | None:
 
 
 def hook_input_gradient(y: torch.Tensor, edge: InputEdge, seen: Callable[[torch.Tensor], None]) -> list[Any]:
-    """Call `seen` in each backward pass with the sum of the gradients that flow from `y` into `edge`.
+    """Call `seen` in each backward with the sum of the gradients from `y` into `edge`.
 
     Gives the handles of hooks that would stay, because they are on tensors that belong to no graph.
     """
@@ -216,7 +216,7 @@ def hook_input_gradient(y: torch.Tensor, edge: InputEdge, seen: Callable[[torch.
 
 
 class _BackwardPass:
-    """Collects the parts of one backward pass; a later pass begins anew, also when this one reached some nodes only."""
+    """Sums the gradients of one backward; a later backward starts anew."""
 
     def __init__(self, count: int, seen: Callable[[torch.Tensor], None]) -> None:
         self.count = count
@@ -237,7 +237,7 @@ class _BackwardPass:
 
 
 def _edge_nodes(start: Any, edge: InputEdge) -> list[tuple[Any, list[int]]]:
-    """The nodes on the way from `start` whose gradients flow into the edge, with the places of these gradients."""
+    """Returns the nodes between `start` and the edge whose gradients flow into it, with the positions of these."""
     found = []
     seen = {start, *edge.others}
     waiting = [start]

@@ -1,4 +1,4 @@
-"""Metrics that one tensor is not enough for: several of a call, its attention, or the gradient at its input."""
+"""Metrics that need several tensors of a call, its attention, or the gradient at its input."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from modulekg_widgets.engine.monitoring.hooks.observation import (
 
 
 class JointMetrics:
-    """Collects what the metrics of one module need of each call, and measures them at the stage that has all."""
+    """Collects the needs of several metrics per call, and measures each metric once all of its needs are there."""
 
     def __init__(self, metrics: Sequence[ModuleMetric], now: StepState, overwrites: bool) -> None:
         self._now = now
@@ -54,7 +54,7 @@ class JointMetrics:
 
     @property
     def retained(self) -> list[Observation]:
-        """The calls of this step that a metric asks for again at `track`."""
+        """The calls of this step that metrics read again at `track`."""
         return [observation for observation in self._kept if observation.epoch == self._now.epoch]
 
     def reset(self, has_open_calls: bool) -> None:
@@ -64,7 +64,7 @@ class JointMetrics:
             remove_interrupted()
 
     def enter(self, observation: Observation, args: tuple[Any, ...]) -> None:
-        """The call begins."""
+        """Begin a call, in the pre-hook."""
         if self._wants_attention:
             observation.watch = AttentionRecorder(observation.module)
             observation.watch.enter(observation.module, args)
@@ -76,12 +76,12 @@ class JointMetrics:
         self._measure(BEFORE, observation)
 
     def leave(self, observation: Observation, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        """The call has ended, `output` being None where it raised."""
+        """End a call; `output` is None if it raised."""
         if observation.watch is not None:
             observation.by_need["Attention"] = observation.watch.leave(observation.module, args, kwargs, output)
 
     def record_output(self, observation: Observation, y: torch.Tensor | None) -> Observation | None:
-        """Measure what the forward pass suffices for; gives what waits for more."""
+        """Measure metrics of the forward; returns the observation that waits for gradients or `track`."""
         if self._wants_output and y is not None:
             observation.record("ForwardOutput", y)
         self._measure(AFTER, observation)
@@ -94,7 +94,7 @@ class JointMetrics:
         return waiting
 
     def follow(self, waiting: Observation, y: torch.Tensor) -> list[Any]:
-        """Wait for the gradient at the input; gives the handles of hooks that no graph takes with it."""
+        """Hook the gradient at the input; returns the hook handles that must be removed by hand."""
         edge, waiting.edge = waiting.edge, None
         if not self._wants_own_gradient or edge is None:
             return []

@@ -1,4 +1,4 @@
-"""Gradients of weights that were there in a step and are gone at `track`: that they have no value is said."""
+"""Gradients of weights that were cleared before `track`: their metrics get NaN and a reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_GRADIENTS = (
 
 
 class WeightGradients:
-    """The metrics that read gradients of weights, and which weights had one when an optimizer made its step."""
+    """Notes which weights have a gradient when an optimizer steps."""
 
     def __init__(self, metrics: Sequence[ModuleMetric]) -> None:
         self._active = ActiveMetrics([metric for metric in metrics if "WeightGrad" in metric.needs])
@@ -31,7 +31,7 @@ class WeightGradients:
         self._handle: Any = None
 
     def prepare(self, step: int) -> None:
-        """Look at each optimizer's step where gradients of weights are read at `step`."""
+        """Hook optimizer steps if gradients of weights are read at `step`."""
         self._had.clear()
         if not self._active.at(step):
             self.release()
@@ -39,7 +39,7 @@ class WeightGradients:
             self._handle = register_optimizer_step_pre_hook(self._note)
 
     def release(self) -> None:
-        """Look no more."""
+        """Remove the optimizer hook."""
         handle, self._handle = self._handle, None
         if handle is not None:
             handle.remove()
@@ -51,7 +51,7 @@ class WeightGradients:
                 self._had.add(id(weight))
 
     def note_cleared(self, step: int) -> None:
-        """Give NaN for what is due at `step`, trained, and without a gradient that was there."""
+        """Record NaN for metrics that are due at `step` and whose gradient was cleared."""
         reading = [metric for metric in self._active.at(step) if metric.schedule.due(step) and not metric.is_absent]
         due = [(metric, weight_of(metric.module)) for metric in reading]
         trained = [(metric, weight) for metric, weight in due if weight is not None and weight.requires_grad]
@@ -64,12 +64,11 @@ class WeightGradients:
                 metric.miss(GRADIENT_CLEARED if id(weight) in self._had else NO_GRADIENTS)
 
 
-# --------------------
-# Modules on the meta device: their calls are no training that hooks could see, but that they have no value is said.
+# -------------------- Modules on the meta device: their calls have no values, so their metrics get NaN and a reason
 
 
 class MetaModules:
-    """The metrics of calls whose modules hold tensors without data, or belong to a model that has no others."""
+    """Metrics of modules with meta tensors, or of a model that has only those."""
 
     def __init__(self, root: nn.Module, metrics: Sequence[ModuleMetric]) -> None:
         own = {id(module): [t.is_meta for t in _tensors(module)] for module in walk(root).modules}
@@ -80,7 +79,7 @@ class MetaModules:
         )
 
     def note(self, step: int) -> None:
-        """Give NaN for those that are due at `step` and still have no data."""
+        """Record NaN for metrics that are due at `step` and whose tensors are still on the meta device."""
         for metric in self._active.at(step):
             held = list(_tensors(metric.module)) or _all_tensors(self._root)
             if any(tensor.is_meta for tensor in held):

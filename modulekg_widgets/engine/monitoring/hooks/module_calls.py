@@ -1,7 +1,13 @@
-"""The calls of one module: the one place that decides what is read of them, and when.
+"""Calls of one module: the place that decides which tensors of a call are read, and when.
 
-Between two layers a hook finds nothing of ours in the cache, so what counts is how much code and how many objects it
-touches, not what they do: hence closures, and tensors that are read as they come by where one metric asks for no more.
+For each module with active metrics, `ModuleCalls` builds the two functions that the global module hooks call: `before`
+in the pre-hook and `after` in the post-hook, and `again` for calls that activation checkpointing repeats. Metrics of a
+single tensor read it at once; metrics of several are collected by `JointMetrics`; gradients arrive later through
+tensor hooks. All exceptions are caught and logged, as a monitor must never stop a training.
+
+The functions are closures, not methods: between two layers the CPU cache holds nothing of ours, so that the cost of a
+hook is the amount of code and the number of objects that it touches. At most 64 calls of a module per step are
+measured.
 """
 
 from __future__ import annotations
@@ -37,7 +43,7 @@ MAX_CALLS = 64  # of one module within a step; further ones are not measured
 
 
 class ModuleCalls:
-    """What the hooks of one module do at a step at which `metrics` are active; all of them need calls.
+    """Hook functions of one module for a step at which `metrics` are active.
 
     `before(args)` and `after(args, kwargs, output)` belong to a call, `output` being None where it raised;
     `again(output)` to one that checkpointing repeats in the backward pass; `reset()` counts anew. Where the module
@@ -211,19 +217,19 @@ class ModuleCalls:
         self.before, self.after = (None, at_once) if reads_at_once else (before, after)
 
     def is_current(self) -> bool:
-        """Whether the metrics are still for the module that these calls are of."""
+        """True if all metrics still belong to this module."""
         return all(metric.module is self._module for metric in self.metrics)
 
 
 def _preserves_input(module: nn.Module) -> bool:
-    """Whether the input is after the call what it was before it: torch's own layers see to that."""
+    """True if the module does not change its input in place, as is known of leaf layers of torch."""
     own = module_state(module)
     is_leaf = type(module).__module__.startswith("torch.nn.modules.") and not own.get(MODULES)
     return is_leaf and not own.get("inplace")
 
 
 def _reader(source: str, metrics: Sequence[ModuleMetric], now: StepState) -> TensorReader | None:
-    """Measures what `metrics` ask of one tensor; each thing that they share is made once."""
+    """Returns a function that measures `metrics` on one tensor, sharing intermediate results; None without metrics."""
     if not metrics:
         return None
     if len(metrics) == 1 and metrics[0].is_quick:

@@ -1,4 +1,4 @@
-"""Hooks that are there on scheduled steps only, and leave nothing in the model.
+"""Global module hooks of torch, filtered by module identity, attached on scheduled steps alone.
 
 They are torch's hooks for all modules, filtered by identity: nothing is written into a module, so a copy or a pickle of
 the model taken meanwhile has no trace of them.
@@ -27,7 +27,7 @@ from modulekg_widgets.engine.torch_runtime.private import MODULES, backward_pass
 from modulekg_widgets.engine.torch_runtime.state import module_state, registry, unwrapped
 
 # --------------------
-# Where the measured modules stand: whoever stands at a path is measured there, also one that came in the training.
+# Tracking of module paths: a module that is replaced during training is measured under the same path.
 
 
 REPLACED = "another module stands at its path since this step: it is measured from the next one on"
@@ -35,7 +35,7 @@ REMOVED = "no module stands at its path any more"
 
 
 class PathTracker:
-    """The paths of the measured modules, and all above them, with the modules that stand there."""
+    """Measured paths and their ancestors, with the modules at them."""
 
     def __init__(self, root: nn.Module, metrics: Sequence[ModuleMetric]) -> None:
         modules = walk(root)
@@ -58,7 +58,7 @@ class PathTracker:
         ]
 
     def follow(self) -> list[ModuleMetric]:
-        """The metrics at whose paths other modules stand than before, or none; from now on they are for these."""
+        """Returns the metrics whose module was replaced or removed, switched to the present one."""
         found: list[ModuleMetric] = []
         held = self._held
         for place, above, name, metrics in self._rest:
@@ -76,7 +76,7 @@ class PathTracker:
         return found
 
 
-# -------------------- Steps that are measured run uncompiled: compiled code runs past hooks, and says nothing
+# -------------------- Eager mode for measured steps, as compiled code skips hooks
 
 
 # torch warns whoever calls a compiled module while there are hooks for all modules; ours take no notice of wrappers
@@ -84,7 +84,7 @@ COMPILE_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks
 
 
 class _EagerMode:
-    """Counts who needs it: monitors come and go in any order, and the compiler's stance is one for the process."""
+    """Reference count of monitors that need eager mode, as the compiler's stance is global to the process."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -117,7 +117,7 @@ begin, end = _shared.begin, _shared.end
 
 
 class ModuleHooks:
-    """Attaches the hooks for a step, and detaches them."""
+    """Attaches the hooks of a step, and detaches them."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class ModuleHooks:
 
     @property
     def epoch(self) -> int:
-        """The step, as calls and gradients know it: it counts those that were prepared."""
+        """The count of prepared steps, which calls and gradients carry."""
         return self._now.epoch
 
     @property
@@ -150,7 +150,7 @@ class ModuleHooks:
         return self._now.step
 
     def prepare(self, step: int) -> None:
-        """Attach what `step` needs, and nothing else; calls are counted anew."""
+        """Attach the hooks that `step` needs and detach others; calls are counted from 0."""
         self._now.step = step
         self._moved.clear()
         self._forget_calls()
@@ -164,18 +164,18 @@ class ModuleHooks:
             self._detach()
 
     def finish(self) -> None:
-        """The step ends: measure gradients of which a further backward pass was awaited."""
+        """End the step: deliver gradients that waited for a further backward."""
         unfinished, self._now.unfinished = self._now.unfinished, []
         for finish in unfinished:
             finish()
 
     def observations(self, metric: ModuleMetric) -> list[Observation]:
-        """The calls of this step that `metric` asks for at `track`; none for one that looks at weights alone."""
+        """Returns the calls of this step that `metric` reads at `track`; none for a metric of weights."""
         calls = self._made.get(id(metric.module)) if metric.sees_calls else None
         return [] if calls is None or calls.joint is None else calls.joint.retained
 
     def follow(self) -> None:
-        """Look for modules that came or went: who stands at a measured path is measured."""
+        """Update the metrics of modules that were replaced, added or removed."""
         moved = self._places.follow()
         if not moved:
             return
@@ -186,14 +186,14 @@ class ModuleHooks:
         self._regroup()
 
     def note_replaced(self, step: int) -> None:
-        """Say of what came or went in the step that ends, and of what is gone, why it has no value."""
+        """Record a reason for metrics of modules that were replaced or removed in this step."""
         for metric in dict.fromkeys(self._moved + self._absent):
             due = metric.schedule.due(step) and not metric.is_stopped
             if due and metric.needs != ("Loss",) and not metric.has_value():
                 metric.miss(REMOVED if metric.is_absent else REPLACED)
 
     def release(self) -> None:
-        """Detach everything; gradients that arrive later are ignored."""
+        """Detach all hooks; later gradients are ignored."""
         self._hooked.clear()
         self._active = []
         self._forget_calls()
@@ -201,7 +201,7 @@ class ModuleHooks:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Backward passes in here are not those of the training."""
+        """Context manager: backwards within are not the training's."""
         self._now.is_paused = True
         try:
             yield
@@ -218,7 +218,7 @@ class ModuleHooks:
             calls.reset()
 
     def _regroup(self) -> None:
-        """Other metrics are active than at the step before."""
+        """Rebuild the calls per module, as the active metrics have changed."""
         self._hooked.clear()
         grouped: dict[int, list[ModuleMetric]] = {}
         for metric in self._active:
@@ -248,7 +248,7 @@ class ModuleHooks:
 def _hooks(
     hooked: dict[int, ModuleCalls], root: nn.Module, owner: weakref.ref[ModuleHooks]
 ) -> tuple[Callable[..., None], Callable[..., None]]:
-    """The two hooks; they return None always, for any other value would replace the module's."""
+    """Returns the two global hooks; they return None, as another value would replace input or output."""
 
     def follow() -> None:
         hooks = owner()

@@ -1,4 +1,4 @@
-"""One metric of one module at work: its instances, its slots, and what happens when it fails."""
+"""One metric of one module: its instances, slots in the history, and failures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TensorReader: TypeAlias = (
 
 
 class ModuleMetric:
-    """A metric of a module: computes values from observations and puts them into slots."""
+    """A metric of a module: computes values from observations and stores them in slots."""
 
     def __init__(self, measurement: Measurement, writer: ValueWriter, rank: int) -> None:
         kind = measurement.metric.kind
@@ -73,7 +73,7 @@ class ModuleMetric:
         self.shards_are_merged = True
 
     def follow(self, module: nn.Module | None) -> None:
-        """Another module stands at the path from now on, or None."""
+        """Switch to another module at the same path, or to none."""
         self.is_absent = module is None
         self._instances.clear()
         if module is None:
@@ -84,11 +84,11 @@ class ModuleMetric:
         self._had_weight = self._had_weight or (self._reads_weight and weight_of(module) is not None)
 
     def has_value(self) -> bool:
-        """Whether the step that is being collected has a value of it."""
+        """True if the current step has a value of this metric."""
         return any(self._writer.holds(number) for number in self._slots.values())
 
     def measure(self, observation: Observation, step: int, put: Put | None = None) -> None:
-        """Take in a call that the schedule asks for; a failure is noted and never raised.
+        """Measure an observation of a scheduled step; failures are recorded and never raised.
 
         Values go to the step that is being collected, or to `put`.
         """
@@ -118,7 +118,7 @@ class ModuleMetric:
             self._stop(observation, error, put)
 
     def reader(self) -> TensorReader:
-        """What `measure` does, straight from a detached tensor, for a metric that `is_quick`."""
+        """Returns a function that measures a detached tensor directly, for a metric that `is_quick`."""
         put, quick = self._writer.put, self.kind.quick
 
         def read(tensor: torch.Tensor, call: int, phase: str) -> None:
@@ -131,7 +131,7 @@ class ModuleMetric:
         return read
 
     def observe(self, observation: Observation) -> None:
-        """Show the step before a scheduled one to a metric that compares."""
+        """Pass the step before a scheduled one to a metric that compares steps."""
         if self.is_stopped or self.is_absent:
             return
         try:
@@ -146,7 +146,7 @@ class ModuleMetric:
             self._stop(observation, error, self._writer.put)
 
     def miss(self, reason: str, call: int = 0, phase: str = TRAIN, about: str = "") -> None:
-        """Note why a call has no value; `about` is what one warning is enough for, by default the metric.
+        """Record NaN and a reason for a call; `about` is the key of the one warning.
 
         What this step has for it already is NaN, too.
         """
@@ -156,7 +156,7 @@ class ModuleMetric:
         self._fail(Observation(self.module, call, phase, 0), reason, self._writer.put, about)
 
     def release(self) -> None:
-        """Let go of every copy that was kept."""
+        """Release all instances, with the copies that they hold."""
         self._instances.clear()
 
     def _value(self, needed: list[Any], observation: Observation, step: int) -> Any:
@@ -177,7 +177,7 @@ class ModuleMetric:
         return self._instances[key]
 
     def _check_weight(self, observation: Observation) -> None:
-        """Raise `NoValueError` where the weight went, or where the part of it that lies here would pass for all."""
+        """Raise `NoValueError` if the weight was removed, or is a shard that is not merged."""
         observation.flat = flat = self._measurement.flat
         if flat is not None:
             if not (self.shards_are_merged or flat.is_whole):
@@ -214,7 +214,7 @@ class ModuleMetric:
 
 
 def measure(metrics: Sequence[ModuleMetric], observation: Observation, step: int) -> None:
-    """Measure a call so that what is built is no part of the training's graph, nor of its autocast."""
+    """Measure a call outside of autograd and autocast."""
     grad_mode = torch.is_grad_enabled()
     set_grad_enabled(False)
     try:
@@ -228,7 +228,7 @@ def measure(metrics: Sequence[ModuleMetric], observation: Observation, step: int
 
 
 def miss(metrics: Sequence[ModuleMetric], reason: str, call: int, phase: str) -> None:
-    """Note why a call has no value of these metrics."""
+    """Record a reason for the missing values of a call."""
     for metric in metrics:
         if not metric.is_stopped:
             metric.miss(reason, call, phase)
@@ -247,11 +247,11 @@ def _first_line(error: BaseException) -> str:
     return printable(text.strip().partition("\n")[0], 300)
 
 
-# -------------------- Which metrics are active at a step: each schedule is asked once, however many metrics share it
+# -------------------- Metrics that are active at a step; a schedule that several metrics share is evaluated once
 
 
 class ActiveMetrics:
-    """Which of `metrics` look at a step."""
+    """Selects the metrics that are active at a step."""
 
     def __init__(self, metrics: Sequence[ModuleMetric]) -> None:
         self.metrics = metrics
@@ -267,7 +267,7 @@ class ActiveMetrics:
         self._active: list[ModuleMetric] = []
 
     def at(self, step: int) -> list[ModuleMetric]:
-        """Those that look at `step`: the very same list as before, where they are the same."""
+        """Returns the active metrics; the same list object as before while they do not change."""
         stopped = [metric.is_stopped for metric in self.metrics].count(True)
         answers = [watches(step) for watches in self._asked], stopped
         if answers != self._answers:

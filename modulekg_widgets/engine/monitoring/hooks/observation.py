@@ -1,4 +1,4 @@
-"""What one call of a module shows to the metrics, each need made once; and the step that is being measured."""
+"""Observation of a module call: its tensors by need, with derived values computed once; state of the step."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.torch_runtime.parallel import FlatPart
 
 
-# --------------------
-# The tensors of a module and of its calls, as far as they can be measured; and calls that are no training.
+# -------------------- Tensors of modules and calls that can be measured, and detection of calls without real data
 
 
 _is_compiling = torch.compiler.is_compiling
@@ -41,7 +40,7 @@ PLAIN_TYPES = (torch.Tensor, nn.Parameter)
 
 
 def weight_of(module: nn.Module) -> nn.Parameter | None:
-    """The module's own parameter `weight`, or the only one whose name ends so, as `in_proj_weight` of attention.
+    """Returns the parameter `weight`, or the only one whose name ends so, as `in_proj_weight`.
 
     None where it has none, several, or computes it from others.
     """
@@ -53,7 +52,7 @@ def weight_of(module: nn.Module) -> nn.Parameter | None:
 
 
 def is_computed(module: nn.Module) -> bool:
-    """Whether the module's weight is made of other parameters, as by parametrize, prune or weight_norm."""
+    """True if the weight is computed from other parameters, as by parametrize, prune or weight_norm."""
     state = module_state(module)
     made = (state.get(MODULES) or {}).get(PARAMETRIZATIONS)
     if made is not None and main_weight(module_state(made)[MODULES]) is not None:
@@ -62,7 +61,7 @@ def is_computed(module: nn.Module) -> bool:
 
 
 def local_part(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The part of a tensor that lies on this rank, None where that is empty; of an ordinary tensor all of it."""
+    """Returns the local shard of a tensor, None if it is empty; an ordinary tensor as it is."""
     if type(tensor) in PLAIN_TYPES or not hasattr(tensor, "to_local"):
         return tensor
     own = tensor.to_local()  # type: ignore[attr-defined]
@@ -70,7 +69,7 @@ def local_part(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def first_tensor(values: Any, depth: int = 4) -> torch.Tensor | None:
-    """The first tensor in nested lists, tuples, dicts and data classes; None without one that can be measured."""
+    """Returns the first measurable tensor in nested lists, tuples, dicts and dataclasses; None if there is none."""
     x = values[0] if type(values) is tuple and values else values
     if type(x) is _Tensor and x.dtype is torch.float32 and x.is_cpu and x.layout is torch.strided:
         return x  # mostly: between two layers the cache is cold, and what counts is how much is looked at
@@ -89,7 +88,7 @@ def first_tensor(values: Any, depth: int = 4) -> torch.Tensor | None:
 
 
 def is_measurable(tensor: torch.Tensor) -> bool:
-    """Whether a tensor holds floating or complex data of its own: no fake, batched or sparse one."""
+    """True for a floating or complex tensor with data of its own: not fake, batched or sparse."""
     if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.layout is not torch.strided:
         return False
     if tensor.is_meta or is_functorch_wrapped_tensor(tensor):
@@ -98,7 +97,7 @@ def is_measurable(tensor: torch.Tensor) -> bool:
 
 
 def is_symbolic_call(args: tuple[Any, ...]) -> bool:
-    """Whether a call only tries the module out: under a compiler, a tracer, vmap, or on tensors without data."""
+    """True for a symbolic call: under a compiler, tracer or vmap, or on meta or fake tensors."""
     if transforms() is not None or tracing_state() is not None or _is_compiling():
         return True
     x = args[0] if args else None
@@ -142,12 +141,12 @@ STEP_NEEDS = frozenset(STEP)  # what is there without a call of the module
 
 
 def stage_of(needs: tuple[str, ...]) -> int:
-    """The earliest moment at which all needs are met; what reads the weight alone is read at `track`."""
+    """Returns the earliest stage at which all needs are met; weights alone are read at `track`."""
     return TRACK if set(needs) <= {"Weight"} else max(STAGES[need] for need in needs)
 
 
 class Observation:
-    """One call of one module: its tensors, and what was made of them."""
+    """One call of one module: its tensors and values derived from them."""
 
     __slots__ = ("by_need", "call", "edge", "epoch", "flat", "module", "phase", "versions", "watch", "weight")
 
@@ -165,14 +164,14 @@ class Observation:
 
     @classmethod
     def of(cls, source: str, tensor: torch.Tensor, module: nn.Module, call: int, phase: str) -> Observation:
-        """A call of which one detached tensor is read at once."""
+        """Returns an observation of a single detached tensor."""
         own = cls(module, call, phase, 0)
         own.by_need[source] = tensor
         own.weight = float(tensor.numel())
         return own
 
     def record(self, need: str, tensor: torch.Tensor) -> None:
-        """Take in a tensor of the training, detached."""
+        """Record a tensor of the training, detached, with its version."""
         own = tensor.detach()
         self.by_need[need] = own
         if not own.is_inference():  # such tensors count no versions
@@ -180,7 +179,7 @@ class Observation:
         self.weight = float(own.numel())
 
     def get(self, need: str) -> Any:
-        """What `need` stands for in this call; None when it cannot be had."""
+        """Returns the value of a need, computed on first access; None if it is missing."""
         if need in self.by_need:
             return self.by_need[need]
         make = _DERIVED.get(need)
@@ -189,12 +188,12 @@ class Observation:
         return made
 
     def is_stale(self, need: str) -> bool:
-        """Whether the tensor behind a need was overwritten in place since it was seen."""
+        """True if the tensor of a need was modified in place since it was recorded."""
         seen = self.versions.get(need)
         return seen is not None and version_of(seen[0]) != seen[1]
 
     def subset(self, needs: set[str]) -> Observation:
-        """The part of this call that a later stage asks for."""
+        """Returns a copy with the needs of a later stage alone."""
         kept = Observation(self.module, self.call, self.phase, self.epoch)
         kept.by_need = {need: value for need, value in self.by_need.items() if need in needs}
         kept.versions = {need: value for need, value in self.versions.items() if need in needs}
@@ -202,13 +201,13 @@ class Observation:
         return kept
 
     def drop(self) -> None:
-        """Let go of the tensors, and of what was made of them."""
+        """Release the tensors and derived values."""
         self.by_need.clear()
         self.versions.clear()
 
     @property
     def device_type(self) -> str:
-        """That of the first tensor."""
+        """The device type of the first tensor."""
         return next((value.device.type for value in self.by_need.values() if isinstance(value, torch.Tensor)), "cpu")
 
 
@@ -265,7 +264,7 @@ def _weight_grad(observation: Observation) -> torch.Tensor | None:
 
 
 def _own_weight(module: nn.Module) -> nn.Parameter | None:
-    """The module's weight; raises `NoValueError` for one that is made of others, and a part of one."""
+    """Returns the weight; raises `NoValueError` for a computed or sharded one."""
     parameter = weight_of(module)
     if parameter is None and is_computed(module):
         raise NoValueError(COMPUTED_WEIGHT)
@@ -294,12 +293,12 @@ IMMEDIATE_NEEDS = frozenset(need for need, source in SOURCES.items() if source i
 
 
 def gradients_of(needs: tuple[str, ...]) -> set[str]:
-    """The gradients that these needs are made of."""
+    """Returns the gradients that these needs are derived from."""
     return {SOURCES[need] for need in needs if need.startswith("Backward")}
 
 
 class StepState:
-    """Shared by the hooks of all modules: what arrives in another step is not read."""
+    """State of the step that all hooks share: tensors of other steps are ignored."""
 
     __slots__ = ("epoch", "handles", "is_paused", "passes", "step", "unfinished", "unscaled")
 
@@ -313,18 +312,18 @@ class StepState:
         self.unfinished: list[Callable[[], None]] = []  # what has to be done at `track`
 
     def begin(self) -> None:
-        """Another step: what arrives of the one before is not read."""
+        """Begin another step."""
         self.epoch += 1
         self.passes.clear()
         self.unfinished.clear()
         self.drop_handles()
 
     def accepts(self, epoch: int) -> bool:
-        """Whether a gradient of a call in that epoch is read when it arrives now."""
+        """True if a gradient of a call in that epoch is still read."""
         return epoch == self.epoch and not self.is_paused
 
     def without_scale(self, gradient: torch.Tensor) -> torch.Tensor:
-        """A gradient at a module as it is without the loss scale."""
+        """Returns the gradient divided by the loss scale."""
         return gradient if self.unscaled is None else self.unscaled(gradient)
 
     def drop_handles(self) -> None:
@@ -334,5 +333,5 @@ class StepState:
 
 
 def log_failure() -> None:
-    """Say in the log which exception was kept from the training."""
+    """Log the exception that was kept from the training."""
     log.warning("a call of a module could not be watched", exc_info=True)

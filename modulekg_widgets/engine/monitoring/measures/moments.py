@@ -1,4 +1,4 @@
-"""What metrics share about one tensor: norm, mean, deviation, extremes, and the same by channel; each made once."""
+"""Moments of one tensor that metrics share: norm, mean, deviation, extremes and spectra, also by channel."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from modulekg_widgets.engine.monitoring.measures.spectra import covariance_spect
 from modulekg_widgets.engine.monitoring.metric import NoValueError
 from modulekg_widgets.engine.torch_runtime.private import norms_at_once
 
-# -------------------- A tensor as rows or planes of channels
+# -------------------- Layouts of a tensor by channel: as a matrix (R, C) or as planes (N, C, S)
 
 
 MAX_LOOP = 16  # a loop over fewer positions costs more than a copy that brings the channels together
 
 
 def rows(tensor: torch.Tensor, dim: int) -> torch.Tensor:
-    """`tensor` as a matrix of shape (R, C): the channels at `dim` are its columns, all other positions its rows.
+    """Returns `tensor` as a matrix (R, C): one column per channel at `dim`, one row per other position.
 
     A view where the layout allows it; a tensor without dimensions is one row of one channel.
     """
@@ -37,7 +37,7 @@ def rows(tensor: torch.Tensor, dim: int) -> torch.Tensor:
 
 
 def planes(tensor: torch.Tensor, dim: int) -> torch.Tensor:
-    """`tensor` with shape (N, C, S): the channels at `dim` in the middle; S is 1 or worth a loop of its own.
+    """Returns `tensor` with shape (N, C, S), channels in the middle; S is 1 or large enough for a loop.
 
     What reduces it over N and S reads memory in the order in which it lies; a view, or a copy of what is small.
     """
@@ -54,7 +54,7 @@ def planes(tensor: torch.Tensor, dim: int) -> torch.Tensor:
 
 
 def flat(tensor: torch.Tensor) -> torch.Tensor:
-    """All elements as a vector, in the order in which they lie in memory; a copy only where they lie scattered."""
+    """Returns all elements as a vector in memory order; copies only if they are scattered."""
     if tensor.is_contiguous():
         return tensor.view(-1)
     order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
@@ -82,7 +82,7 @@ _vector_norm: Callable[..., torch.Tensor] = torch.linalg.vector_norm
 
 
 class _cached(Generic[Result]):  # noqa: N801 - stands where `functools.cached_property` would, which takes a lock
-    """A property that is made when it is first read, and kept."""
+    """Property that is computed on first access and cached, without the lock of functools.cached_property."""
 
     def __init__(self, make: Callable[[Any], Result]) -> None:
         self._make = make
@@ -99,7 +99,7 @@ class _cached(Generic[Result]):  # noqa: N801 - stands where `functools.cached_p
 
 
 class Moments:
-    """Statistics of a tensor, made when they are asked for, each once; `channel_dim` is where its channels are.
+    """Statistics of a tensor, each computed on first access; `channel_dim` is the dimension of its channels.
 
     Sums are added up in float32 or better, in float64 for float64 tensors and for values whose squares leave the range
     of float32. On a device nothing waits for it, but for `eigenvalues` and `singular_values`. What the tensor has not
@@ -116,7 +116,7 @@ class Moments:
 
     @_cached
     def norm(self) -> torch.Tensor:
-        """The root of the sum of squares, of complex elements too; 0-dim."""
+        """Euclidean norm, also of complex elements; 0-dim."""
         usual = fast_norm(self.tensor)
         if usual is not None:
             return torch.scalar_tensor(usual, dtype=torch.float32)
@@ -143,7 +143,7 @@ class Moments:
 
     @_cached
     def total(self) -> torch.Tensor:
-        """The sum; 0-dim."""
+        """Sum; 0-dim."""
         self._check_real()
         if not self._is_on_host:
             return self.flat.sum(dtype=self.sum_dtype)
@@ -160,7 +160,7 @@ class Moments:
 
     @_cached
     def std(self) -> torch.Tensor:
-        """The standard deviation with divisor n; 0-dim."""
+        """Standard deviation with divisor n; 0-dim."""
         if self._is_on_host:
             mean = float(self.total) / self.count
             norm = float(self.norm)
@@ -185,7 +185,7 @@ class Moments:
 
     @_cached
     def zeros(self) -> torch.Tensor:
-        """The share of elements that are exactly zero; 0-dim."""
+        """Share of elements that are exactly zero; 0-dim."""
         self._check_real()
         filled = torch.count_nonzero(self.tensor)
         if self._is_on_host:
@@ -194,7 +194,7 @@ class Moments:
 
     @_cached
     def finite(self) -> torch.Tensor:
-        """Whether no element is NaN or infinite; a 0-dim bool tensor."""
+        """True if no element is NaN or infinite; a 0-dim bool tensor."""
         if self.count == 0:
             return torch.ones((), dtype=torch.bool, device=self.tensor.device)
         self._check_real()
@@ -207,12 +207,12 @@ class Moments:
 
     @property
     def channels(self) -> int:
-        """The count of channels."""
+        """Count of channels."""
         return self.tensor.shape[self.channel_dim] if self.tensor.dim() else 1
 
     @_cached
     def rows(self) -> torch.Tensor:
-        """The elements as a matrix of shape (R, C): the channels are its columns."""
+        """Elements as a matrix of shape (R, C), one column per channel."""
         return rows(self.tensor, self.channel_dim)
 
     @_cached
@@ -221,7 +221,7 @@ class Moments:
 
     @_cached
     def channel_means(self) -> torch.Tensor:
-        """Of shape (C,)."""
+        """Means by channel, of shape (C,)."""
         self._check_real()
         parts = [self._planes] if self._is_wide else self.parts()
         found = _sum_parts([part.sum((0, 2)) for part in parts])
@@ -231,7 +231,7 @@ class Moments:
 
     @_cached
     def channel_stds(self) -> torch.Tensor:
-        """The standard deviations with divisor R, of shape (C,)."""
+        """Standard deviations by channel with divisor R, of shape (C,)."""
         means = self._means(self.square_dtype)
         offsets, squares = [], []
         for part in self.parts(self.square_dtype):
@@ -242,14 +242,14 @@ class Moments:
 
     @_cached
     def channel_greatest(self) -> torch.Tensor:
-        """The largest element of each channel, of shape (C,)."""
+        """Largest element of each channel, of shape (C,)."""
         self._check_real()
         held = self._planes
         return (held[:, :, 0] if held.shape[2] == 1 else held.amax(2)).amax(0)
 
     @_cached
     def eigenvalues(self) -> torch.Tensor:
-        """Those of the covariance over channels (divisor R - 1), descending, of shape (C,); none is below 0.
+        """Eigenvalues of the covariance over channels (divisor R - 1), descending, of shape (C,), none below 0.
 
         Found in float64 where that costs little: up to 128 channels of a million elements. Else those of float32
         tensors are known to about 1e-6 of the largest, but for constant channels and too few rows, which give exact 0.
@@ -277,18 +277,18 @@ class Moments:
 
     @_cached
     def flat(self) -> torch.Tensor:
-        """All elements as a vector, in the order in which they lie in memory."""
+        """All elements as a vector in memory order."""
         return flat(self.tensor)
 
     def pieces(self, dtype: torch.dtype | None = None) -> Iterator[torch.Tensor]:
-        """`flat` in pieces, in `dtype`, by default float32 or better."""
+        """Yields `flat` in pieces, in `dtype`, by default float32 or better."""
         self._check_real()
         dtype = self.sum_dtype if dtype is None else dtype
         size = PIECE_ELEMENTS if self._is_on_host else max(self.count, 1)
         return (piece.to(dtype) for piece in self.flat.split(size))
 
     def parts(self, dtype: torch.dtype | None = None) -> Iterator[torch.Tensor]:
-        """The elements in parts of shape (n, C, S), in `dtype`, by default float32 or better."""
+        """Yields the elements in parts of shape (n, C, S), in `dtype`, by default float32 or better."""
         self._check_real()
         dtype = self.sum_dtype if dtype is None else dtype
         held = self._planes
@@ -299,7 +299,7 @@ class Moments:
 
     @_cached
     def square_dtype(self) -> torch.dtype:
-        """The precision in which squares stay in range: float64 for float64 tensors, and for huge or tiny elements."""
+        """Dtype in which squares stay in range: float64 for float64, and for huge or tiny elements."""
         if self._is_on_host and self.tensor.dtype in (torch.float32, torch.bfloat16):
             norm = float(self.norm)
             if not (SAFE_NORMS[0] < norm < SAFE_NORMS[1]) and norm != 0.0 and math.isfinite(norm):
@@ -308,11 +308,11 @@ class Moments:
 
     @_cached
     def peak(self) -> float:
-        """The largest magnitude; for tensors on the host."""
+        """Largest magnitude; for tensors on the host."""
         return max(-float(self.least), float(self.greatest))
 
     def _means(self, dtype: torch.dtype) -> torch.Tensor:
-        """By channel, in `dtype`."""
+        """Means by channel in `dtype`."""
         if dtype is self.sum_dtype:
             return self.channel_means.to(dtype)
         return _sum_parts([part.sum((0, 2)) for part in self.parts(dtype)]) / self.row_count
@@ -340,7 +340,7 @@ class Moments:
 
     @property
     def best_dtype(self) -> torch.dtype:
-        """The best precision of the device."""
+        """The most precise dtype of the device."""
         return torch.float32 if self.tensor.device.type == "mps" else torch.float64  # Apple's devices have no float64
 
     def _check_real(self) -> None:
@@ -357,7 +357,7 @@ class Moments:
 
 @contextlib.contextmanager
 def _decomposition_errors() -> Iterator[None]:
-    """No value, instead of one that was not found."""
+    """Context manager that turns a failed decomposition into `NoValueError`."""
     try:
         yield
     except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
@@ -374,7 +374,7 @@ def _sum_parts(parts: list[torch.Tensor]) -> torch.Tensor:
 
 
 def fast_norm(tensor: torch.Tensor) -> float | None:
-    """The norm of an ordinary tensor on the host, in as few calls as can be; None for what needs more care."""
+    """Returns the norm of an ordinary float32 tensor on the host, in few calls; None for other tensors."""
     if tensor.dtype is not torch.float32 or not tensor.is_cpu:
         return None
     count = tensor.numel()
@@ -399,17 +399,17 @@ def _norm(vector: torch.Tensor) -> torch.Tensor:
 
 
 def _norm_on_device(vector: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The norm, added up in `dtype`; of a long vector without a copy in it."""
+    """Norm accumulated in `dtype`, of a long vector without a converted copy."""
     if vector.numel() < MAX_COPIED_ELEMENTS or vector.device.type == "mps":
         return torch.linalg.vector_norm(vector, dtype=dtype)
     return norms_at_once([vector], 2, dtype)[0]
 
 
 def _combined_norm(norms: list[torch.Tensor]) -> torch.Tensor:
-    """The norm of what has these norms."""
+    """Norm of the concatenation of vectors with these norms."""
     return norms[0] if len(norms) == 1 else _norm(torch.stack(norms))
 
 
 def _deviation(squares: torch.Tensor, offset: torch.Tensor, count: int) -> torch.Tensor:
-    """From the sums of (x - m)² and of x - m, where m is the mean but for rounding."""
+    """Standard deviation from the sums of (x - m)² and x - m, where m is the mean up to rounding."""
     return ((squares - offset.square() / count) / count).clamp_min(0.0).sqrt()

@@ -1,4 +1,4 @@
-"""Several processes train one model: what each has measured becomes what one process would have read on all data.
+"""Distributed monitoring: the values of all ranks are merged to those of one process on the whole batch.
 
 Under `torch.distributed` with more than one process, a value is that of the whole batch, the loss being the mean over
 processes, as DistributedDataParallel and `fully_shard` make it:
@@ -74,12 +74,12 @@ UnknownSlots = list[tuple[Slot, float, list[float]]]  # slot, amount, numbers
 
 
 def is_distributed() -> bool:
-    """Whether this is one of several processes that train together."""
+    """True if this is one of several processes of a torch.distributed training."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
 class Ranks:
-    """All processes of a training, as far as they monitor the same: merges what each has read."""
+    """The ranks of a training that run the same monitor: exchanges and merges their values."""
 
     def __init__(
         self, planned: Sequence[Measurement], events: Sequence[schedules.OnEvent], history: History, ring: TransferRing
@@ -111,11 +111,11 @@ class Ranks:
 
     @property
     def numbers(self) -> set[int]:
-        """The slot numbers of what is measured for the sake of other values."""
+        """The slot numbers of companions, which are measured for merging alone."""
         return {-1 - at for at in range(len(self._hidden))}
 
     def announce(self) -> None:
-        """Say that this process monitors from now on; waits for nobody."""
+        """Announce this rank in the store, without waiting."""
         if not dist.is_initialized():  # destroyed since the monitor was made
             return
         name = f"modulekg/{_digest(self._planned)}"
@@ -125,7 +125,7 @@ class Ranks:
         self._is_alone = False
 
     def leave(self) -> None:
-        """Close what connects us with the others, which wakes those who wait for us; waits for nobody."""
+        """Close the connection, which wakes the ranks that wait for this one."""
         store, self._store = self._store, None
         if store is not None:
             with contextlib.suppress(Exception):  # the process that serves the store may be gone
@@ -140,13 +140,13 @@ class Ranks:
                 dist.destroy_process_group(group)
 
     def share_event(self, event: schedules.OnEvent) -> bool:
-        """Pass an event that this process alone has seen on to the others, at the next read; not when it is alone."""
+        """Send an event of this rank to the others at the next read; False if the rank is alone."""
         if not self._is_alone:
             self._raised[self._events.index(event)] = 1.0
         return not self._is_alone
 
     def merged(self, rows: list[PackedRow], ended: int | None, upcoming: int) -> list[PackedRow]:
-        """The rows that have arrived, that of the step that has `ended` merged with those of the others.
+        """Returns the rows that have arrived, the one of step `ended` merged with those of other ranks.
 
         Events that others have seen fall due at the `upcoming` step.
         """
@@ -160,7 +160,7 @@ class Ranks:
     # -------------------------------------------------------------- meeting
 
     def _exchanged(self, own: PackedRow, upcoming: int) -> PackedRow | None:
-        """The row of all; None when from now on each process is alone."""
+        """The merged row; None if the ranks have separated."""
         try:
             if self._group is None and not self._rendezvous(own.step):
                 return None
@@ -175,7 +175,7 @@ class Ranks:
             raise
 
     def _rendezvous(self, step: int) -> bool:
-        """Whether all processes are there: the first one that knows decides for all."""
+        """Rendezvous in the store: True if all ranks are there; the first one that knows decides for all."""
         here = [self._key(rank) for rank in range(self.world)]
         self._layout = SharedLayout(self.world, self._kind_of)
         self._places = {}
@@ -196,7 +196,7 @@ class Ranks:
         return True
 
     def _key(self, name: object) -> str:
-        """A name in the store, for this time that the monitors run."""
+        """A key in the store, for this session of the monitors."""
         return f"{self._session}/{name}"
 
     def _disconnect(self, step: int, reason: str) -> None:
@@ -211,7 +211,7 @@ class Ranks:
     # -------------------------------------------------------------- exchanging
 
     def _gathered(self, own: PackedRow, upcoming: int) -> RankValues | None:
-        """What all have read, by slot; None where they are not at the same step."""
+        """The values of all ranks by slot; None if they are at different steps."""
         body, unknown = self._aligned(own)
         head = [own.step, len(unknown), *self._raised]
         self._raised[:] = 0.0
@@ -231,7 +231,7 @@ class Ranks:
         return self._extended(table, unknown) if heads[:, 1].any() else table
 
     def _aligned(self, own: PackedRow) -> tuple[np.ndarray, UnknownSlots]:
-        """Our amounts and numbers in the layout of all, and what has no place there yet."""
+        """The values of this rank in the shared layout, and those of slots that it lacks."""
         first = len(self._layout.slots)
         body = np.zeros(first + self._layout.width)
         body[:first] = np.nan
@@ -251,7 +251,7 @@ class Ranks:
         return body, unknown
 
     def _extended(self, table: RankValues, unknown: UnknownSlots) -> RankValues:
-        """The table with the slots that some processes did not know, in an order that is the same for all."""
+        """The table with the slots that some ranks did not know, in the same order on all ranks."""
         messages: list[Any] = [None] * self.world
         dist.all_gather_object(messages, unknown, group=self._group)
         self._extend(slot for rows in messages for slot, _, _ in rows)
@@ -268,7 +268,7 @@ class Ranks:
         return wide
 
     def _row(self, own: PackedRow, merged: MergedValues) -> PackedRow:
-        """The merged row, in the order of the configuration; what only others have counts as made after ours."""
+        """The merged row in the order of the configuration; slots of other ranks alone come last."""
         arrival = {self._place(number): made for number, made in zip(own.slots, own.arrival, strict=True)}
         places = [place for place in self._visible_places if merged.has_value[place]]
         return _packed(
@@ -281,7 +281,7 @@ class Ranks:
     # -------------------------------------------------------------- slots
 
     def _extend(self, slots: Iterable[Slot]) -> None:
-        """Take slots into the layout of all."""
+        """Add slots to the shared layout."""
         self._layout.extend(slots)
         own = self._layout.slots
         self._weighed = [self._of_weight(slot) for slot in own]
@@ -294,14 +294,14 @@ class Ranks:
         return self._history.slots[number] if number >= 0 else self._hidden[-1 - number]
 
     def _place(self, number: int) -> int | None:
-        """Where a slot stands in the layout of all; None where it is not known there."""
+        """The index of a slot in the shared layout; None if it is unknown there."""
         place = self._places.get(number)
         if place is None and (place := self._layout.places.get(self._slot(number))) is not None:
             self._places[number] = place
         return place
 
     def _of_weight(self, slot: Slot) -> Measurement | None:
-        """The measurement of a slot that measures a weight; None for what is measured in calls."""
+        """The measurement of a weight metric; None for metrics of calls."""
         measured = self._measured[slot.module, slot.metric]
         return measured if {"Weight", "WeightGrad"}.issuperset(measured.metric.kind.needs) else None
 
@@ -314,7 +314,7 @@ class Ranks:
 
 
 def _visible(row: PackedRow) -> PackedRow:
-    """The row without what was measured for the sake of other values only."""
+    """The row without the values of companions."""
     if not row.slots or min(row.slots) >= 0:
         return row
     parts = np.split(row.numbers, np.cumsum(row.sizes)[:-1])
@@ -330,7 +330,7 @@ def _packed(step: int, slots: list[int], arrival: list[int], parts: list[np.ndar
 
 
 def _amount(of_weight: Measurement | None, weight: float) -> float:
-    """How much data a value stands for, as `Table` says it; of weights, the elements that this process alone has."""
+    """Amount of data behind a value, as `RankValues` defines it; of weights, the elements that only this rank has."""
     if of_weight is None or not weight:
         return weight
     if of_weight.flat is not None:
@@ -358,7 +358,7 @@ def _amount_of_flat(flat: FlatPart) -> float:
 
 
 def _companions(planned: Sequence[Measurement]) -> list[Measurement]:
-    """What has to be measured too, so that values can be merged."""
+    """The measurements of companion metrics, which merging needs."""
     return [
         Measurement(m.path, m.module, METRICS[COMPANIONS[m.metric.name]](), m.schedule, m.flat)
         for m in planned
@@ -367,13 +367,13 @@ def _companions(planned: Sequence[Measurement]) -> list[Measurement]:
 
 
 def _digest(planned: Sequence[Measurement]) -> str:
-    """The same in all processes that measure the same at the same steps."""
+    """A digest that is equal on all ranks that measure the same at the same steps."""
     lines = [f"{m.path} {m.metric.name} {_schedule_text(m.schedule)}" for m in planned]
     return hashlib.sha256("\n".join(lines).encode(errors="replace")).hexdigest()[:16]
 
 
 def _schedule_text(schedule: object) -> str:
-    """A schedule as text: what the user's class of one writes may differ between processes."""
+    """A schedule as text; of a user's class the name alone, as its repr may differ between processes."""
     if isinstance(schedule, schedules.AnyOf):
         return " ".join(map(_schedule_text, schedule.schedules))
     own = type(schedule)

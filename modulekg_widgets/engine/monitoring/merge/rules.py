@@ -1,4 +1,4 @@
-"""Values of several processes become the value of all: the rules, and rows of numbers to which they are applied.
+"""Rules for merging metric values over ranks, applied to arrays; nothing here communicates.
 
 Nothing here communicates; `distributed` brings the rows together.
 """
@@ -34,23 +34,23 @@ _CODES = {"norm": NORM, "sum": SUM, "min": MIN, "max": MAX, "std": STD, "ratio":
 
 
 def rule_of(kind: MetricKind) -> str:
-    """How the values of a metric are merged: the name of a rule, or "none" for those of the loss."""
+    """Returns the name of the merge rule of a metric; "none" for metrics of the loss."""
     return "none" if kind.needs == ("Loss",) else kind.ranks or RULES.get(kind.name, "mean")
 
 
 def companion_name(metric: str) -> str:
-    """The name of the slots of a metric that is measured for the sake of another."""
+    """Returns the slot name of a companion metric."""
     return _COMPANION_PREFIX + metric
 
 
 def is_companion(metric: str) -> bool:
-    """Whether slots of this name are measured for the sake of others."""
+    """True for the slot name of a companion metric."""
     return metric.startswith(_COMPANION_PREFIX)
 
 
 @dataclass
 class RankValues:
-    """What all processes have read at a step: `amounts` of shape (P, slots), `numbers` of shape (P, columns).
+    """Values of all ranks at a step: `amounts` of shape (P, slots), `numbers` of shape (P, columns).
 
     An amount says how much data a value stands for: NaN where a process has no value, 0 for one that does not count,
     below 0 for a copy of what other processes have too.
@@ -62,7 +62,7 @@ class RankValues:
 
 @dataclass
 class MergedValues:
-    """The values of all: which slots have one, and the columns of all slots."""
+    """Merged values: the slots that have one, and the columns of all slots."""
 
     has_value: np.ndarray
     numbers: np.ndarray
@@ -70,7 +70,7 @@ class MergedValues:
 
 @dataclass
 class SharedLayout:
-    """Where the value of each slot stands; the same in all processes."""
+    """Columns of each slot in a row, equal on all ranks."""
 
     world: int
     kind_of: Callable[[Slot], MetricKind]
@@ -87,7 +87,7 @@ class SharedLayout:
         return self.columns[-1].stop if self.columns else 0
 
     def extend(self, slots: Iterable[Slot]) -> None:
-        """Append those of the slots that are not there yet."""
+        """Append the slots that are new."""
         for sent in slots:
             slot = sent._replace(form=SCALAR) if sent.form == SCALAR else sent  # rows compare it by identity
             if slot not in self.places:
@@ -97,7 +97,7 @@ class SharedLayout:
         self._index()
 
     def merge(self, table: RankValues) -> MergedValues:
-        """One value for each slot out of those of the processes."""
+        """Returns one value per slot from those of the ranks."""
         with np.errstate(all="ignore"):
             return self._merge(table)
 
@@ -170,7 +170,7 @@ class SharedLayout:
         self._histograms = [_Histograms.of(found, bins) for bins, found in histograms.items()]
 
     def _index_keys(self, places: dict[str, int], codes: np.ndarray) -> None:
-        """The parts of a statistic or a histogram, by their names."""
+        """Set the rules of the parts of a statistic or histogram, by their keys."""
         for key, at in places.items():
             codes[at] = _CODES.get(KEY_RULES.get(key, ""), MEAN)
             if codes[at] == STD and "mean" in places:
@@ -178,7 +178,7 @@ class SharedLayout:
 
 
 def _key_offsets(slot: Slot, start: int) -> dict[str, int]:
-    """Where the part of each key of a dict begins."""
+    """Returns the first column of each key of a dict value."""
     found = {}
     for key, length in slot.form.parts:
         found[key] = start
@@ -187,19 +187,19 @@ def _key_offsets(slot: Slot, start: int) -> dict[str, int]:
 
 
 def _is_gradient(kind: MetricKind) -> bool:
-    """Whether its values grow with the gradients of a call, which are those of a process's own mean loss."""
+    """True if values scale with gradients, which are those of each rank's mean loss."""
     return any(need in BACKWARD for need in kind.needs)
 
 
 def _counted_amounts(amounts: np.ndarray) -> np.ndarray:
-    """How much each value counts; of copies the first one does, whatever its size."""
+    """The weight of each value; of copies only the first one counts."""
     copies = amounts < 0
     first = copies & (np.cumsum(copies, 0) == 1)
     return np.where(copies, first, np.nan_to_num(amounts))
 
 
 def _norm(values: np.ndarray, _: object = None) -> np.ndarray:
-    """The root of the sum of squares, also where squares leave the range of float64."""
+    """Root of the sum of squares, also beyond the range of float64 squares."""
     peak = np.abs(values).max(0)
     scale = np.where((peak > 0) & np.isfinite(peak), peak, 1.0)
     return np.sqrt(((values / scale) ** 2).sum(0)) * scale
@@ -215,7 +215,7 @@ _PLAIN: dict[int, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 @dataclass(frozen=True)
 class _Histograms:
-    """The columns of some histograms of equally many bins."""
+    """The columns of histograms with the same count of bins."""
 
     low: np.ndarray  # of shape (histograms,)
     high: np.ndarray
@@ -227,7 +227,7 @@ class _Histograms:
         return _Histograms(low, high, counts[:, None] + np.arange(bins))
 
     def merge(self, out: np.ndarray, values: np.ndarray, counted: np.ndarray, factor: np.ndarray) -> None:
-        """Fill in the counts; the range is there already."""
+        """Fill in the counts; the merged range is there already."""
         lows, highs = values[:, self.low] * factor[self.low], values[:, self.high] * factor[self.high]
         counts = rebinned(values[:, self.counts], lows, highs, out[self.low], out[self.high])
         out[self.counts] = np.where(counted[:, self.low, None], counts, 0.0).sum(0)
@@ -236,7 +236,7 @@ class _Histograms:
 def rebinned(
     counts: np.ndarray, low: np.ndarray, high: np.ndarray, least: np.ndarray, greatest: np.ndarray
 ) -> np.ndarray:
-    """Counts of bins between `low` and `high`, the last axis, as those of as many bins from `least` to `greatest`.
+    """Returns the counts of bins between `low` and `high` as counts of as many bins from `least` to `greatest`.
 
     What a bin holds spreads evenly over its width; a bin without a width keeps what it holds together.
     """

@@ -1,4 +1,4 @@
-"""Health of activations: dead channels, outliers, heavy tails, zeros."""
+"""Metrics of activations: dead channels, kurtosis, outliers, sparsity."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def attention_max_logit(attention: AttentionLogits) -> torch.Tensor:
 
 
 # --------------------
-# How many directions activations use: eigenvalues of the input's covariance, and the effective rank of the output.
+# Spectral metrics: eigenvalues and condition of the input covariance, effective rank of the output.
 
 
 EPSILON = 1e-7  # what Taiyi adds to the condition numbers' divisor, and what keeps the entropy defined

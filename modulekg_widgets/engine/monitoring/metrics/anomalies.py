@@ -1,4 +1,4 @@
-"""Spikes of the loss."""
+"""Spikes of the loss, in robust standard deviations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class LossSpike:
         return (loss - median) / (MAD_TO_SIGMA * deviation) if deviation else None
 
 
-# -------------------- Where NaN and infinity come from
+# -------------------- Origin of NaN and infinity
 
 
 @metric("NonFiniteOrigin", needs=("ForwardInputMoments", "ForwardOutputMoments"), ranks="max")

@@ -1,4 +1,4 @@
-"""How far batches stand from the running statistics that batch norm will use at inference (arXiv 2210.05153)."""
+"""Discrepancy between batch statistics and running statistics of batch norm (arXiv 2210.05153)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEEDS = ("ForwardInputMoments", "ForwardOutput")
 
 
 class _WindowDiscrepancy:
-    """The mean over the batches of a window, each against the statistics at its end; keeps C numbers for each batch."""
+    """Mean over the batches of a window, each against the running statistics at its end; C numbers per batch."""
 
     def __init__(self) -> None:
         self._batches: list[torch.Tensor] = []
@@ -28,7 +28,7 @@ class _WindowDiscrepancy:
         self._running = running
 
     def distances(self, of: int) -> torch.Tensor | float | None:
-        """`of` is 0 for the means, 1 for the deviations."""
+        """Returns the mean distance: of the means for `of` = 0, of the deviations for 1."""
         if self._running is None:
             return None
         shares = [_share(batch - self._running[of], self._running[1]) for batch in self._batches]
@@ -36,7 +36,7 @@ class _WindowDiscrepancy:
 
 
 class _StepDiscrepancy:
-    """The mean over the steps of a window, each against its own statistics; keeps one number."""
+    """Mean over the steps of a window, each against its own running statistics; one number."""
 
     def __init__(self) -> None:
         self._total: torch.Tensor | float | None = None
@@ -106,7 +106,7 @@ class VarTIDByStep(_StepDiscrepancy):
 
 
 def _deviations(x: moments.Moments, channels: int) -> torch.Tensor:
-    """Of the batch by channel, with the divisor n - 1."""
+    """Standard deviations of the batch by channel, with divisor n - 1."""
     size = x.tensor.numel() // max(channels, 1)
     if size < 2:
         raise NoValueError("one value for each channel has no deviation: pass larger batches")

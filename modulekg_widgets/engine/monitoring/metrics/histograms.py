@@ -62,7 +62,7 @@ def histogram(own: moments.Moments) -> HistogramParts:
 
 
 def sampling_stride(count: int) -> int:
-    """Every how many elements one is looked at."""
+    """Returns the sampling stride, coprime to the count."""
     found = max(1, -(-count // MAX_SAMPLED))
     while math.gcd(found, count) > 1 and found > 1:
         found += 1
@@ -93,7 +93,7 @@ def _on_host(own: moments.Moments, sample: torch.Tensor) -> HistogramTensors:
 
 
 def _bin_counts(bins: torch.Tensor) -> torch.Tensor:
-    """How often each of 0 to 63 stands in `bins`, 64 counted as 63: two at a time, for counting is what costs."""
+    """Counts of the bin numbers 0 to 63, with 64 counted as 63; two per lookup, for speed."""
     size = BINS + 1
     half = bins.numel() // 2
     pairs = torch.bincount(torch.add(bins[half : 2 * half], bins[:half], alpha=size), minlength=size * size)
@@ -106,7 +106,7 @@ def _bin_counts(bins: torch.Tensor) -> torch.Tensor:
 
 
 def _on_device(own: moments.Moments, sample: torch.Tensor) -> HistogramTensors:
-    """The same without waiting for the device."""
+    """The histogram without synchronising the device."""
     everything = own.flat.to(own.sum_dtype)
     low = torch.nan_to_num(everything, math.inf, math.inf, math.inf).amin()
     high = torch.nan_to_num(everything, -math.inf, -math.inf, -math.inf).amax()

@@ -1,4 +1,4 @@
-"""Euclidean norms of inputs, outputs, gradients and weights; finite also where squares leave the range of float32."""
+"""Euclidean norms of inputs, outputs, gradients and weights, also beyond the range of float32 squares."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def weight_gradient_norm(g: torch.Tensor) -> torch.Tensor | float:
     return norm(values(g))
 
 
-# -------------------- Means and deviations, of the input by channel and of the weight
+# -------------------- Means and standard deviations of inputs by channel, and of weights
 
 
 @metric("InputMean", needs="ForwardInputMoments")

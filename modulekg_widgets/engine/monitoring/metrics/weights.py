@@ -1,4 +1,4 @@
-"""How weights move: between two samples, and in one update. Each keeps a copy, and says so."""
+"""Changes of weights: sign flips between samples, and the relative size of updates."""
 
 from __future__ import annotations
 

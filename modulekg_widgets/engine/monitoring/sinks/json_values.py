@@ -1,4 +1,4 @@
-"""Values as strict JSON, and readings from what a file holds, checked."""
+"""Values as strict JSON, and validation of readings from files."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MAX_PARTS = 100_000  # lists and objects in a text
 
 
 def number_text(number: float) -> str:
-    """A number as the other end reads it back equal; NaN and infinities by name."""
+    """Returns a number as text that parses back to it; NaN and infinities by name."""
     if math.isfinite(number):
         return repr(float(number))
     return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
 
 
 def value_text(value: Value) -> str:
-    """A value as JSON; NaN and infinities are texts."""
+    """Returns a value as JSON; NaN and infinities are strings."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{json.dumps(str(key))}:{value_text(part)}" for key, part in value.items()) + "}"
     if isinstance(value, np.ndarray | list | tuple):
@@ -45,7 +45,7 @@ def value_text(value: Value) -> str:
 
 
 def parse_value(text: str) -> Any:
-    """What a JSON text says; raises `RecordingError` for what is none, or asks for too much memory."""
+    """Returns the value of a JSON text; raises `RecordingError` for invalid or oversized JSON."""
     try:
         return parse_json(text, RecordingError, MAX_PARTS, unique=True, doubles=True)
     except RecordingError:
@@ -55,7 +55,7 @@ def parse_value(text: str) -> Any:
 
 
 def checked_reading(module: Any, metric: Any, step: Any, value: Any, call: Any = 0, phase: Any = "train") -> Reading:
-    """The reading that these parsed parts are; raises `RecordingError` for parts that no reading has."""
+    """Returns a reading from parsed parts; raises `RecordingError` for invalid ones."""
     if type(module) is not str or type(metric) is not str:
         raise RecordingError(f"the module and the metric are texts, not {described(module)} and {described(metric)}")
     if type(step) is not int or not MIN_STEP <= step <= MAX_STEP:
@@ -68,7 +68,7 @@ def checked_reading(module: Any, metric: Any, step: Any, value: Any, call: Any =
 
 
 def described(found: Any) -> str:
-    """Something from a file, for a message."""
+    """Returns a value from a file, for a message."""
     text = repr(found) if isinstance(found, str | int | float | bool | None) else f"a {type(found).__name__}"
     return printable(text)
 

@@ -1,4 +1,4 @@
-"""Files of one reading a line, which can be read while they are written and after a crash."""
+"""Line-based recordings, readable while they are written and after a crash."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from modulekg_widgets.engine.monitoring.sinks.json_values import (
     value_text,
 )
 
-# -------------------- What all recorded files share: which may be written over, and how an error names them
+# -------------------- Common parts of recorded files: header, overwrite protection and error messages
 
 
 FORMAT, VERSION = "modulekg-run", 1
@@ -30,7 +30,7 @@ FORMAT, VERSION = "modulekg-run", 1
 
 @contextmanager
 def file_errors(path: Path, verb: str = "read") -> Iterator[None]:
-    """Errors inside become a `RecordingError` that names the file."""
+    """Context manager that turns errors into `RecordingError` with the file name."""
     name = printable(str(path), 300)
     try:
         yield
@@ -41,7 +41,7 @@ def file_errors(path: Path, verb: str = "read") -> Iterator[None]:
 
 
 def is_nonempty(path: Path) -> bool:
-    """Whether there is a file that is not empty; raises `RecordingError` for what is no ordinary file."""
+    """True if a non-empty file exists; raises `RecordingError` if it is not a regular file."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -52,7 +52,7 @@ def is_nonempty(path: Path) -> bool:
 
 
 def is_recorded(path: Path, name_in: Callable[[Path], str | None]) -> bool:
-    """Whether a recording is there, which `name_in` accepts; raises `RecordingError` for another file."""
+    """True if a recording exists that `name_in` accepts; raises `RecordingError` for any other file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not is_nonempty(path):
         return False
@@ -64,7 +64,7 @@ def is_recorded(path: Path, name_in: Callable[[Path], str | None]) -> bool:
 
 
 def header_name(found: object) -> str:
-    """The name in the parsed header of a file; raises `RecordingError` for a header of something else."""
+    """Returns the run name in a parsed header; raises `RecordingError` for another header."""
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise RecordingError(f'it does not begin with {{"format": "{FORMAT}", …}}: record a run with a sink')
     version, name = found.get("version"), found.get("name")
@@ -83,7 +83,7 @@ MAX_LINE_BYTES = 32 << 20  # bytes; a vector of 1.5 million numbers
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
-    """How a run stands in lines: the first one, and one for each reading, all without their ends.
+    """Format of a line-based recording: functions for the header and for one reading, without line ends.
 
     `svg_header` makes the first line from the name of the run; `name` reads it back, None where the format has no
     place for it. `name` and `reading` raise `RecordingError` for a line that is not theirs.
@@ -96,14 +96,14 @@ class LineFormat:
 
 
 class RecordedLine(NamedTuple):
-    """A reading, and its line as it stands in the file, the end included."""
+    """A reading with its raw line, including the line end."""
 
     raw: bytes
     reading: Reading
 
 
 class LineSink:
-    """Appends to a file; each write goes to the operating system at once, so a killed process loses no earlier one.
+    """Appends to a file, unbuffered, so that a killed process loses no completed write.
 
     A recording that is there is replaced, or continued with `append`; raises `RecordingError` for any other file.
     """
@@ -124,7 +124,7 @@ class LineSink:
                 self._put([form.head(name)])
 
     def write(self, readings: list[Reading]) -> None:
-        """Append one line for each reading; raises `OSError` when the disk does not take them."""
+        """Append one line per reading; raises `OSError` if the disk is full."""
         if os.getpid() == self._pid:
             self._put([self._form.line(reading) for reading in readings])
 
@@ -141,7 +141,7 @@ class LineSink:
 
 
 def name_in(path: Path, form: LineFormat) -> str | None:
-    """The name of a recorded run; raises `RecordingError` when the first line is none of `form`."""
+    """Returns the name of a recorded run; raises `RecordingError` if the first line is no header of `form`."""
     if not is_nonempty(path):
         raise RecordingError("it is empty or not there")
     try:
@@ -151,13 +151,13 @@ def name_in(path: Path, form: LineFormat) -> str | None:
 
 
 def read_header(path: Path) -> bytes:
-    """The first line as it stands in the file."""
+    """Returns the raw first line."""
     with path.open("rb") as file:
         return file.readline(MAX_LINE_BYTES)
 
 
 def read_lines(path: Path, form: LineFormat) -> Iterator[RecordedLine]:
-    """The readings of a file; a torn last line is left out.
+    """Yields the readings of a file; an incomplete last line is skipped.
 
     Raises `RecordingError` that names the line for everything that `form` does not write.
     """
@@ -185,7 +185,7 @@ def _text(raw: bytes) -> str:
 
 
 def _repair_end(path: Path, form: LineFormat) -> None:
-    """Cut a torn last line off, or end a whole one, so that the next line stands alone."""
+    """Cut off an incomplete last line, or complete its line end."""
     with path.open("rb+") as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(end - 1)
@@ -202,7 +202,7 @@ def _repair_end(path: Path, form: LineFormat) -> None:
 
 
 # --------------------
-# JSON lines: a header, then one object for each reading; strict JSON, so NaN and infinities are texts.
+# JSON Lines format: a header, then one strict JSON object per reading, with NaN and infinities as strings.
 
 
 REQUIRED_FIELDS = {"module", "metric", "step", "value"}
@@ -235,8 +235,7 @@ def _json_reading(line: str) -> Reading:
 JSONL = LineFormat(_head, _header_name, _json_line, _json_reading)
 
 
-# --------------------
-# CSV: one row for each reading, one line for each row, and no cell that a spreadsheet would run as a formula.
+# -------------------- CSV format: one line per reading, with no cell that a spreadsheet would run as a formula
 
 
 HEADER = ",".join(COLUMNS)
@@ -250,12 +249,12 @@ INTEGER_PATTERN = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 
 def encode_text(text: str) -> str:
-    """`text` on one line of valid Unicode: as it is, or as a JSON text when it is not printable or looks like one."""
+    """Returns `text` on one line: as it is, or as a JSON string if it is not printable or looks like one."""
     return text if text.isprintable() and not text.startswith('"') else json.dumps(text)
 
 
 def decode_text(found: str) -> str:
-    """The text of which `plain` made this."""
+    """Returns the text that `encode_text` encoded."""
     if not found.startswith('"'):
         return found
     text = parse_value(found)

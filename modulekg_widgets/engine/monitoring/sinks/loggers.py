@@ -1,4 +1,4 @@
-"""Any object that has `log`: Weights & Biases, what works like it, or the user's own."""
+"""Sink for objects with a method `log`: Weights & Biases, compatible loggers, or user objects."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import numpy as np
 
 from modulekg_widgets.engine.monitoring.readings import EVAL, Reading, Value
 
-# -------------------- Readings as dashboards take them: numbers, vectors and histograms under a path of names
+# -------------------- Dashboard entries: readings as numbers, vectors and histograms under names with slashes
 
 
 HISTOGRAM_KEYS = {"low", "high", "total", "sampled", "counts"}
 
 
 class Histogram(NamedTuple):
-    """Counts in bins of equal width from the lowest to the highest value."""
+    """Counts in bins of equal width between two values."""
 
     low: float
     high: float
@@ -28,7 +28,7 @@ class Histogram(NamedTuple):
 
     @property
     def edges(self) -> np.ndarray:
-        """One more than there are bins; they grow even where all values are one."""
+        """The edges of the bins, increasing also if all values are equal."""
         high = self.high if self.high > self.low else np.nextafter(self.low, np.inf)
         return np.linspace(self.low, high, len(self.counts) + 1)
 
@@ -37,7 +37,7 @@ DashboardValue: TypeAlias = "float | np.ndarray | Histogram"
 
 
 def dashboard_name(reading: Reading) -> str:
-    """`module/metric`: `eval/` before values of evaluations, `[1]` after a module in its second call.
+    """Returns `module/metric`, with `eval/` before it in eval mode and `[1]` after a module in its second call.
 
     The user's own scalars have no module. What no UTF-8 can hold is escaped.
     """
@@ -47,7 +47,7 @@ def dashboard_name(reading: Reading) -> str:
 
 
 def dashboard_entries(reading: Reading) -> Iterator[tuple[str, DashboardValue]]:
-    """A number, a vector or a histogram under its label; another dict gives one entry for each key, `label/key`.
+    """Yields a number, vector or histogram under its name; another dict yields one entry per key.
 
     A histogram of no finite values gives none.
     """
@@ -64,7 +64,7 @@ def dashboard_entries(reading: Reading) -> Iterator[tuple[str, DashboardValue]]:
 
 
 def finite_values(vector: np.ndarray) -> np.ndarray:
-    """What of a vector can be counted in bins."""
+    """Returns the finite values of a vector."""
     return vector[np.isfinite(vector)]
 
 
@@ -110,7 +110,7 @@ class ObjectSink:
                 self._pending.update(self._log_entries(name, value))
 
     def flush(self) -> None:
-        """Log the last step now; what still comes of it is logged apart."""
+        """Log the pending step now."""
         held, self._pending = self._pending, {}
         if not held:
             return
@@ -128,7 +128,7 @@ class ObjectSink:
             finish()
 
     def _log_entries(self, name: str, value: DashboardValue) -> dict[str, Any]:
-        """What `log` gets of an entry."""
+        """Returns the entries that `log` gets for one value."""
         if self._is_wandb and isinstance(value, np.ndarray | Histogram):
             return _wandb_histogram(name, value)
         if isinstance(value, Histogram):
@@ -136,7 +136,7 @@ class ObjectSink:
         return {name: value}
 
     def _check_order(self) -> None:
-        """Say once that wandb drops what comes for a step that it has left behind."""
+        """Warn once if wandb is at a later step, as it drops values for earlier ones."""
         run = sys.modules["wandb"].run if isinstance(self._target, ModuleType) else self._target
         current = getattr(run, "_local_step", None)  # `step` asks another process, half a minute of a run that is over
         if isinstance(current, int) and self._step is not None and current > self._step:
@@ -149,7 +149,7 @@ class ObjectSink:
 
 
 def _package_of(target: Any) -> str:
-    """The top-level package that a module or an object comes from."""
+    """Returns the top-level package of a module or object."""
     name = target.__name__ if isinstance(target, ModuleType) else type(target).__module__
     return str(name).partition(".")[0]
 
@@ -175,12 +175,11 @@ def _wandb_histogram(name: str, value: np.ndarray | Histogram) -> dict[str, Any]
     return {name: sys.modules["wandb"].Histogram(np_histogram=(counts, edges))}
 
 
-# --------------------
-# TensorBoard through the user's `SummaryWriter`: numbers as scalars, vectors and histograms as histograms.
+# -------------------- TensorBoard sink: numbers as scalars, vectors and histograms as histograms
 
 
 class TensorBoardSink:
-    """Writes `module/metric` at its step to a `SummaryWriter`, which stays open: its user closes it.
+    """Writes `module/metric` at its step to a `SummaryWriter`, which is left open.
 
     A histogram is of the finite values of a vector; one without any is left out.
     """
@@ -206,7 +205,7 @@ class TensorBoardSink:
         self._writer.flush()
 
     def _add(self, tag: str, histogram: Histogram, step: int) -> None:
-        """Sums are those of the middles of the bins, as the values themselves are gone."""
+        """Add a histogram; sums are estimated from the bin centres."""
         edges, counts = histogram.edges, histogram.counts
         middles = (edges[:-1] + edges[1:]) / 2
         # TensorBoard has right edges only: an empty bin in front says where the first one begins

@@ -1,4 +1,4 @@
-"""Parquet: the table of the readings, written in row groups as they fill; the file is there when the sink is closed.
+"""Parquet sink: readings in row groups; the file appears when the sink is closed.
 
 Of a number, `value` has it and `parts` is null; of a vector or a dict, `parts` has it as JSON and `value` is NaN.
 """
@@ -61,7 +61,7 @@ MAX_COMPRESSION = 32  # times that the letters may be longer than the file; Snap
 
 
 class ParquetSink:
-    """Writes to a file beside `path`, which takes its place when the sink is closed.
+    """Writes to a temporary file that replaces `path` on close; with `append` it starts with the existing rows.
 
     With `append`, the rows of the recording that is there come first. Raises `RecordingError` for another file, and
     where pyarrow is missing.
@@ -89,7 +89,7 @@ class ParquetSink:
                 self._copy(path)
 
     def write(self, readings: list[Reading]) -> None:
-        """Take readings in; each full group of rows is written at once."""
+        """Write readings; each full row group is written at once."""
         if os.getpid() != self._pid:
             return
         for reading in readings:
@@ -99,7 +99,7 @@ class ParquetSink:
                 self._put_group()
 
     def close(self) -> None:
-        """Write what is left, and put the whole file in its place."""
+        """Write the last row group and move the file to its path."""
         if self._writer is None or os.getpid() != self._pid:
             return
         try:
@@ -110,7 +110,7 @@ class ParquetSink:
             self.discard()
 
     def discard(self) -> None:
-        """Leave what was at the path as it was."""
+        """Delete the temporary file and leave the path unchanged."""
         try:
             self._end()
         finally:
@@ -139,7 +139,7 @@ class ParquetSink:
 
 
 class _File(RawIOBase):
-    """A file that only its process writes to: pyarrow ends a file when it collects the writer, in a fork too."""
+    """File that is closed by its own process alone: in a fork, pyarrow would close it at garbage collection."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._pid = os.getpid()
@@ -187,12 +187,12 @@ def _require_pyarrow() -> None:
 
 
 def name_in_parquet(path: Path) -> str:
-    """The name of a recorded run; raises `RecordingError` for another file."""
+    """Returns the name of a recorded run; raises `RecordingError` for another file."""
     return _named(_opened(path))
 
 
 def parquet_readings(path: Path) -> Iterator[Reading]:
-    """The readings of a file that a `ParquetSink` wrote; raises `RecordingError` for any other."""
+    """Yields the readings of a recorded file; raises `RecordingError` for another file."""
     size = path.stat().st_size
     file = _opened(path)
     _named(file)
@@ -214,7 +214,7 @@ def parquet_readings(path: Path) -> Iterator[Reading]:
 
 
 def _opened(path: Path) -> Any:
-    """The file, whose footer was checked before pyarrow sees it."""
+    """The file, opened by pyarrow after its footer was checked."""
     if not is_nonempty(path):
         raise RecordingError("it is empty or not there")
     _require_pyarrow()
@@ -263,7 +263,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
 
 
 def _texts(column: Any) -> list[str | None]:
-    """The texts of a column, each of them once in memory."""
+    """The strings of a column, interned."""
     known = column.dictionary.to_pylist()
     return [None if at is None else known[at] for at in column.indices.to_pylist()]
 

@@ -1,4 +1,4 @@
-"""Runs from files: read back, checked line by line, and cut where a training goes on."""
+"""Recordings: runs read from files, and files truncated where a training is resumed."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ MAX_SLOTS = 1_000_000  # each takes memory for as long as the run
 
 
 class Recording(Run):
-    """A run that a sink has recorded, with all that a live monitor tells of its values."""
+    """A run from a file."""
 
     def before(self, step: int) -> Recording:
-        """The part of the run before `step`."""
+        """Returns the part of the run before `step`."""
         part = Recording(self.name)
         self.copy_to(part.history, step)
         return part
 
     def copy_to(self, history: History, before: int | None = None) -> None:
-        """Append the rows to another history: all, or those of the steps below `before`."""
+        """Append the rows to another history; only those before step `before` if it is given."""
         for row in self.history.rows():
             if before is None or row.step < before:
                 history.append(row.step, [history.slot_number(slot) for slot in row.slots], row.numbers)
@@ -86,7 +86,7 @@ def load_recording(path: str | os.PathLike[str]) -> Recording:
 
 
 def continue_file(path: str | os.PathLike[str], step: int) -> None:
-    """Leave in a recorded file what is before `step`, so that `open_sink(path, append=True)` goes on from there.
+    """Truncate a recorded file before `step`, atomically, so that a sink can append to it.
 
     The file is replaced in one move, and stays as it is when that fails. Raises `RecordingError` for a file that is
     no recording, or cannot be written.
@@ -114,7 +114,7 @@ def _add_readings(history: History, readings: Iterable[Reading]) -> None:
 
 
 class _RowBuilder:
-    """Puts readings that follow each other in one step into one row of a history."""
+    """Collects consecutive readings of one step into one row."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -123,7 +123,7 @@ class _RowBuilder:
         self._numbers: list[float] = []
 
     def add(self, reading: Reading) -> None:
-        """Raises `RecordingError` when there are more different values than fit in memory."""
+        """Add a reading; raises `RecordingError` for more distinct slots than fit in memory."""
         is_full = len(self._slots) >= ROW_SLOTS or len(self._numbers) >= ROW_NUMBERS
         if is_full or reading.step != self._step:
             self.put()

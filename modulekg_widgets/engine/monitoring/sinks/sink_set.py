@@ -1,4 +1,4 @@
-"""The sinks of a monitor: opened for a run, closed with it, and continued when it goes on."""
+"""Sinks of a monitor: opened, closed and continued together with it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SinkSet:
         self._resumed: Path | None = None
 
     def resume(self, path: Path, start: int | None) -> int:
-        """Take what a recorded file has before step `start` into the history; gives the step to go on with."""
+        """Load the part of a recorded file before step `start`; returns the step to continue with."""
         recorded = load_recording(path)
         if start is None:
             start = max((row.step for row in recorded.history.rows()), default=-1) + 1
@@ -35,30 +35,30 @@ class SinkSet:
         return start
 
     def add(self, target: Any) -> None:
-        """Open a sink and send it every row, those of before included unless it has them."""
+        """Add a sink; it gets all rows, unless it is the resumed file."""
         self._send_to(target, is_continued=self._resumed is not None and self._has_recorded_rows(target))
         self._targets.append(target)
 
     def open(self) -> None:
-        """After a `close`: open all sinks again where they ended."""
+        """Reopen all sinks after `close`, at the row where they ended."""
         if self._threads is None:
             self._threads = SinkThreads(self._history)
             for target in self._targets:
                 self._send_to(target, is_continued=True)
 
     def notify(self) -> None:
-        """There are new rows."""
+        """Notify the threads of new rows."""
         if self._threads is not None:
             self._threads.notify()
 
     def close(self) -> None:
-        """Deliver what is left and close the sinks."""
+        """Flush and close the sinks."""
         delivery, self._threads = self._threads, None
         if delivery is not None:
             delivery.close()
 
     def _has_recorded_rows(self, target: Any) -> bool:
-        """Whether a sink knows what is in the resumed file: it is that file, or no file."""
+        """True if a target already has the rows of the resumed file: it is that file, or no file."""
         assert self._resumed is not None
         return not isinstance(target, str | os.PathLike) or Path(target).resolve() == self._resumed.resolve()
 

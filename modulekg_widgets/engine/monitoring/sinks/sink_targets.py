@@ -1,4 +1,4 @@
-"""What a sink may be given as: a path, a writer, an object that logs; and the sink that each names."""
+"""Targets of sinks: a path, a SummaryWriter or an object with `log`, and the sink for each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SINK_HINT = (
 
 
 def open_sink(target: Any, name: str | None = None, append: bool = False) -> Sink:
-    """The sink that `target` names: a path by its extension, a `SummaryWriter`, an object with `log`, or a sink.
+    """Returns the sink of a target: a path by its extension, a `SummaryWriter`, an object with `log`, or a sink.
 
     `name` is that of the run, the name of the file by default. A recording at the path is replaced, or continued with
     `append`. Raises `UnknownNameError` for anything else, `RecordingError` for a file that cannot be written.
@@ -54,7 +54,7 @@ def _file_sink(target: str | os.PathLike[str], name: str | None, append: bool) -
 
 
 def path_of(target: Any) -> Path:
-    """The path of a recording; raises `RecordingError` for one with an extension that none has."""
+    """Returns the path of a recording; raises `RecordingError` for an unknown extension."""
     if not isinstance(target, str | os.PathLike) or not isinstance(os.fspath(target), str):
         raise RecordingError(f"a recording is named by the path of a file, not {_described(target)}")
     path = Path(target)

@@ -1,4 +1,4 @@
-"""Readings on their way to the sinks: a thread for each sink, which reads the history at its own pace."""
+"""Threads that deliver rows of a history to sinks, one per sink."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from modulekg_widgets.engine.errors import ModuleKGError, printable
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.readings import Reading
 
-# -------------------- What a sink is
+# -------------------- Protocol of sinks
 
 
 @runtime_checkable
 class Sink(Protocol):
-    """Takes readings in order, on a thread of its own; what it raises ends this sink and nothing else.
+    """Receives readings in order, in a thread of its own; an exception ends this sink alone.
 
     A sink that holds values back may have `flush()` as well, which lets go of them.
     """
 
     def write(self, readings: list[Reading]) -> None:
-        """Take in readings, which come in the order of the run."""
+        """Write readings, in the order of the run."""
         ...
 
     def close(self) -> None:
-        """Called once, after the last reading."""
+        """Close the sink, after the last reading."""
         ...
 
 
 def name_of(sink: object) -> str:
-    """What a message calls a sink."""
+    """Returns the name of a sink in messages."""
     name = getattr(sink, "name", None)
     return name if isinstance(name, str) and name else type(sink).__name__
 
@@ -56,7 +56,7 @@ log = logging.getLogger("modulekg_widgets")
 
 
 class SinkThreads:
-    """Brings the rows of a history to sinks, off the training thread.
+    """Delivers the rows of a history to sinks, off the training thread.
 
     Each sink has a daemon thread and a cursor into the history, so that a slow one keeps nothing in memory and holds no
     other one up. A sink that raises is dropped with one warning. A process that was forked off delivers nothing.
@@ -71,7 +71,7 @@ class SinkThreads:
         weakref.finalize(self, _end, self._threads).atexit = False
 
     def add(self, sink: Sink, start: int = 0) -> None:
-        """Deliver all rows from number `start` on, those of the past included; raises `ModuleKGError` once closed."""
+        """Add a sink, which gets all rows from number `start`; raises `ModuleKGError` after `close`."""
         if self._is_closed:
             raise ModuleKGError("the monitor has closed its sinks: add them before it stops")
         if os.getpid() == self._pid:
@@ -80,14 +80,14 @@ class SinkThreads:
             thread.start()
 
     def notify(self) -> None:
-        """Say that there are new rows; takes less than a microsecond."""
+        """Notify the threads of new rows, in less than a microsecond."""
         if os.getpid() == self._pid:
             for thread in self._threads:
                 if not thread.wake.is_set():
                     thread.wake.set()
 
     def flush(self, timeout: float = 30.0) -> bool:
-        """Wait until all rows of now are with the sinks; whether they are in time."""
+        """Wait until all present rows are delivered; False after the timeout."""
         deadline = time.monotonic() + timeout
         working = [thread for thread in self._threads if thread.is_own_process() and thread.is_at_work]
         asked = [thread.request_flush() for thread in working]
@@ -95,7 +95,7 @@ class SinkThreads:
         return all(served)
 
     def close(self, timeout: float = 30.0, patience: float = STALL_SECONDS) -> None:
-        """Deliver what is left and close the sinks; warns of those that do not finish.
+        """Flush and close the sinks; warns of those that do not finish in time.
 
         Waits for `patience` seconds without progress of a sink, `timeout` seconds in all.
         """
@@ -104,7 +104,7 @@ class SinkThreads:
 
 
 class SinkThread:
-    """The thread of one sink."""
+    """The thread of one sink, with a cursor into the history."""
 
     def __init__(self, history: History, sink: Sink, start: int) -> None:
         self.name = name_of(sink)
@@ -136,7 +136,7 @@ class SinkThread:
     # ------------------------------------------------- called by other threads
 
     def request_flush(self) -> int:
-        """Have all rows of now delivered without pauses; the number to wait for with `served`."""
+        """Request a flush; returns the number to pass to `wait_flushed`."""
         with self._changed:
             self._asked += 1
             asked = self._asked
@@ -145,7 +145,7 @@ class SinkThread:
         return asked
 
     def wait_flushed(self, number: int, deadline: float) -> bool:
-        """Wait for the delivery that was asked for; whether it came."""
+        """Wait for a requested flush; False after the deadline."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._served >= number or not self.is_at_work, max(0.0, deadline - time.monotonic())
@@ -153,7 +153,7 @@ class SinkThread:
             return self._served >= number
 
     def request_end(self) -> None:
-        """Have the rest delivered, and the sink closed."""
+        """Request the end: remaining rows are delivered, then the sink is closed."""
         self._is_ending = True
         # the garbage collector may call this on our thread, inside of an event whose lock is taken then
         if self._thread is not threading.current_thread():
@@ -161,7 +161,7 @@ class SinkThread:
             self.wake.set()
 
     def wait_ended(self, deadline: float, patience: float) -> bool:
-        """Wait for the end for as long as rows go through; whether it came."""
+        """Wait for the end while rows make progress; False after the deadline or a stall."""
         if self._thread.ident is None:
             self._run()
         begin = time.monotonic()
@@ -174,7 +174,7 @@ class SinkThread:
         return True
 
     def abandon(self) -> None:
-        """Let a sink that hangs go, and say so."""
+        """Abandon a sink that does not finish, with a warning."""
         self._is_given_up = True
         left = len(self._history) - self.cursor
         _warn(
@@ -204,7 +204,7 @@ class SinkThread:
                 self._changed.notify_all()
 
     def _deliver(self) -> None:
-        """Everything that there is now, with pauses between the slices that leave the training its time."""
+        """Write all present rows, in slices with pauses that leave time for the training."""
         self.wake.clear()
         asked, stop = self._asked, len(self._history)
         begin = time.thread_time()
@@ -248,7 +248,7 @@ class SinkThread:
 
 
 def slices(history: History, start: int, stop: int) -> Iterator[tuple[int, list[Reading]]]:
-    """Readings in portions of whole rows, with the count of the rows."""
+    """Yields readings of whole rows in portions, with the count of rows."""
     count, numbers = 0, 0
     readings: list[Reading] = []
     for row in history.rows(start, stop):

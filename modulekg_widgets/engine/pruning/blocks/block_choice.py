@@ -1,4 +1,4 @@
-"""Which blocks a request takes: those that it names, or the least important."""
+"""Selection of the residual blocks to remove: those that a request names, or the least important."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EXPECTED = 'pass a number, as blocks=4, a share, as blocks=0.25, or paths of gr
 def chosen_blocks(
     graph: Dataflow, wanted: Any, importance: Any, whole_layers: bool = False, protected: Sequence[str] = ()
 ) -> list[ResidualBlock]:
-    """The blocks in the order of the pass; of a number or a share with `whole_layers` those that leave their lists.
+    """The blocks to remove, in forward order; with `whole_layers` a number or share counts blocks of containers.
 
     None of them has anything of what is to be `protected`, paths of modules and names of parameters.
     Raises `CutError` for what names no number of blocks, `UnknownPathError` for a path of none.
@@ -52,7 +52,7 @@ def chosen_blocks(
 
 
 def _protected_part(block: ResidualBlock, protected: Sequence[str]) -> str | None:
-    """What of a block is to be kept, if anything: modules inside of it, or one that it is in."""
+    """The first path or parameter of `protected` that overlaps a block, or None."""
     return next((path for path in protected for own in block.modules if _is_in(path, own) or _is_in(own, path)), None)
 
 
@@ -61,7 +61,7 @@ def _is_in(name: str, path: str) -> bool:
 
 
 def _removable_together(graph: Dataflow, ranked: list[ResidualBlock], count: int) -> set[str]:
-    """The first of the blocks, but for those without which no block is left to take over what they share.
+    """The least important blocks such that a remaining block can take over the modules they share.
 
     Raises `CutError` where there are fewer.
     """
@@ -80,7 +80,7 @@ def _removable_together(graph: Dataflow, ranked: list[ResidualBlock], count: int
 
 
 def _count(wanted: float | int, of: int) -> int:
-    """How many blocks go; a share takes one at least, and no more than it says."""
+    """The number of blocks to remove; a share removes at least one and is rounded down."""
     if isinstance(wanted, int):
         if not 1 <= wanted <= of:
             raise CutError(f"blocks={wanted}: the model has {of} blocks that can go, which graph.blocks() lists")

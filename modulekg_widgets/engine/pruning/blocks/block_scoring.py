@@ -1,4 +1,4 @@
-"""How important whole blocks are, by any importance that can say so."""
+"""Importance scores of whole residual blocks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Tensor = torch.Tensor
 
 
 def block_scores(graph: Dataflow, blocks: Sequence[ResidualBlock], importance: Any) -> dict[str, float]:
-    """How important each block is, larger for more, by its path.
+    """The importance of each block by its path; larger is more important.
 
     A criterion may have a method `block_scores(graph, blocks)`; of the built-in ones those know that are named below.
     Raises `CutError` for any other, or for numbers that are none.
@@ -108,7 +108,8 @@ _SCORERS: dict[type, Callable[[Any, Dataflow, Sequence[ResidualBlock]], dict[str
 }
 
 
-# -------------------- How important the blocks of a model are that is pruned by hand, by what there is to tell it
+# --------------------
+# Block scores for the mask editor: block influence where batches are given, else mean squared weights.
 
 
 MAX_BATCHES = 4  # that run through the model before anything is shown
@@ -117,14 +118,14 @@ log = logging.getLogger("modulekg_widgets")
 
 
 class BlockScores(NamedTuple):
-    """What the blocks are scored by, and the score of each by its path; no name where nothing can score them."""
+    """The score of each block by path, and the importance they come from ("" if there is none)."""
 
     importance: str
     scores: dict[str, float]
 
 
 def editor_block_scores(graph: Dataflow, blocks: Sequence[ResidualBlock], batches: Iterable[Any] | None) -> BlockScores:
-    """Block influence on the first batches, else the mean square of their weights; larger for more important."""
+    """Block influence on the first batches, else the mean square of the weights; larger is more important."""
     ways: list[tuple[str, Any]] = [(WEIGHTS, WEIGHTS)]
     if batches is not None:
         ways.insert(0, (INFLUENCE, BlockInfluence(_FirstBatches(batches))))
@@ -138,7 +139,7 @@ def editor_block_scores(graph: Dataflow, blocks: Sequence[ResidualBlock], batche
 
 @dataclass(frozen=True)
 class _FirstBatches:
-    """The first batches of what may have very many."""
+    """The first batches of an iterable."""
 
     batches: Iterable[Any]
 

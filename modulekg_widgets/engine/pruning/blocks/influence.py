@@ -1,4 +1,4 @@
-"""Block influence: how far what comes out of a residual block points away from what went in."""
+"""Block influence: 1 minus the cosine between the input and the output of a residual block."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Tensor = torch.Tensor
 
 
 class BlockInfluence(Criterion):
-    """1 - the cosine between what goes into a residual block and what comes out, the addition included.
+    """1 - the cosine between the input and the output of a residual block, addition included.
 
     It is the mean over all tokens of all batches; a feature map of three and more dimensions counts as one vector.
     Source: Men et al. 2024, "ShortGPT: Layers in Large Language Models are More Redundant Than You Expect".
@@ -61,7 +61,7 @@ class BlockInfluence(Criterion):
         return score(axes, terms, self.widths)
 
     def block_scores(self, graph: Dataflow, blocks: Sequence[ResidualBlock]) -> dict[str, float]:
-        """The influence of blocks on batches.
+        """The mean influence of each block over the batches.
 
         Parameters
         ----------
@@ -122,7 +122,7 @@ def _cosines(before: Tensor, after: Tensor) -> Tensor:
 
 
 class ValueLocation(NamedTuple):
-    """Where a value can be heard: the call of a module, and the tensor among those that it gives or gets."""
+    """A place where a value can be recorded: a module call, and the tensor among its inputs or outputs."""
 
     path: str
     number: int  # of the call
@@ -136,7 +136,7 @@ class _BlockEnds(NamedTuple):
 
 
 def _locate_value(graph: Dataflow, node: DataNode, block: ResidualBlock) -> ValueLocation:
-    """The first place where a value, or a view of it, is heard."""
+    """The first module call that takes or returns a value, or a view of it."""
     wanted = source_value(node)
     for path, module in graph.modules.items():
         if path != module.path:
@@ -150,7 +150,7 @@ def _locate_value(graph: Dataflow, node: DataNode, block: ResidualBlock) -> Valu
 
 
 class _ValueRecorder:
-    """Keeps the values at some taps during one pass."""
+    """Records the values at some locations during one forward pass."""
 
     def __init__(self, graph: Dataflow, taps: set[ValueLocation]) -> None:
         self.graph = graph
@@ -161,7 +161,7 @@ class _ValueRecorder:
 
     @contextmanager
     def recording(self, stage: Sandbox) -> Iterator[None]:
-        """Hear of the calls of a stage's modules."""
+        """Record the module calls of a sandbox."""
         paths = {tap[0] for tap in self._wanted}
         self._paths = {id(stage.of(self.graph.modules[path].module)): path for path in paths}
         self._numbers = dict.fromkeys(paths, 0)

@@ -1,4 +1,4 @@
-"""Removed modules in plan files: written as plain data, and read with every value checked."""
+"""Removed modules in plan files: written as plain JSON, and parsed with every value checked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_SIZE = 1 << 40
 
 
 def removal_document(blocks: tuple[str, ...], removal: ModuleRemoval) -> dict[str, Any]:
-    """What a file has of removed modules beside the rest of a plan."""
+    """The JSON entries for removed modules in a plan file."""
     return {
         "blocks": list(blocks),
         "removed": [
@@ -32,7 +32,7 @@ def removal_document(blocks: tuple[str, ...], removal: ModuleRemoval) -> dict[st
 
 
 def parse_removal(document: Mapping[str, Any]) -> tuple[tuple[str, ...], ModuleRemoval]:
-    """The paths of the blocks, and what goes; raises `PlanFileError` for anything that is not as it is written."""
+    """The block paths and the removal of a plan file; raises `PlanFileError` for any other content."""
     blocks = tuple(_path(path) for path in _list(document.get("blocks"), "blocks"))
     modules = tuple(_module(entry) for entry in _list(document.get("removed"), "removed"))
     if not modules or len({each.path for each in modules}) != len(modules):

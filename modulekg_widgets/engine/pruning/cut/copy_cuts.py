@@ -1,4 +1,4 @@
-"""Copies of a model that are cut as it is: averages of its weights, as modules or as dictionaries of tensors."""
+"""Copies of a model that are cut along with it: averaged weights, as modules or dictionaries of tensors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WRAPPED_ATTRIBUTE = "module"  # where AveragedModel and the wrappers for several
 
 @contextmanager
 def copy_error_context(position: int) -> Iterator[None]:
-    """Say in errors which of the copies it is that does not fit."""
+    """Name the copy in errors that are raised inside."""
     try:
         yield
     except CutError as error:
@@ -32,14 +32,14 @@ def copy_error_context(position: int) -> Iterator[None]:
 
 
 class CopyTarget(NamedTuple):
-    """What is cut of one copy."""
+    """The module or dictionary of one copy to cut."""
 
     inner: Any  # a module, or a dictionary
     whole: Any  # the same, or what wraps it
 
 
 def checked_copies(walked: Walk, copies: Any, edits: Edits) -> list[CopyTarget]:
-    """The modules and dictionaries that are cut.
+    """The modules and dictionaries to cut.
 
     Raises `CutError` for anything else, and where two of them, or one and the model, share a tensor.
     """
@@ -107,13 +107,13 @@ def _tensors(target: Any, names: set[str]) -> dict[str, torch.Tensor]:
 
 
 def tensors_by_model_name(target: Mapping[Any, Any]) -> dict[str, torch.Tensor]:
-    """The tensors of a dictionary by the names that the model has for them."""
+    """The tensors of a dictionary by the names that the model uses for them."""
     keys = ((key, str(key).removeprefix(f"{WRAPPED_ATTRIBUTE}.")) for key in target)
     return {name: target[key] for key, name in keys if isinstance(target[key], torch.Tensor)}
 
 
 class CutCopy:
-    """A module that is cut as the model is: its parts, which go by its own modules, and what the cut leaves alone.
+    """A module that is cut like the model: the changed parts, and the state that the cut does not change.
 
     The latter is that of `whole`, which is the module or what wraps it.
     """
@@ -123,16 +123,16 @@ class CutCopy:
         self._whole, self._uncut = whole, uncut
 
     def modules(self) -> list[nn.Module]:
-        """All that the copy is of."""
+        """The modules of the copy."""
         return walk(self._whole, self.children).modules
 
     def tensors(self, way: str) -> list[torch.Tensor]:
-        """Those that it writes to."""
+        """The tensors that `undo` or `restore` writes to."""
         return [tensor for part in (*self._parts, self._uncut) for tensor in _tensors_of(part, way)]
 
     @property
     def children(self) -> dict[int, Any]:
-        """What modules had as children before, by their identity."""
+        """The children of modules before the cut, by module identity."""
         return {at: own for part in self._parts for at, own in getattr(part, "children", {}).items()}
 
     def cut(self) -> Iterator[Write]:
@@ -158,7 +158,7 @@ def _tensors_of(part: Any, way: str) -> list[torch.Tensor]:
 
 
 class CutDict:
-    """A dictionary of tensors, some or all of those of the model: others take their places."""
+    """A dictionary of tensors whose entries are replaced by slices."""
 
     def __init__(self, target: MutableMapping[Any, Any], edits: Edits, values: Mapping[str, NewValue]) -> None:
         self._target = target
@@ -199,7 +199,7 @@ class CutDict:
         return self._snapshot.writes()
 
     def restore(self, walked: Walk) -> Iterator[Write]:
-        """What went comes back; what stayed is as it is now, less what the cut has added to it."""
+        """Put the removed slices back; remaining slices keep their values, minus the added correction."""
         for key, now in self._current_values().items():
             before, edit = self._before[key], self._edits.get(key)
             part = before if edit is None else edit.slice(before)

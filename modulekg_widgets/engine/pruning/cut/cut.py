@@ -1,4 +1,12 @@
-"""Cutting a model in place, wholly or not at all."""
+"""Cuts a model in place.
+
+`cut` slices every tensor of the edits, sets the attributes, removes modules, and cuts the optimizer
+state and further copies alike. All writes are prepared first and committed as one transaction: if
+anything fails, the model is as before. Parameters stay the same objects with their hooks, ties and
+gradients. The result is a `Receipt`, whose `undo` restores every byte. With `undo=False` weights are
+sliced one by one and nothing is kept, which saves memory. `plan.cut` calls it through
+`recover/recovery.py`, which adds recalibration and compensation.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +45,11 @@ from modulekg_widgets.engine.residuals.module_removal import ModuleRemoval, chil
 from modulekg_widgets.engine.torch_runtime.private import MODULES
 from modulekg_widgets.engine.tracing.unregistered_tensors import named_registered_tensors
 
-# -------------------- Modules that a cut takes out of a model, and what comes in their places
+# -------------------- Modules that a cut removes from a model, and the placeholders in their positions
 
 
 class RemovedModules:
-    """The children of modules that lose some of them; the modules that go are kept for the way back."""
+    """The children of modules that lose some; removed modules are kept for undo."""
 
     def __init__(self, walked: Walk, removal: ModuleRemoval) -> None:
         self._changed = children_after(walked, removal)
@@ -50,7 +58,7 @@ class RemovedModules:
 
     @property
     def children(self) -> dict[int, dict[str, Any]]:
-        """What the modules had as children, by their identity."""
+        """The children of the modules before the cut, by module identity."""
         return {id(owner): each.before for owner, each in zip(self._owners, self._changed, strict=True)}
 
     def cut(self) -> Iterator[Write]:
@@ -75,7 +83,7 @@ Values = Mapping[str, NewValue]  # what tensors hold once they are cut, by name
 
 
 class CopyToCut(NamedTuple):
-    """A copy of the model that is cut alike."""
+    """A copy of the model to cut, and the new values of its tensors."""
 
     target: CopyTarget
     values: Values
@@ -123,7 +131,7 @@ def cut(
 
 
 def _cut_without_undo(changed: Sequence[Any], receipt: Receipt, modules: Sequence[nn.Module]) -> Receipt:
-    """Cut what is small all or nothing, then the weights one by one."""
+    """Cut small state all or nothing, then the weights one by one."""
     weights = [part for part in changed if isinstance(part, EditedTensors)]
     last = [part for part in changed if isinstance(part, RecurrentWeights)]
     commit([write for part in changed if part not in (*weights, *last) for write in part.cut()], None, modules)
@@ -156,7 +164,7 @@ def _cut_copy(to_cut: CopyToCut, edits: Edits, model: Walk) -> CutCopy | CutDict
 def _cut_parts(
     walked: Walk, edits: Edits, values: Values
 ) -> tuple[list[TensorTarget], list[ComputedTensor], list[Any]]:
-    """The tensors that are edited, what is computed of them, and all that a cut changes in one model."""
+    """The edited tensors, the tensors computed from them, and all receipt parts of one model."""
     layers = layers_to_flatten(walked, locate_tensors(walked, edits))
     values = {**recomputed_values(walked, edits, values), **values}
     whole = [*flattening_edits(walked, layers, edits), *_value_only_edits(walked, edits, values)]
@@ -182,7 +190,7 @@ def _cut_parts(
 
 
 def _value_only_edits(walked: Walk, edits: Edits, values: Values) -> Iterable[TensorEdit]:
-    """Edits that keep all of the tensors that no edit cuts and that get another value."""
+    """Edits that keep all positions of tensors that get a new value only."""
     others = values.keys() - {name for edit in edits.tensors for name in edit.names}
     names: dict[int, list[str]] = {}
     tensors: dict[int, torch.Tensor] = {}
@@ -195,7 +203,7 @@ def _value_only_edits(walked: Walk, edits: Edits, values: Values) -> Iterable[Te
 
 
 def _removed_tensors(walked: Walk, edits: Edits) -> list[torch.Tensor]:
-    """The tensors that only modules hold which a cut takes out."""
+    """The tensors that belong only to removed modules."""
     names: dict[int, list[str]] = {}
     tensors: dict[int, torch.Tensor] = {}
     for held in named_registered_tensors(walked, walked.all_paths()) if edits.removal else ():

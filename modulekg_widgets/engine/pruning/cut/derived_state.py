@@ -1,7 +1,7 @@
-"""State that is computed from a weight, as the u and v of spectral norms: a cut renews it for the weight that stays.
+"""Buffers computed from weights, as the u and v of spectral norms: recomputed for the cut weight.
 
-A parametrization that keeps buffers and writes them from its weight alone, in train mode, is asked itself: its own
-forward runs on copies until they hold still. Spectral norms are solved for, for their iteration may start at zero.
+A parametrization that writes its buffers from its weight in train mode is run on copies until the
+buffers converge. Spectral norms are solved directly, as their power iteration may start at zero.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class DerivedState(NamedTuple):
 
 
 def derived_states(walked: Walk, changed: Collection[str]) -> list[DerivedState]:
-    """The states that follow from one of the tensors whose names are `changed`."""
+    """The derived states that depend on any of the tensors named in `changed`."""
     if not changed:
         return []
     found = (each for path, index in walked.all_paths() for each in _states_of_module(walked, path, index))
@@ -65,7 +65,7 @@ def recomputed_values(
     values: Mapping[str, NewValue] | None = None,
     tensors: Mapping[str, Tensor] | None = None,
 ) -> dict[str, NewValue]:
-    """What derived buffers hold once a model is cut, by name; `values` are those of its other tensors by then.
+    """The values of derived buffers after a cut, by name; `values` are those of other tensors.
 
     `tensors`: those of a copy of the model, by name, in the place of its own.
     """
@@ -76,7 +76,7 @@ def recomputed_values(
 
 
 def recompute_buffers(states: Iterable[DerivedState], value_of: Lookup) -> dict[str, NewValue]:
-    """The new values of derived buffers, where the tensors are as `value_of` says."""
+    """The new values of derived buffers, for the tensors that `value_of` returns."""
     found: dict[str, Tensor] = {}
     with torch.inference_mode(False), torch.no_grad():
         for state in states:
@@ -87,7 +87,7 @@ def recompute_buffers(states: Iterable[DerivedState], value_of: Lookup) -> dict[
 def _tensors_after_cut(
     walked: Walk, edits: Edits, values: Mapping[str, NewValue], tensors: Mapping[str, Tensor] | None
 ) -> Lookup:
-    """The tensors as they are once the model is cut."""
+    """A lookup of the tensors after the cut."""
     own = {held.name: held.tensor.detach() for held in named_registered_tensors(walked, walked.all_paths())}
     now = own if tensors is None else {**own, **tensors}
     by_name = {name: edit for edit in edits.tensors for name in edit.names}
@@ -204,7 +204,7 @@ def _recompute_in_order(
 
 
 def _recomputed_buffers(module: nn.Module, place: str, given: list[Tensor], value_of: Lookup) -> dict[str, Tensor]:
-    """What the buffers of one parametrization hold for the weight that it is given."""
+    """The buffers of one parametrization, recomputed for the given weight."""
     if any(tensor.is_meta for tensor in given):
         return {}
     own = _copy_with_new_tensors(module, place, value_of)
@@ -230,7 +230,7 @@ def _copy_with_new_tensors(module: nn.Module, place: str, value_of: Lookup) -> n
 
 
 def _converged_buffers(module: nn.Module, given: list[Tensor]) -> dict[str, Tensor]:
-    """The buffers that a module in train mode writes from its weight alone, once they hold still; else none.
+    """The buffers that a module in train mode computes from its weight alone, once converged; else none.
 
     Those are summaries, smaller than the weight: an average of the weights over time is its own, and stays.
     """

@@ -1,4 +1,4 @@
-"""Models that several processes train together are cut before they are wrapped or sharded: the refusals."""
+"""Checks for distributed models, which must be cut before they are wrapped or sharded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNSHARD_HINT = (
 
 
 def refuse_resizing(model: nn.Module | Walk) -> None:
-    """Raise `CutError` where the sizes of a model's tensors cannot change, for other processes count on them."""
+    """Raise `CutError` if the tensor sizes of a model are used by other processes."""
     walked = model if isinstance(model, Walk) else walk(model)
     for index, module in enumerate(walked.modules):
         if is_replicated(module):
@@ -42,7 +42,7 @@ def refuse_resizing(model: nn.Module | Walk) -> None:
 
 
 def refuse_sharded(model: nn.Module | Walk) -> None:
-    """Raise `CutError` for a model of whose tensors each process has but a part."""
+    """Raise `CutError` for a model with sharded tensors."""
     walked = model if isinstance(model, Walk) else walk(model)
     for index, module in enumerate(walked.modules):
         if (kind := sharding_of(module)) is not None:
@@ -53,7 +53,7 @@ def refuse_sharded(model: nn.Module | Walk) -> None:
 
 
 def refuse_sharded_values(tensors: dict[str, object]) -> None:
-    """Raise `CutError` for tensors of which each process has but a part, by name."""
+    """Raise `CutError` for sharded tensors, by name."""
     for name, tensor in tensors.items():
         if (kind := sharding_of_tensor(tensor)) is not None:  # type: ignore[arg-type] - any object has a class
             raise CutError(

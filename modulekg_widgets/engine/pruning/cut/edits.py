@@ -1,4 +1,11 @@
-"""What a cut does to a model, by name: the positions that stay in every tensor, and the attributes that change."""
+"""Edits of a model by name: remaining positions of tensors, and new values of attributes.
+
+An `Edits` object is what a plan comes to: one `TensorEdit` for each tensor, with the positions that
+remain in each dimension, attribute changes such as `conv1.out_channels`, and removed modules. It
+refers to tensors by name, so that the same edits apply to the model, to copies of it, to sandboxed
+runs and to saved files. `locate_tensors` and `locate_attributes` find the targets in a model, and
+raise `CutError` if it is not the model that the plan was made for.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +31,7 @@ SizeValue = int | tuple[int, ...] | list[int]  # what an attribute that holds si
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorEdit:
-    """What stays of one parameter, buffer or plain tensor."""
+    """The remaining positions of one parameter, buffer or plain tensor."""
 
     names: tuple[str, ...]  # every name that the tensor has, several when it is tied
     shape: tuple[int, ...]  # before
@@ -51,7 +58,7 @@ class TensorEdit:
         return tuple(len(self.kept[at]) if at in self.kept else size for at, size in enumerate(self.shape))
 
     def slice(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The slices of `tensor` that stay, in memory of their own and in the order of its strides; no autograd."""
+        """The remaining slices of a tensor, in new memory with the same stride order; no autograd."""
         return _in_matching_mode(self._slice, tensor)
 
     def _slice(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -64,7 +71,7 @@ class TensorEdit:
         return part.permute([layout.index(at) for at in range(tensor.dim())]).data
 
     def rescaled(self, gain: torch.Tensor, before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
-        """`gain` for a direction that was `before` and is `after`, so that what stays of the weight is the same.
+        """`gain` for a direction that changed from `before` to `after`, so that the remaining weight is equal.
 
         The weight is gain · direction / norm(direction), and the norm runs over what goes as well.
         """
@@ -75,7 +82,7 @@ class TensorEdit:
         return gain * torch.where(old > 0, new / old, torch.ones_like(old))
 
     def scatter(self, part: torch.Tensor, before: torch.Tensor | None = None) -> torch.Tensor:
-        """A tensor of `shape` whose slices that stay are `part`; the others are those of `before`, or zeros.
+        """A full-size tensor with `part` at the remaining positions, and `before` or zeros elsewhere.
 
         It has the dtype, the device and the order of strides of `part`.
         """
@@ -98,7 +105,7 @@ def _equal(left: Ints | None, right: Ints | None) -> bool:
 
 
 def _renumbered(indices: torch.Tensor, stay: Ints) -> torch.Tensor:
-    """The place of each index among those that stay."""
+    """The rank of each index among the remaining ones."""
     known = _index(stay, indices).to(indices.dtype)
     if not indices.is_meta and not bool(torch.isin(indices, known).all()):
         raise CutError("a buffer holds other indices than it did when the plan was made: plan again")
@@ -108,7 +115,7 @@ def _renumbered(indices: torch.Tensor, stay: Ints) -> torch.Tensor:
 def _in_matching_mode(
     make: Callable[..., torch.Tensor], tensor: torch.Tensor, *others: torch.Tensor | None
 ) -> torch.Tensor:
-    """What `make` makes: for a tensor of inference mode another one, else one that can be trained, in any mode."""
+    """Call `make` in or out of inference mode, as the tensor was made."""
     return torch.inference_mode(tensor.is_inference())(make)(tensor, *others)
 
 
@@ -122,14 +129,14 @@ def _index(positions: Ints, like: torch.Tensor) -> torch.Tensor:
 
 
 def as_integers(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory as integers, which can be copied by index and compared bit by bit, as not every dtype can."""
+    """The same memory as integers, which any dtype allows to copy by index and compare exactly."""
     if tensor.is_complex():
         return as_integers(torch.view_as_real(tensor))
     return tensor.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.itemsize])
 
 
 def _write_slices(out: torch.Tensor, kept: list[tuple[int, Ints]], part: torch.Tensor) -> None:
-    """Write `part` where the kept positions of all dimensions meet."""
+    """Write `part` at the remaining positions of all dimensions."""
     if not kept:
         out.copy_(part)
         return
@@ -143,7 +150,7 @@ def _write_slices(out: torch.Tensor, kept: list[tuple[int, Ints]], part: torch.T
 
 
 class NewValue(NamedTuple):
-    """What a tensor holds once it is cut, where that is more than the slices that stay."""
+    """The value of a tensor after the cut, if it is more than the remaining slices."""
 
     tensor: torch.Tensor
     is_sum: bool = True  # of these slices and a correction, which a restore takes out; else it stands for itself
@@ -151,7 +158,7 @@ class NewValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """All that a cut changes."""
+    """All changes of a cut."""
 
     tensors: tuple[TensorEdit, ...]
     attributes: dict[str, tuple[SizeValue, SizeValue]] = field(
@@ -161,12 +168,12 @@ class Edits:
 
     @property
     def all_attributes(self) -> dict[str, tuple[Any, Any]]:
-        """All attributes that change, those included that follow the removed modules."""
+        """All attribute changes, including those that follow from removed modules."""
         return {**self.attributes, **self.removal.attributes}
 
 
 def slicer(edits: Edits, value_of: Callable[[str], torch.Tensor]) -> Callable[[TensorEdit], torch.Tensor]:
-    """What stays of each tensor, where `value_of` gives the tensors by name."""
+    """A function that returns the remaining slices of an edit; `value_of` returns tensors by name."""
     by_name = {name: edit for edit in edits.tensors for name in edit.names}
 
     def slice_of(edit: TensorEdit) -> torch.Tensor:
@@ -191,7 +198,7 @@ class TensorTarget(NamedTuple):
 
 
 class AttributeTarget(NamedTuple):
-    """An attribute that is edited: of a module, or of a plain object that a module holds, as `config.hidden_size`."""
+    """One attribute that is edited: of a module, or of a plain object in it, as `config.hidden_size`."""
 
     state: dict[str, Any]  # the `__dict__` that holds it
     name: str
@@ -201,7 +208,7 @@ class AttributeTarget(NamedTuple):
 
 
 def locate_tensors(model: nn.Module | Walk, edits: Edits) -> list[TensorTarget]:
-    """The tensors of `model` that are edited; raises `CutError` where the model is not what the plan was made for."""
+    """The edited tensors of a model; raises `CutError` if the model does not match the edits."""
     walked = model if isinstance(model, Walk) else walk(model)
     held = model_tensors_by_name(walked, (name for edit in edits.tensors for name in edit.names))
     names: dict[int, set[str]] = {}
@@ -248,7 +255,7 @@ def check_sliceable(name: str, tensor: torch.Tensor) -> None:
 
 
 class ChangedAttributeError(CutError):
-    """An attribute that is not what it was when the edit was made; `path` names it."""
+    """An attribute that has another value than when the edit was made; `path` names it."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(message)
@@ -256,7 +263,7 @@ class ChangedAttributeError(CutError):
 
 
 def locate_attributes(model: nn.Module | Walk, edits: Edits) -> list[AttributeTarget]:
-    """The attributes of `model` that are edited; raises `CutError` where the model is not what the plan was made for.
+    """The edited attributes of a model; raises `CutError` if the model does not match the edits.
 
     Only what lies in the instance dictionaries of modules and of the plain objects in them is reached.
     """
@@ -273,7 +280,7 @@ def locate_attributes(model: nn.Module | Walk, edits: Edits) -> list[AttributeTa
 
 
 def is_plain_object(value: Any) -> bool:
-    """Whether a module that holds `value` may keep sizes in it, as in a configuration: it is data, and no code."""
+    """True if a value is a plain object that may hold sizes, as a configuration, and no code."""
     other = torch.Tensor | nn.Module | type | FunctionType | MethodType | ModuleType | torch.dtype | torch.device
     return not isinstance(value, other) and type(getattr(value, "__dict__", None)) is dict
 

@@ -1,4 +1,4 @@
-"""Masking a model: what would go is set to zero where it is produced, and every size stays."""
+"""Masks: removed indices are set to zero in the parameters that produce them, sizes stay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from modulekg_widgets.engine.torch_runtime.private import PARAMETERS
 
 
 class MaskReceipt(Receipt):
-    """The way back from one mask, which serves once.
+    """Undoes one mask; it can be used once.
 
     `undo` makes the masked parameters byte for byte as before; `restore` puts back only what was set to zero, and the
     rest of them keeps what was trained since. Both raise `CutError` when a parameter has another shape by now.
@@ -33,7 +33,7 @@ class MaskReceipt(Receipt):
 
 
 def mask(model: nn.Module, edits: Edits) -> MaskReceipt:
-    """Set to zero in place what `edits` would cut, in the parameters and along the dimensions that produce it.
+    """Set to zero in place the parameters that produce the indices that `edits` removes.
 
     Raises `CutError` when the model does not fit; whatever is raised, all is as it was before.
     """
@@ -50,7 +50,7 @@ def mask(model: nn.Module, edits: Edits) -> MaskReceipt:
 
 
 def _masked_parameters(found: Sequence[TensorTarget]) -> Iterator[MaskedParameter]:
-    """The weights that produce what goes, each with an edit of these dimensions alone.
+    """The parameters that produce removed indices, each with an edit of those dimensions only.
 
     A gain follows where the norm of its direction runs over what goes.
     """
@@ -80,14 +80,14 @@ class MaskedParameter(NamedTuple):
 
 
 def _zeros_propagate(place: TensorTarget) -> bool:
-    """Whether zeros in a tensor make zeros: not in the running statistics beside a gain that is zero already."""
+    """True if zeros in a tensor produce zeros; False for running statistics beside a gain."""
     if isinstance(place.tensor, nn.Parameter) or place.tensor.dim() > 1:
         return True
     return bool(place.owners) and not any(state[PARAMETERS] for state, _ in place.owners)
 
 
 class ZeroedTensors:
-    """The masked parameters of a model, and the gains that follow them."""
+    """The masked parameters of a model, and the gains that are rescaled with them."""
 
     def __init__(self, found: Iterable[MaskedParameter]) -> None:
         every = list(found)
@@ -123,7 +123,7 @@ class ZeroedTensors:
 
 
 class RescaledGain(NamedTuple):
-    """The gain of a normalised weight whose direction is masked: what is not masked of the weight stays the same."""
+    """The gain of a weight-normalised parameter whose direction is masked; the rest of the weight is unchanged."""
 
     place: TensorTarget
     zeroed: ZeroedTensor

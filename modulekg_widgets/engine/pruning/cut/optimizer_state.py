@@ -1,4 +1,4 @@
-"""The state of an optimizer follows the parameters that are cut: momenta and all else that has their shape."""
+"""Optimizer state that is cut with its parameters: momenta and other tensors of their shape."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Optimizers = torch.optim.Optimizer | Sequence[torch.optim.Optimizer]  # one, or 
 
 
 def named_optimizers(optimizers: Optimizers | None) -> list[tuple[str, Any]]:
-    """The optimizers that were passed, each once, with the words for it in a message."""
+    """The optimizers that were passed, each once, with their names for messages."""
     if optimizers is None:
         return []
     if not isinstance(optimizers, list | tuple):
@@ -27,7 +27,7 @@ def named_optimizers(optimizers: Optimizers | None) -> list[tuple[str, Any]]:
 
 
 class StateTensor(NamedTuple):
-    """A tensor in the state of an optimizer that is cut as its parameter is."""
+    """A tensor in the optimizer state that is cut like its parameter."""
 
     parameter: torch.Tensor
     key: Any
@@ -40,7 +40,7 @@ class StateTensor(NamedTuple):
 
 
 class OptimizerState:
-    """The state of one optimizer around a cut; groups, learning rates and step counts are left alone.
+    """The state of one optimizer during a cut; groups, learning rates and step counts are unchanged.
 
     `model_flow` are the tensors of the model, of which it has to train one. It lets go of those that are `gone` with
     the modules that a cut removes, so that a checkpoint of it is one of the model that is left.
@@ -87,13 +87,13 @@ class OptimizerState:
             raise CutError(f"{kind} lays all parameters end to end in its state, which cannot be cut: make a new one")
 
     def _entries(self) -> Iterator[tuple[torch.Tensor, Any, Any]]:
-        """What the optimizer keeps by now for each parameter that is cut."""
+        """The present state entries of each parameter that is cut."""
         for parameter in self._edits:
             for key, value in self._optimizer.state.get(parameter, {}).items():
                 yield parameter, key, value
 
     def _state_tensors(self, shapes: Mapping[torch.Tensor, tuple[int, ...]]) -> Iterator[StateTensor]:
-        """The tensors in the state that follow parameters of these shapes."""
+        """The state tensors that match parameters of these shapes."""
         for parameter, key, value in self._entries():
             place, sizes = (parameter, key), _tensor_shapes(value)
             cut = self._cut.get(place)
@@ -113,14 +113,14 @@ class OptimizerState:
             )
 
     def undo(self, walked: Walk) -> Iterator[Write]:
-        """The same tensors with the same bytes; entries that came since go."""
+        """Restore the same tensors with the same bytes; newer entries are removed."""
         for name, before in (("state", self._state), ("param_groups", self._groups)):
             if getattr(self._optimizer, name) is not before:  # after load_state_dict
                 yield attribute_write(self._optimizer, name, before)
         yield from self._snapshot.writes()
 
     def restore(self, walked: Walk) -> Iterator[Write]:
-        """The slices that went come back, as zeros in entries that came since."""
+        """Put the removed slices back; they are zeros in entries that are newer than the cut."""
         after = {parameter: edit.shape_after for parameter, edit in self._edits.items()}
         for now in self._state_tensors(after):
             cut = self._cut.get(now.entry)
@@ -129,7 +129,7 @@ class OptimizerState:
         yield from self._restore_groups()
 
     def _restore_groups(self) -> Iterator[Write]:
-        """What was let go of comes back into its group and at its place, with the state that it had."""
+        """Put removed parameters back into their groups, with their state."""
         groups, state = self._optimizer.param_groups, self._optimizer.state
         for group, before in zip(groups, self._parameters, strict=False):
             back = [each for each in before if each in self._removed]
@@ -148,7 +148,7 @@ def _tensor_shapes(value: Any) -> list[torch.Size]:
 def _matching_tensors(
     parameter: torch.Tensor, key: Any, value: Any, edit: TensorEdit, shape: tuple[int, ...]
 ) -> Iterator[StateTensor]:
-    """The tensor of an entry when it follows the parameter; raises `CutError` when that is not known."""
+    """The tensor of an entry that matches the parameter; raises `CutError` if that is unknown."""
     label = f"{key} of {edit.names[0]}"
     for _, tensor in tensors(value):
         following = _state_edit(label, edit, shape, tensor)
@@ -159,7 +159,7 @@ def _matching_tensors(
 
 
 def _state_edit(label: str, edit: TensorEdit, shape: tuple[int, ...], tensor: torch.Tensor) -> TensorEdit | None:
-    """What stays of a tensor in the state of a parameter that has `shape` now; None when all of it does.
+    """The edit of a state tensor of a parameter with this shape; None if all of it remains.
 
     One of fewer entries follows where it has the full size, as the row and column factors of Adafactor do.
     """

@@ -1,4 +1,10 @@
-"""The way back from a cut."""
+"""Receipts: the undo of a cut or a mask.
+
+`plan.cut`, `plan.mask` and `mk.speedup` return a `Receipt`. `undo` makes the model, the optimizer and
+the copies byte for byte as before; `restore` puts the removed slices back and keeps later training.
+A receipt can be used once. Receipts on the same tensors are undone in reverse order, which
+`receipt_order` enforces. They survive `copy.deepcopy` and pickling together with their model.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +24,7 @@ from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorTarget
 from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute_write, commit
 from modulekg_widgets.engine.torch_runtime.state import module_state
 
-# --------------------
-# Receipts that stand: which were made on top of which, and how they come back whole from a copy or a file.
+# -------------------- The order of unused receipts on the same tensors, and how receipts are copied and pickled
 
 
 PACKAGE_PREFIX = __name__.partition(".")[0] + "."  # the modules whose objects parts are made of
@@ -28,13 +33,13 @@ _active_receipts: WeakSet[Any] = WeakSet()  # what a user let go of cannot be un
 
 
 def register_receipt(receipt: Any) -> int:
-    """Note a receipt, and its place in the order in which receipts were made."""
+    """Register a receipt and return its number in the order of creation."""
     _active_receipts.add(receipt)
     return next(_numbers)
 
 
 def refuse_out_of_order(receipt: Any, way: str) -> None:
-    """Raise `CutError` where a later receipt that stands is of the same tensors: it would not fit any more."""
+    """Raise `CutError` if a later unused receipt is of the same tensors."""
     own = receipt.touched(way)
     later = [each for each in list(_active_receipts) if each.number > receipt.number and not each.is_spent]
     above = [each for each in later if not own.isdisjoint(each.touched(way))]
@@ -50,26 +55,26 @@ def refuse_out_of_order(receipt: Any, way: str) -> None:
 
 
 class ModuleStateReference:
-    """Stands for the `__dict__` of a module in what is copied: that of the copied module is another one."""
+    """Refers to the `__dict__` of a module in copied data, as the copied module has another one."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
 
 
 def pack_parts(parts: tuple[Any, ...], modules: Iterable[nn.Module]) -> tuple[Any, ...]:
-    """The parts of a receipt, ready to be copied together with these modules; what is given stays as it is."""
+    """The parts of a receipt, ready to be copied together with these modules."""
     return _with_replacements(parts, {id(module_state(module)): ModuleStateReference(module) for module in modules}, {})
 
 
 def unpack_parts(parts: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The parts of a receipt that was copied."""
+    """The parts of a copied receipt."""
     return _with_replacements(parts, {}, {})
 
 
 def _with_replacements(
     value: Any, references: Mapping[int, ModuleStateReference], seen: dict[int, tuple[Any, Any]]
 ) -> Any:
-    """A copy with homes in the places of dictionaries, or without homes: of what leads to one alone."""
+    """A copy with references in place of module dictionaries, or the reverse."""
     if isinstance(value, ModuleStateReference):
         return module_state(value.module)
     if id(value) in references:
@@ -111,7 +116,7 @@ def _attributes(value: Any) -> list[str]:
     return own + list(getattr(value, "__dict__", ()))
 
 
-# -------------------- A few entries of each weight that a cut is of, by which the model before it is known again
+# -------------------- A few entries of each cut weight, to recognise the model before the cut
 
 
 MAX_ENTRIES = 2_000  # of one weight
@@ -120,13 +125,13 @@ Samples = dict[str, torch.Tensor]  # by the first name of a tensor
 
 
 def sample_weights(found: Iterable[TensorTarget]) -> Samples:
-    """Of the weights alone: norms and biases of different models are alike."""
+    """Sampled entries of weights of two or more dimensions; norms and biases of models are too alike."""
     weights = (place for place in found if place.tensor.dim() >= 2 and place.tensor.is_floating_point())
     return {place.edit.names[0]: sample_entries(place.tensor) for place in weights if not place.tensor.is_meta}
 
 
 def sample_entries(tensor: torch.Tensor) -> torch.Tensor:
-    """Entries of a tensor that are evenly spread, in double precision on the CPU."""
+    """Evenly spaced entries of a tensor, as float64 on the CPU."""
     flat = tensor.detach().reshape(-1)
     return flat[:: max(1, -(-len(flat) // MAX_ENTRIES))].to("cpu", torch.float64, copy=True)
 
@@ -142,19 +147,19 @@ def _no_tensors(way: str) -> tuple[()]:
 
 
 class ReceiptPart(Protocol):
-    """One kind of thing that a cut changed or that training may have changed since."""
+    """One kind of state that a cut changed, or that training may change afterwards."""
 
     def undo(self, walked: Walk) -> Iterable[Write]:
-        """What makes it as it was before the cut; raises `CutError` when the model is not as the cut left it."""
+        """The writes that restore the state before the cut; raises `CutError` if the model has changed."""
         ...
 
     def restore(self, walked: Walk) -> Iterable[Write]:
-        """What puts back what the cut took, and nothing else."""
+        """The writes that put the removed slices back, and nothing else."""
         ...
 
 
 class Receipt:
-    """The way back from one cut, which serves once; cuts made on top of each other go back in reverse order.
+    """Undoes one cut, once; cuts on top of each other are undone in reverse order.
 
     What `plan.cut`, `plan.mask` and `mk.speedup` give. `str(receipt)` lists what was renewed and compensated.
 
@@ -198,11 +203,11 @@ class Receipt:
 
     @property
     def is_spent(self) -> bool:
-        """Whether it has served."""
+        """True if the receipt was used."""
         return not self._parts
 
     def modified_tensor_ids(self, way: str) -> set[int]:
-        """The tensors that a way back writes to, by their identity."""
+        """The identities of the tensors that `undo` or `restore` writes to."""
         return {id(tensor) for part in self._parts for tensor in getattr(part, "tensors", _no_tensors)(way)}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -269,11 +274,11 @@ class Receipt:
         commit(self._writes("restore"), None, self._walk_model().modules)
 
     def _walk_model(self) -> Walk:
-        """The model, with the modules that the cut removed at the paths that they had."""
+        """The modules of the model, removed ones included at their old paths."""
         return walk(self._model, {at: own for part in self._parts for at, own in getattr(part, "children", {}).items()})
 
     def before(self) -> dict[str, torch.Tensor]:
-        """What the parameters and buffers that were cut held before, by all of their names; none once it is spent.
+        """The values before the cut of all parameters and buffers that were cut, by name; empty once used.
 
         Returns
         -------
@@ -304,7 +309,7 @@ class Receipt:
 
 
 class FinalReceipt(Receipt):
-    """What was cut with `undo=False`: nothing is kept to go back to, and both `undo` and `restore` raise `CutError`."""
+    """The receipt of a cut with `undo=False`: both `undo` and `restore` raise `CutError`."""
 
     @property
     def is_spent(self) -> bool:

@@ -1,4 +1,4 @@
-"""The tensors and attributes of a model, those that a cut changes and the others: how each is written and restored."""
+"""The parts of a receipt: how each kind of model state is written, undone and restored."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _SOURCE_SUFFIXES = ("_orig", "_v")
 
 
 def relocate_tensors(walked: Walk, before: Iterable[TensorTarget], edits: Iterable[TensorEdit]) -> list[TensorTarget]:
-    """Where the tensors of a receipt are by now; raises `CutError` when they are not what it was made for."""
+    """The present tensors of a receipt; raises `CutError` if the model was changed otherwise."""
     found = locate_tensors(walked, Edits(tuple(edits)))
     for place, old in zip(found, before, strict=True):
         # a module may put another buffer in place of its own; another Parameter is none that an optimizer knows
@@ -61,7 +61,7 @@ def _replaced_parameter_error(name: str) -> CutError:
 
 
 class EditedTensors:
-    """Parameters and buffers, cut in place; `values` are what some of them hold then, by any of their names.
+    """Parameters and buffers that are cut in place; `values` are new values by name.
 
     Those that are `derived` from others are renewed once more where training has changed these since.
     """
@@ -92,7 +92,7 @@ class EditedTensors:
         return cut.cut(place.tensor, kept)
 
     def cut_one_by_one(self) -> Iterator[Write]:
-        """What `cut` gives, made one at a time: what was there is let go before the next is sliced."""
+        """The writes of `cut`, made one at a time so that the old memory is freed in between."""
         for place, _ in self._cuts:  # whoever lets go must hold nothing by name
             for name in place.edit.names:
                 self._by_name.pop(name, None)
@@ -122,7 +122,7 @@ class EditedTensors:
                 yield replace(write, after=write.after._replace(data=new.tensor))
 
     def _recomputed_buffers(self, restored: Mapping[str, torch.Tensor]) -> dict[str, NewValue]:
-        """The derived buffers for weights that are whole again, where these or the buffers were trained since."""
+        """The derived buffers for restored weights, if these or the buffers were trained since."""
         before = self.before()
 
         def is_trained(name: str) -> bool:
@@ -137,11 +137,11 @@ class EditedTensors:
         return [place.tensor for place, _ in self._cuts]
 
     def before(self) -> dict[str, torch.Tensor]:
-        """What the tensors held, by name."""
+        """The values of the tensors before the cut, by name."""
         return {name: cut.before.data for name, (_, cut) in self._by_name.items()}
 
     def _without_correction(self, place: TensorTarget, cut: CutTensor) -> torch.Tensor | None:
-        """What stayed, less what the cut has added to it; None where it has added nothing."""
+        """The remaining slices without the added correction; None if nothing was added."""
         new = self._values.get(place.edit.names[0])
         if new is None:
             return self._restored_gain(place, cut)
@@ -151,7 +151,7 @@ class EditedTensors:
         return now - (new.tensor - before) if new.is_sum else None
 
     def _restored_gain(self, place: TensorTarget, cut: CutTensor) -> torch.Tensor | None:
-        """What the gain of a normalised weight becomes when the direction is whole again; None for all others."""
+        """The gain of a weight-normalised parameter after a restore; None for all others."""
         made = self._gains.get(place.edit.names[0])
         if made is None or place.edit.gain_of is None:
             return None
@@ -178,7 +178,7 @@ def _buffer_writes(place: TensorTarget, buffer: torch.Tensor) -> Iterator[Write]
 
 @dataclass(frozen=True, slots=True)
 class ComputedTensor:
-    """The result of a computation that a module holds; another object takes its place."""
+    """A computed tensor that a module holds; it is replaced by a new object."""
 
     edit: TensorEdit
     tensor: torch.Tensor
@@ -228,7 +228,7 @@ def computed_tensors(
 def _recomputed_attributes(
     found: Iterable[TensorTarget], derived: Iterable[DerivedState], values: Mapping[str, NewValue]
 ) -> dict[tuple[int, str], torch.Tensor]:
-    """What hooks compute from an edited tensor and state that was renewed, by the module and the attribute."""
+    """The attributes that hooks compute from edited tensors and recomputed buffers."""
     every = [
         each
         for each in derived
@@ -256,7 +256,7 @@ def _plain_slots(state: dict[str, Any], name: str) -> Slots:
 
 
 class EditedAttributes:
-    """Attributes of modules, and of the plain objects in them, that hold sizes.
+    """Attributes of modules, and of plain objects in them, that hold sizes.
 
     A plain object may serve other models too, as a configuration does: this one gets a copy of its own.
     """
@@ -286,7 +286,7 @@ class EditedAttributes:
 
 
 class PlainTensors:
-    """Tensors in plain attributes: others take their places, and those that were there come back with all around them.
+    """Tensors in plain attributes; they are replaced, and the old ones come back with their containers.
 
     `copies` are those of plain objects that other parts of the cut put in place.
     """
@@ -307,7 +307,7 @@ class PlainTensors:
         return (item_write(*swap) for swap in self._before)
 
     def restore(self, walked: Walk) -> Iterator[Write]:
-        """What was there comes back, but for tensors of which the slices that stayed have changed since."""
+        """Put the old tensors back, except where the remaining slices were changed since."""
         whole = {
             id(place.tensor): place.edit.scatter(now, place.tensor)
             for place, now in zip(self._targets, self._current_tensors(walked), strict=True)
@@ -329,7 +329,7 @@ class PlainTensors:
 def _object_swaps(
     walked: Walk, edited: Iterable[AttributeTarget], noted: Iterable[Any]
 ) -> list[tuple[dict[str, Any], str, Any, Any]]:
-    """Where modules hold the plain objects that are edited: state, attribute, the object, its copy with new sizes.
+    """The replacements of edited plain objects: state, attribute, old object, edited copy.
 
     The copies of those that are `noted` say that they are of a cut model.
     """
@@ -353,7 +353,7 @@ def _object_swaps(
 
 
 def _copy_with_edits(holder: Any, copies: dict[int, tuple[Any, Any]], depth: int = MAX_DEPTH) -> Any:
-    """What stands for a plain object: a copy where it is edited, or one that it holds, as a part of a configuration."""
+    """The edited copy of a plain object, or of one that holds an edited object; else the object itself."""
     if not is_plain_object(holder) or not depth:
         return holder
     held = copies[id(holder)][1] if id(holder) in copies else holder
@@ -370,7 +370,7 @@ def _copy_with_edits(holder: Any, copies: dict[int, tuple[Any, Any]], depth: int
 
 
 def _shallow_copy(holder: Any) -> Any:
-    """A shallow copy; raises `CutError` for what there is but one of, as a logger, or what cannot be copied."""
+    """A shallow copy; raises `CutError` for objects that cannot be copied."""
     try:
         new = copy.copy(holder)
         if vars(new) is vars(holder):
@@ -384,7 +384,7 @@ def _shallow_copy(holder: Any) -> Any:
 
 
 class RecurrentWeights:
-    """The weights of recurrent layers on CUDA, which cuDNN wants in one piece of memory."""
+    """The weights of recurrent layers on CUDA, which cuDNN needs in one block of memory."""
 
     def __init__(self, layers: list[nn.RNNBase]) -> None:
         self._layers = layers
@@ -405,13 +405,13 @@ def _flatten(layer: nn.RNNBase, wanted: bool) -> None:
 
 
 def layers_to_flatten(walked: Walk, found: Iterable[TensorTarget]) -> list[nn.RNNBase]:
-    """The recurrent layers on CUDA of which a weight is cut."""
+    """The recurrent layers on CUDA with an edited weight."""
     edited = {id(state) for place in found if place.tensor.is_cuda for state, _ in place.owners}
     return [each for each in walked.modules if isinstance(each, nn.RNNBase) and id(module_state(each)) in edited]
 
 
 def flattening_edits(walked: Walk, layers: Iterable[nn.RNNBase], edits: Edits) -> list[TensorEdit]:
-    """Edits that keep all of the weights which a cut leaves as they are but flattening moves."""
+    """Edits without changes for weights that only flattening moves."""
     edited = {name for edit in edits.tensors for name in edit.names}
     states = {id(module_state(layer)) for layer in layers}
     names: dict[int, list[str]] = {}
@@ -424,7 +424,7 @@ def flattening_edits(walked: Walk, layers: Iterable[nn.RNNBase], edits: Edits) -
 
 
 class UncutTensors:
-    """Parameters, buffers and gradients that a cut leaves alone: training changes them, and `undo` takes it back."""
+    """Parameters, buffers and gradients that the cut does not change; `undo` takes back later training."""
 
     def __init__(self, walked: Walk, edited: Iterable[TensorTarget], computed: Iterable[ComputedTensor]) -> None:
         theirs = {id(place.tensor) for place in edited} | {id(each.tensor) for each in computed}
@@ -445,7 +445,7 @@ class UncutTensors:
             self._record_attributes(state, theirs)
 
     def _record_attributes(self, state: dict[str, Any], theirs: Container[int]) -> None:
-        """Tensors that are plain attributes, and the lists that recurrent layers have of their weights."""
+        """Record tensors in plain attributes, and the weight lists of recurrent layers."""
         for name, value in state.items():
             listed = name == FLAT_WEIGHTS and isinstance(value, list)
             if listed or (isinstance(value, torch.Tensor) and id(value) not in theirs):
@@ -456,7 +456,7 @@ class UncutTensors:
                 self._snapshot.record_references(state, name)
 
     def tensors(self, way: str) -> list[torch.Tensor]:
-        """Those that it may write to."""
+        """The tensors that `undo` may write to."""
         return self._tensors if way == "undo" else []
 
     def undo(self, walked: Walk) -> Iterator[Write]:

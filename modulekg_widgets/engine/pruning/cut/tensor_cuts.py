@@ -1,4 +1,4 @@
-"""Cutting and zeroing one tensor, for authors of adapters; what `cut` and `mask` do to each tensor of a model."""
+"""Cuts and masks of single tensors, for the model-wide cut and for authors of adapters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TensorContent(NamedTuple):
 
 
 def set_content(tensor: torch.Tensor, content: TensorContent) -> None:
-    """Give a leaf other memory and another gradient; it stays the same object, with its hooks and ties."""
+    """Give a leaf new memory and gradient; it stays the same object, with hooks and ties."""
     tensor.grad = None
     if content.data.is_floating_point() or content.data.is_complex():
         # what collects the gradients is made anew for another dtype alone; for another shape it would refuse them
@@ -45,7 +45,7 @@ def set_content(tensor: torch.Tensor, content: TensorContent) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CutTensor:
-    """A leaf that is cut in place, and what it was."""
+    """A leaf that is cut in place, with its old content."""
 
     edit: TensorEdit
     before: TensorContent
@@ -55,19 +55,19 @@ class CutTensor:
         return cls(edit, TensorContent.of(edit.names[0], tensor))
 
     def cut(self, tensor: torch.Tensor, data: torch.Tensor | None = None) -> Write:
-        """Leave what stays, or `data` in its place."""
+        """The write that leaves the remaining slices, or `data`."""
         grad = self.before.grad
         data = self.edit.slice(self.before.data) if data is None else data
         after = TensorContent(data, None if grad is None else self.edit.slice(grad))
         return Write(partial(set_content, tensor), self.before, after)
 
     def undo(self, tensor: torch.Tensor) -> Write:
-        """Back to the memory that it had; raises `CutError` when it is of another dtype or device by now."""
+        """The write of the old memory; raises `CutError` for another dtype or device."""
         _check_kind(self.edit, tensor, self.before.data)
         return Write(partial(set_content, tensor), TensorContent.of(self.edit.names[0], tensor), self.before)
 
     def restore(self, tensor: torch.Tensor, part: torch.Tensor | None = None) -> Write:
-        """The slices that went come back, with a gradient of zero; those that stayed are as now, or as `part`."""
+        """The write that puts removed slices back with zero gradients; the others stay, or are `part`."""
         now = TensorContent.of(self.edit.names[0], tensor)
         grad = None if now.grad is None else self.edit.scatter(now.grad)
         data = self.edit.scatter(now.data if part is None else part, self.before.data)
@@ -76,7 +76,7 @@ class CutTensor:
 
 @dataclass(frozen=True, slots=True)
 class ZeroedTensor:
-    """A tensor of which slices are set to zero in place, and a copy of what it was."""
+    """A tensor with slices that are set to zero in place, and a copy of its old values."""
 
     edit: TensorEdit
     before: torch.Tensor
@@ -90,12 +90,12 @@ class ZeroedTensor:
         return Write(tensor.detach().copy_, self.before, self.edit.scatter(self.edit.slice(self.before)))
 
     def undo(self, tensor: torch.Tensor) -> Write:
-        """Back to the bytes that it had; raises `CutError` when it is of another dtype or device by now."""
+        """The write of the old bytes; raises `CutError` for another dtype or device."""
         _check_kind(self.edit, tensor, self.before)
         return Write(tensor.detach().copy_, tensor.detach().clone(), self.before)
 
     def restore(self, tensor: torch.Tensor) -> Write:
-        """The slices that were set to zero come back; the others are as they are now."""
+        """The write that puts zeroed slices back; the others stay."""
         now = tensor.detach().clone()
         return Write(tensor.detach().copy_, now, self.edit.scatter(self.edit.slice(now), self.before))
 
@@ -112,7 +112,7 @@ def _check_kind(edit: TensorEdit, tensor: torch.Tensor, before: torch.Tensor) ->
 
 
 class TensorReceipt:
-    """What `cut_tensor` or `zero_tensor` took from a tensor; it serves once."""
+    """Undoes one `cut_tensor` or `zero_tensor`; it can be used once."""
 
     def __init__(self, change: CutTensor | ZeroedTensor) -> None:
         self.change = change
@@ -266,7 +266,7 @@ def _restoring_writes(
 
 
 def _unnamed_edit(tensor: torch.Tensor, index: Iterable[int], dim: int) -> TensorEdit:
-    """What stays of a tensor that has no name."""
+    """The edit of an unnamed tensor."""
     if not isinstance(tensor, torch.Tensor):
         raise CutError(f"got a {printable(type(tensor).__name__)}: pass a tensor")
     check_sliceable(UNNAMED, tensor)

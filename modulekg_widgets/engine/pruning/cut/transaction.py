@@ -1,4 +1,4 @@
-"""All or nothing: a list of writes, each of which can be taken back."""
+"""Transactions: a list of writes that is committed as a whole or rolled back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One thing that changes; `put` sets it as a whole, so it may run twice, and after a run that broke off."""
+    """One assignment; `assign` may run twice, also after an interrupted run."""
 
     assign: Callable[[Any], object]
     before: Any
@@ -39,17 +39,17 @@ class Write:
 
 
 def item_write(container: Any, key: Any, after: Any) -> Write:
-    """An item of a dictionary or list that becomes `after`; it has one now."""
+    """A write of an existing item of a dictionary or list."""
     return Write(partial(setitem, container, key), container[key], after)
 
 
 def attribute_write(owner: Any, name: str, after: Any) -> Write:
-    """An attribute that becomes `after`; it has a value now."""
+    """A write of an existing attribute."""
     return Write(partial(setattr, owner, name), getattr(owner, name), after)
 
 
 def contents_write(container: Any, after: Any) -> Write:
-    """A dictionary or list that will hold exactly what `after` holds."""
+    """A write of the whole content of a dictionary or list."""
     return Write(partial(_refill, container), container.copy(), after)
 
 
@@ -59,7 +59,7 @@ def _refill(container: Any, after: Any) -> None:
 
 
 def commit(writes: Sequence[Write], result: T, modules: Sequence[nn.Module] = ()) -> T:
-    """Do all the writes and give `result`; where anything fails, an interrupt included, all are taken back.
+    """Do all writes and return `result`; if anything fails, interrupts included, all are rolled back.
 
     Raises `ModelInUseError` where another thread runs or trains one of `modules`, before and also meanwhile.
     Nothing may follow the call of this function, and the call is a plain one, after which Python looks for no signals:
@@ -90,7 +90,7 @@ def _raise_if_in_use(modules: Sequence[nn.Module], user: str | None) -> None:
 
 
 def _roll_back(writes: Sequence[Write]) -> None:
-    """Write what was before, also where a write fails; interrupts wait, for a half-restored model is unusable."""
+    """Write the old values, also if a write fails; interrupts are delayed."""
     whole = False
     while not whole:
         try:
@@ -102,21 +102,21 @@ def _roll_back(writes: Sequence[Write]) -> None:
             continue
 
 
-# -------------------- What containers and tensors hold, kept so that it can be written back
+# -------------------- Snapshots of containers and tensors, from which their state can be written back
 
 
 _ABSENT = object()
 
 
 class WeakReferenceLists(list[Any]):
-    """Lists of weak references, which are left out where a receipt is copied or pickled: modules make theirs anew."""
+    """Lists of weak references, which are dropped when a receipt is copied or pickled."""
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return WeakReferenceLists, ()
 
 
 class Snapshot:
-    """Dictionaries and lists by what they hold, tensors by their bytes."""
+    """Recorded contents of dictionaries and lists, and bytes of tensors."""
 
     def __init__(self) -> None:
         self._contents: list[tuple[Any, Any]] = []
@@ -127,7 +127,7 @@ class Snapshot:
         self._references = WeakReferenceLists()
 
     def record(self, name: str, value: Any, by_identity: Container[int] = ()) -> None:
-        """Keep all that a container holds, at any depth; tensors whose id is in `by_identity` by identity alone."""
+        """Record all that a container holds; tensors with an id in `by_identity` are not copied."""
         if id(value) in self._recorded_ids or id(value) in by_identity:
             return
         if isinstance(value, torch.Tensor):
@@ -140,28 +140,28 @@ class Snapshot:
             self.record(name, part, by_identity)
 
     def record_entry(self, container: dict[str, Any], key: str) -> None:
-        """Keep which object a key holds."""
+        """Record the object at a key."""
         self._entries.append((container, key, container[key]))
 
     def record_references(self, container: dict[str, Any], key: str) -> None:
-        """Keep a list of weak references that a key holds, and which these are."""
+        """Record the list of weak references at a key."""
         self._references.append((container, key, container[key], container[key].copy()))
 
     def record_bytes(self, name: str, tensor: torch.Tensor) -> None:
-        """Keep what is in the memory of a tensor; its gradient, if it has one, is another tensor."""
+        """Record the memory of a tensor, without its gradient."""
         if id(tensor) not in self._recorded_ids and not nn.parameter.is_lazy(tensor):
             self._recorded_ids.add(id(tensor))
             self._bytes.append((name, tensor, writable_alias(tensor).clone()))
 
     def record_gradient(self, name: str, tensor: torch.Tensor) -> None:
-        """Keep which gradient a leaf has, and what is in it."""
+        """Record the gradient of a leaf, and its content."""
         if tensor.is_leaf:
             self._gradients.append((tensor, tensor.grad))
             if tensor.grad is not None:
                 self.record_bytes(name, tensor.grad)
 
     def writes(self) -> Iterator[Write]:
-        """What makes everything as it was; raises `CutError` for a tensor whose shape, dtype or device is another."""
+        """The writes that restore everything; raises `CutError` for another shape, dtype or device."""
         for name, tensor, copy in self._bytes:
             now = writable_alias(tensor)
             if (now.shape, now.dtype, now.device) != (copy.shape, copy.dtype, copy.device):
@@ -198,7 +198,7 @@ def _same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def writable_alias(tensor: torch.Tensor) -> torch.Tensor:
-    """An alias of a tensor to write through: outside autograd, but with the version that tells it of the write."""
+    """An alias of a tensor for writes outside autograd; the version counter is shared."""
     alias = tensor.detach()
     if alias.layout is torch.strided:
         for at in range(alias.dim()):
@@ -208,11 +208,11 @@ def writable_alias(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def describe_tensor(tensor: torch.Tensor) -> str:
-    """Shape, dtype and device in a message."""
+    """Shape, dtype and device of a tensor, for messages."""
     return f"{list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')} on {tensor.device}"
 
 
-# -------------------- Edits on the modules of a look, which stand for the model's: it runs as it would be cut
+# -------------------- Edits applied to a sandbox, so that the model can be run as it would be cut
 
 
 Tensor = torch.Tensor
@@ -222,7 +222,7 @@ Slicer = Callable[[TensorEdit, Tensor], Tensor]
 def apply_edits(
     walk: Walk, stage: Sandbox, edits: Edits, slice_of: Slicer, others: Mapping[str, Tensor] | None = None
 ) -> None:
-    """Give the modules what `slice_of` makes of the tensors that are edited, `others` by name, and the attributes."""
+    """Apply edits to the modules of a sandbox; `others` are further tensors by name."""
     new: dict[int, Tensor] = {}
     found = locate_tensors(walk, edits)
     for place in found:
@@ -249,7 +249,7 @@ def apply_edits(
 
 
 def _as_parameter_like(tensor: Tensor, value: Tensor) -> Tensor:
-    """A value as a parameter, where the tensor is one; one of inference mode could take no gradients."""
+    """A value as a parameter, if the tensor is one."""
     if not isinstance(tensor, nn.Parameter):
         return value
     with torch.inference_mode(False):
@@ -257,7 +257,7 @@ def _as_parameter_like(tensor: Tensor, value: Tensor) -> Tensor:
 
 
 def _replace_in_lists(walk: Walk, new: Mapping[int, Tensor]) -> None:
-    """Recurrent layers list their own parameters once more."""
+    """Replace tensors in the weight lists of recurrent layers."""
     for state in walk.states:
         for name, value in state.items():
             if isinstance(value, list) and any(id(part) in new for part in value):

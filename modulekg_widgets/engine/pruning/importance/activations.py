@@ -1,4 +1,4 @@
-"""The criterion on activations: statistics of the values that batches of data give at each index of an axis."""
+"""Activation importance: statistics of activations along each axis, from batches of data."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ STATISTICS = {
 
 @importance("activation")
 class Activation(Criterion):
-    """What layers read of an index: a statistic of its values, times the length ‖w‖₂ of the weights that read it.
+    """A statistic of the activations of an index, times the norm ‖w‖₂ of the weights that read it.
 
     The statistic is relative to the axis's average, and several values have the same say. Where no layer reads an axis,
     as that of queries and keys, what layers put out along it counts, and nothing is multiplied. An axis that the passes
@@ -124,14 +124,14 @@ class Activation(Criterion):
 
 
 def input_weight_norms(axes: Axes, terms: Sequence[Term], weights: Mapping[DataNode, tuple[Tensor]]) -> Scores:
-    """Of the atoms that layers read, the length of the weights that read each index, relative to the axis's mean."""
+    """The norm of the weights that read each index, relative to the mean of its axis."""
     index_sums = IndexSums(axes, terms)
     index_sums.add_all(squared, weights, index_sums.add, reading_dims(axes))
     return {atom: relative_to_mean(np.sqrt(index_sums.sum_of(atom))) for atom in index_sums.counted_atoms}
 
 
 class ActivationSums:
-    """Which values are read, and what was read of them.
+    """Selects the activations to record, and sums their statistics.
 
     A value is known again by its operator: the n-th one whose largest parameter is the same, for what surrounds it, as
     the addition of a bias, changes with batch size and device. `calls` are these operators by that parameter's name,
@@ -149,7 +149,7 @@ class ActivationSums:
     # ------------------------------------------------------------- planning
 
     def _candidates(self) -> Iterator[tuple[int, DataNode]]:
-        """The values that could be read, with how well they suit."""
+        """The values that could be recorded, with a level: layer input, layer output or other."""
         graph = self.index_sums.axes.graph
         layers = Layers(self.index_sums.axes.inference, buffers=True)
         made_of = {node.storage: frozenset([node.label]) for node in graph.state.values()}
@@ -175,7 +175,7 @@ class ActivationSums:
         return max(names, key=lambda name: (state[name].numel(), name))
 
     def _choose(self, candidates: Iterable[tuple[int, DataNode]]) -> dict[DataNode, dict[int, set[Term]]]:
-        """Per value and dimension the atoms that are read there: each where it suits best."""
+        """The atoms to record for each value and dimension, each at its best level."""
         best: dict[Term, int] = {}
         places: list[tuple[int, DataNode, int, list[Term]]] = []
         for level, node in candidates:
@@ -193,7 +193,7 @@ class ActivationSums:
     # -------------------------------------------------------------- reading
 
     def record(self, node: DataNode, value: Tensor) -> None:
-        """Take what is needed of a value, if it is one of those that are read."""
+        """Add a value to the sums, if it is selected."""
         if node not in self.chosen or value.dim() != node.dim():
             return
         dims = [at for at in self.chosen[node] if value.shape[at] == node.shape[at]]
@@ -207,7 +207,7 @@ class ActivationSums:
             self._depths[node, at] += value.numel() // value.shape[at]
 
     def add_to_index_sums(self) -> None:
-        """Add to the index sums what was read: every value and dimension has the same weight."""
+        """Add the recorded statistics to the index sums; every value and dimension has the same weight."""
         for (node, at), sums in self._sums.items():
             layout = self.index_sums.layouts(node)[at]
             depth = np.repeat(layout.multiplicity * self._depths[node, at], layout.sizes)
@@ -225,7 +225,7 @@ def _first_result(operator: OperatorNode) -> DataNode | None:
 
 
 class _ActivationMode(OperatorMode):
-    """Reads the values of one pass as they come and go."""
+    """Records the selected values during one forward pass."""
 
     def __init__(self, readings: ActivationSums, stage: Sandbox) -> None:
         super().__init__()
@@ -274,7 +274,7 @@ class _ActivationMode(OperatorMode):
             self._readings.record(node, value)
 
     def _names(self, tensor: Tensor) -> TensorNames | None:
-        """What a tensor is made of; None for what depends on the input."""
+        """The names of the parameters and buffers that a tensor is made of; None if it depends on the input."""
         if not tensor.numel() or tensor.layout is not torch.strided:
             return None
         address = tensor.data_ptr()
@@ -289,7 +289,7 @@ class _ActivationMode(OperatorMode):
 
 @contextmanager
 def _recording_activations(readings: ActivationSums, stage: Sandbox) -> Iterator[None]:
-    """Recurrent layers whole, as the trace sees them."""
+    """Record activations with recurrent layers as single operators, as in the trace."""
     watch = _ActivationMode(readings, stage)
     with DecomposedLayers(), watch, WholeRecurrentLayers(watch):
         yield

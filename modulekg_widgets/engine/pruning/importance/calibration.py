@@ -1,4 +1,4 @@
-"""Passes over batches of data for gradients, second derivatives and activations; the model is unchanged afterwards."""
+"""Forward and backward passes over calibration batches, which leave the model unchanged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ONE_BATCH_HINT = "to pass one batch of inputs and targets, write [(X, y)]"
 
 
 def live_parameters(graph: Dataflow, more: Collection[DataNode] = ()) -> dict[DataNode, Tensor]:
-    """The parameters, and `more`, as the model has them now: `to` and `load_state_dict` may have replaced them.
+    """The parameters, and `more`, as the model has them now; `to` or `load_state_dict` may replace them.
 
     Raises `CutError` when one is gone or has another shape than at the trace.
     """
@@ -53,12 +53,12 @@ def live_parameters(graph: Dataflow, more: Collection[DataNode] = ()) -> dict[Da
 
 
 def weights_with_data(axes: Axes, reader: str) -> dict[DataNode, Tensor]:
-    """The live parameters and the buffers that are weights of layers; raises as `parameters_with_data` does."""
+    """The live parameters, and the buffers that are weights of layers."""
     return parameters_with_data(axes.graph, reader, axes.weight_buffers)
 
 
 def parameters_with_data(graph: Dataflow, reader: str, more: Collection[DataNode] = ()) -> dict[DataNode, Tensor]:
-    """The live parameters, and `more`; raises `CutError` for the meta device, as `reader` needs their values."""
+    """The live parameters, and `more`; raises `CutError` on the meta device."""
     found = live_parameters(graph, more)
     for node, tensor in found.items():
         if tensor.is_meta:
@@ -70,7 +70,7 @@ def parameters_with_data(graph: Dataflow, reader: str, more: Collection[DataNode
 
 
 def check_batches(batches: Any) -> None:
-    """Raise `CutError` for one batch in the place of an iterable of batches."""
+    """Raise `CutError` for one batch instead of an iterable of batches."""
     if isinstance(batches, Tensor | Mapping):
         what = "a tensor, whose items would be the batches" if isinstance(batches, Tensor) else "one mapping"
         raise CutError(f"batches is {what}: {ONE_BATCH_HINT}")
@@ -82,7 +82,7 @@ def check_batches(batches: Any) -> None:
 
 
 def batch_count(batches: Iterable[Any]) -> int | None:
-    """How many batches there are; None where nobody knows, as of a loader over a stream."""
+    """The number of batches; None if it is unknown, as for a loader over a stream."""
     try:
         return len(batches) if isinstance(batches, Sized) else None
     except TypeError:  # a DataLoader has a length, but not of any data
@@ -90,19 +90,19 @@ def batch_count(batches: Iterable[Any]) -> int | None:
 
 
 def check_samples(call: Call, which: str) -> None:
-    """Raise `CutError` for a call whose tensors are all empty: some operators take it and say nothing."""
+    """Raise `CutError` for a call whose tensors are all empty."""
     sizes = [tensor.numel() for _, tensor in tensors(call)]
     if sizes and not any(sizes):
         raise CutError(f"{which} has no samples: leave it out, or let the loader drop it")
 
 
 def is_one_pair(batches: Any) -> bool:
-    """Whether what was given as batches may have been meant as one of them."""
+    """True if the batches may be meant as one (inputs, target) pair."""
     return isinstance(batches, tuple | list) and len(batches) == 2 and isinstance(batches[0], Tensor)
 
 
 class Calibration:
-    """Batches of data, and how they go through a traced model.
+    """Runs batches of data through a traced model.
 
     A batch is what the model takes (a tensor, a tuple of arguments, or a dict of keywords) or a pair of that and a
     target; None as batches stands for what the trace was called with. The passes run in the mode of the trace unless
@@ -128,7 +128,7 @@ class Calibration:
     # ------------------------------------------------------------- passes
 
     def run(self, watch: Callable[[Sandbox], Any]) -> int:
-        """Run every batch without gradients, each inside of the context that `watch` makes; gives their number."""
+        """Run every batch without gradients inside the context of `watch`; returns their number."""
 
         def use(batch: Any) -> None:
             args, kwargs = self._prepared_call(batch if self.batches is None else model_inputs(batch, self.graph.call))
@@ -138,7 +138,7 @@ class Calibration:
         return self._run_batches(use)
 
     def gradients(self, loss: Loss, take: Callable[[ParameterPairs], None]) -> int:
-        """Hand `take`, for every batch, the parameters and the gradients of the loss; gives the number of batches."""
+        """Pass the parameters and their gradients to `take` for every batch; returns the number of batches."""
 
         def use(batch: Any) -> None:
             leaves, value = self._leaves_and_loss(batch, loss)
@@ -148,7 +148,7 @@ class Calibration:
         return self._run_batches(use)
 
     def gate_derivatives(self, gates: Gates, loss: Loss, samples: int, take: Callable[[Tensor, Tensor], None]) -> int:
-        """Hand `take`, for every batch, the first and second derivative of the loss by each gate; gives their number.
+        """Pass the first and second derivative by each gate to `take`; returns the number of batches.
 
         The second ones are v·(Hv) with up to `samples` vectors v of random signs, each on some of the gates: exact but
         for what gates of one v have to do with one another, which has the mean 0 (Hutchinson 1990; Tang and Saad 2012,
@@ -171,7 +171,7 @@ class Calibration:
 
     @contextmanager
     def _gated(self, gates: Gates) -> Iterator[tuple[dict[DataNode, Tensor], Tensor]]:
-        """The parameters times their gates, all of them 1, and the gates."""
+        """The parameters times their gates, all of which are 1, and the gates."""
         copies = {node: self.stage.of(tensor) for node, tensor in live_parameters(self.graph, self.more).items()}
         smooth = [copy for copy in copies.values() if _is_smooth(copy)]
         device = smooth[0].device if smooth else torch.device("cpu")
@@ -198,7 +198,7 @@ class Calibration:
                 copy.detach_()
 
     def _product(self, first: Tensor, factors: Tensor, along: Tensor) -> Tensor:
-        """The second derivatives times a vector; zeros where the loss is linear."""
+        """The Hessian-vector product; zeros if the loss is linear."""
         if not first.requires_grad:
             return torch.zeros_like(first)
         try:
@@ -213,7 +213,7 @@ class Calibration:
     # -------------------------------------------------------------- inside
 
     def _run_batches(self, use: Callable[[Any], None]) -> int:
-        """Go through the batches with one shadow of the model."""
+        """Run the batches in one sandbox of the model."""
         count = run_isolated(walk(self.graph.model).modules, (), partial(self._run_in_sandbox, use), ALL, self.seed)
         if not count:
             raise CutError("the batches are empty: pass a list or a DataLoader, for a generator gives its items once")
@@ -240,20 +240,20 @@ class Calibration:
         return printable(type(self.graph.model).__name__)
 
     def _leaves_and_loss(self, batch: Any, loss: Loss) -> tuple[dict[DataNode, Tensor], Tensor]:
-        """Stand-ins of the parameters that share their memory, and the loss as it depends on them."""
+        """Leaves that share the parameters' memory, and the loss as a function of them."""
         live = live_parameters(self.graph, self.more)
         leaves = {node: self._leaf(self.stage.of(tensor)) for node, tensor in live.items()}
         value = self._loss_with(batch, loss, {**leaves, **self._usable_buffers(live)})
         return {node: leaf for node, leaf in leaves.items() if leaf.requires_grad}, value
 
     def _usable_buffers(self, live: Mapping[DataNode, Tensor]) -> dict[DataNode, Tensor]:
-        """Copies of the other buffers that were made in inference mode: no gradient goes past these themselves."""
+        """Copies of other buffers that were made in inference mode, which take no gradients."""
         others = [node for node in dict.fromkeys(self.graph.state.values()) if node.is_buffer and node not in live]
         found = live_parameters(self.graph, others)
         return {node: self.stage.of(found[node]).clone() for node in others if found[node].is_inference()}
 
     def _loss_with(self, batch: Any, loss: Loss, stand_ins: Mapping[DataNode, Tensor]) -> Tensor:
-        """The loss of a batch with other tensors in the place of the parameters."""
+        """The loss of a batch with other tensors in place of the parameters."""
         inputs, target = inputs_and_target(batch, self.graph, loss)
         args, kwargs = self._prepared_call(inputs)
         named = {name: stand_ins[node] for name, node in self.graph.state.items() if node in stand_ins}
@@ -286,7 +286,7 @@ class Calibration:
             ) from error
 
     def _prepared_call(self, call: Call) -> Call:
-        """Copies of the tensors, for forward may write into its inputs, on the device of the model."""
+        """Copies of the input tensors on the device of the model."""
         check_samples(call, self._batch_label)
         devices = {tensor.device for tensor in live_parameters(self.graph).values()}
         device = next(iter(devices)) if len(devices) == 1 else None
@@ -312,7 +312,7 @@ def _parameter_pairs(leaves: Mapping[DataNode, Tensor], found: Iterable[Tensor |
 
 
 def checked_loss(value: Any, which: str) -> Tensor:
-    """What a loss gave for a batch, as a scalar that depends on the parameters; raises `CutError` for all else."""
+    """The loss as a scalar that depends on the parameters; raises `CutError` otherwise."""
     if not isinstance(value, Tensor):
         raise CutError(f"the loss gave a {printable(type(value).__name__)}: return a tensor of one number")
     finite_loss(value, which)
@@ -322,7 +322,7 @@ def checked_loss(value: Any, which: str) -> Tensor:
 
 
 def finite_loss(value: Any, which: str) -> float:
-    """What a loss gave for a batch, as a number; raises `CutError` for what is none, or not finite."""
+    """The loss as a number; raises `CutError` if it is none or not finite."""
     if isinstance(value, Tensor) and value.numel() != 1:
         raise CutError(f"the loss gave the shape {list(value.shape)}: return one number, as its mean")
     try:
@@ -342,7 +342,7 @@ NO_TARGET = object()  # no target
 
 
 def inputs_and_target(batch: Any, graph: Dataflow, loss: Loss) -> tuple[Call, Any]:
-    """What the model is called with, and the target where the loss takes one."""
+    """The model inputs of a batch, and the target if the loss takes one."""
     wanted = _arguments_of(loss)
     if wanted is None:
         wanted = 2 if isinstance(batch, tuple | list) and len(batch) == 2 else 1
@@ -358,7 +358,7 @@ def inputs_and_target(batch: Any, graph: Dataflow, loss: Loss) -> tuple[Call, An
 
 
 def _arguments_of(loss: Loss) -> int | None:
-    """How many arguments a loss must be given; None when nothing tells."""
+    """The number of required arguments of a loss; None if it is unknown."""
     try:
         signature = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)
     except (TypeError, ValueError):
@@ -373,7 +373,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def model_inputs(batch: Any, traced: Call) -> Call:
-    """What the model is called with, as the traced call had it; what a batch has beyond that is a target."""
+    """The model inputs of a batch, as in the traced call; further items are targets."""
     positional = traced[0]
     count = len(positional)
     if not isinstance(batch, tuple | list) or not batch or not count:
@@ -388,7 +388,7 @@ def model_inputs(batch: Any, traced: Call) -> Call:
 
 
 def _as_traced_call(inputs: Any, traced: Call) -> Call:
-    """The inputs as the traced call took them; its keywords that hold no tensors are passed on."""
+    """The inputs in the form of the traced call; keywords without tensors are passed on."""
     positional, named = traced
     settings = {name: value for name, value in named.items() if next(tensors(value), None) is None}
     takes_a_mapping = len(positional) == 1 and isinstance(positional[0], Mapping)

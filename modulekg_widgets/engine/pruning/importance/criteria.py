@@ -1,4 +1,10 @@
-"""The built-in criteria on weights: an importance for each index of an axis."""
+"""Importance criteria on weights: L1, L2, FPGM, BatchNorm scales and random scores.
+
+Each criterion maps the axes of a traced model to one score for each index; larger is more important.
+`L1` and `L2` sum over all members of an axis, which `members.py` selects: weights that produce or read
+the axis and gains, but no biases or position tables unless `members="all"`. They need no data. To add
+a criterion, subclass `Criterion` and register it with `@importance("name")`.
+"""
 
 from __future__ import annotations
 
@@ -186,7 +192,7 @@ class BNScale(Criterion):
 
 
 def means_or_magnitudes(index_sums: IndexSums) -> Scores:
-    """The means that were summed, and for axes without any summand the magnitudes of the weights."""
+    """The means of the sums, and magnitudes of the weights for axes without any summand."""
     found = index_sums.means()
     reached = set(index_sums.counted_atoms)
     silent = [atom for atom in index_sums.atoms if atom not in reached]
@@ -231,7 +237,7 @@ class FPGM(Criterion):
 
 
 def _output_dimensions(axes: Axes) -> set[WeightDim]:
-    """The dimensions of weights along which a layer puts an axis out; of tables, of those that data look up."""
+    """The weight dimensions along which a layer produces an axis; for tables those that data look up."""
     found = set()
     having = scoring_weights(axes)
     for layer in Layers(axes.inference, buffers=True):
@@ -243,7 +249,7 @@ def _output_dimensions(axes: Axes) -> set[WeightDim]:
 
 
 def _distances(members: Sequence[Tensor]) -> Vector:
-    """Per row the sum of its distances to all others, where a row is the rows of all members side by side."""
+    """For each row the sum of its distances to all others; a row joins the rows of all members."""
     size = len(members[0])
     out = np.empty(size)
     # the distances stay as they are, and rounding takes less from them
@@ -267,7 +273,7 @@ def _squared_distances(some: Tensor, every: Tensor) -> Tensor:
 
 
 def weights_of(axes: Axes, name: str) -> dict[DataNode, tuple[Tensor]]:
-    """The weights that the output depends on, without those that only feed a result that is not used."""
+    """The weights that the output depends on."""
     found = weights_with_data(axes, f"importance {name!r}")
     return {node: (tensor,) for node, tensor in found.items() if not axes.inference.is_idle(node)}
 
@@ -276,7 +282,7 @@ _ACCUMULATION_DTYPES = {torch.float32, torch.float64, torch.complex64, torch.com
 
 
 def upcast(tensor: Tensor) -> Tensor:
-    """The tensor in a type in which sums of many are right."""
+    """The tensor in a dtype for accurate sums."""
     tensor = tensor.detach()
     return tensor if tensor.dtype in _ACCUMULATION_DTYPES else tensor.float()
 

@@ -1,4 +1,4 @@
-"""The criterion on experts: how often a router chooses each of them, times the length of what it then puts out."""
+"""Expert usage: how often a router selects each expert, times the norm of its output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from modulekg_widgets.engine.tracing.dataflow import ModuleNode
 
 @importance("expert_usage")
 class ExpertUsage(Criterion):
-    """How often experts are chosen, times the length of what they add: the sum of ‖g·f(x)‖₂ over the tokens of each.
+    """The usage of experts times the norm of their output: the sum of ‖g·f(x)‖₂ over tokens.
 
     g is the router's weight, f(x) the expert's output; experts in a list of modules are given tokens without their
     weights, and there it is the sum of ‖f(x)‖₂. An expert that no token of the batches reaches scores 0. Of experts in
@@ -77,7 +77,7 @@ ExpertCall = tuple[
 
 
 def _expert_calls(axes: Axes, terms: Sequence[Term]) -> list[ExpertCall]:
-    """The innermost modules that are called with a choice from axes that are asked about."""
+    """The innermost modules that are called with a choice from the requested axes."""
     chosen, asked = axes.inference.chosen, set(terms)
     found: dict[Term, ExpertCall] = {}
     for node in axes.graph.modules.values():  # those inside come after those around them
@@ -93,7 +93,7 @@ ListedExpert = tuple[ModuleNode, int, Term]  # a module, its place in its list, 
 
 
 def _listed_experts(axes: Axes, terms: Sequence[Term]) -> Iterator[ListedExpert]:
-    """The modules of lists of which each token reaches some."""
+    """The modules of lists that are each reached by some tokens only."""
     elements, asked = ListElements(axes), set(terms)
     for each, axis in elements.lists.items():
         if axis.term in asked and axis not in elements.axes_of_cost(each.path_of(0)):
@@ -108,7 +108,7 @@ def _recording_usage(
     usage: dict[Term, Vector],
     stage: Sandbox,
 ) -> Iterator[None]:
-    """Adds what is heard of the calls of a pass to the usage."""
+    """Add the module calls of a forward pass to the usage."""
     own = dict(zip(map(id, walk(axes.graph.model).modules), stage.modules, strict=True))
     watched = {id(own[id(node.module)]): (at, usage[find(axis)]) for node, at, axis in callees}
     listed = {id(own[id(node.module)]): (at, usage[find(axis)]) for node, at, axis in elements}
@@ -132,7 +132,7 @@ def _recording_usage(
 
 
 def _add_output_norms(module: nn.Module, args: Any, kwargs: Any, at: int, sums: Vector) -> None:
-    """Call the experts with one choice in each row, and add the length of what comes out of each row to its expert."""
+    """Call the experts with one choice in each row, and add the norm of each output row to its expert."""
     given = [tensor for _, tensor in tensors((args, kwargs or {}))]
     choice = given[at]
     rows, count = choice.shape

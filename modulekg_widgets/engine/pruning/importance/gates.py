@@ -1,4 +1,4 @@
-"""A factor on every index of some axes, where layers read it: at 1 the model is as it is, at 0 the index is gone."""
+"""Gates: a factor on every index of some axes, applied where layers read it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Tensor = torch.Tensor
 
 
 class Gates:
-    """The factors of some atoms as one vector, and the parameters that they are multiplied with.
+    """The factors of some atoms as one vector, and the parameters that they multiply.
 
     An index that layers read is shut off exactly where they read it, whatever stands between, as a normalisation. An
     axis that no layer reads, as that of queries and keys, has its factors on all its members.
@@ -36,7 +36,7 @@ class Gates:
         return node in self._factor_indices
 
     def factor(self, node: DataNode, gates: Tensor) -> Tensor:
-        """What a parameter is multiplied with, in a shape that spreads over it."""
+        """The factor of a parameter, in a shape that broadcasts over it."""
         own = torch.cat([gates, gates.new_ones(1)])
         found: Tensor | None = None
         for at, places in self._factor_indices[node]:
@@ -48,7 +48,7 @@ class Gates:
         return found
 
     def probes(self, count: int, generator: torch.Generator) -> Iterator[Tensor]:
-        """Vectors of random signs and zeros whose supports share out all indices, those of one axis evenly.
+        """Probe vectors of random signs and zeros whose supports partition the indices, evenly on each axis.
 
         With as many as an axis has indices, each of them is alone in one.
         """
@@ -59,12 +59,12 @@ class Gates:
             yield signs * (classes == number)
 
     def by_atom(self, vector: Vector) -> dict[Term, Vector]:
-        """The parts of a vector by the atoms that they belong to."""
+        """The parts of a vector by atom."""
         starts = self.index_sums.starts
         return {atom: vector[start : start + atom.size] for atom, start in starts.items()}
 
     def _factors(self, axes: Axes, atom: Term, node: DataNode, at: int) -> Tensor:
-        """Per position of a dimension the place of its factor, where it has none the one behind all."""
+        """The factor index of each position of a dimension; positions without one get the last."""
         places = torch.full((node.shape[at],), self.size, device="cpu")
         positions = torch.from_numpy(positions_of(axes.inference.dims(node)[at], atom))
         start = self.index_sums.starts[atom]

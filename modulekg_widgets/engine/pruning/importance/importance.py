@@ -1,4 +1,4 @@
-"""What a criterion is, and the criteria by name: the built-in ones and those of users."""
+"""The `Criterion` base class and the registry of importances, built-in and of users."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def importance(*names: str) -> Callable[[Entry], Entry]:
 
 
 class Criterion(ABC):
-    """A measure of how important the indices of axes are; subclass it, or register a function with `mk.importance`."""
+    """A measure of the importance of indices; subclass it, or register a function with `mk.importance`."""
 
     @abstractmethod
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Mapping[Term, Any]:
-        """How important the indices of some axes are.
+        """The importance of the indices of some axes.
 
         Parameters
         ----------
@@ -84,7 +84,7 @@ class Criterion(ABC):
 
 
 class GroupMember(NamedTuple):
-    """What one dimension of a parameter has of an axis."""
+    """The entries of one parameter along an axis."""
 
     name: str
     dim: int
@@ -92,7 +92,7 @@ class GroupMember(NamedTuple):
 
 
 class Group:
-    """An axis with the weights along it, as a user's importance gets it."""
+    """An axis with the weights along it, as a user's importance function gets it."""
 
     def __init__(self, axis: Axis, axes: Axes, weights: Mapping[DataNode, torch.Tensor]) -> None:
         self.axis = axis
@@ -102,7 +102,7 @@ class Group:
 
     @cached_property
     def members(self) -> list[GroupMember]:
-        """The parameters that the axis runs along, producers and consumers, in the order of the model.
+        """The parameters along the axis, producers and consumers, in the order of the model.
 
         Those whose results nobody uses are left out, but where there are no others.
         """

@@ -1,4 +1,4 @@
-"""From a number for every element of a tensor to one for every index of an axis, each tensor read once."""
+"""Sums over tensors for each index of an axis; each tensor is read once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLOCK_SIZE = 1 << 17  # elements: what one core keeps in its cache
 
 
 def marginals(element: ElementFunction, tensors: Sequence[Tensor], dims: Iterable[int]) -> dict[int, Tensor]:
-    """For each of `dims` the sums of `element(*given)` over all the other dimensions."""
+    """For each of `dims` the sums of an elementwise function over all other dimensions."""
     first = tensors[0]
     wanted = set(dims)
     rows = len(first)
@@ -47,7 +47,7 @@ def marginals(element: ElementFunction, tensors: Sequence[Tensor], dims: Iterabl
 
 
 class IndexLayout:
-    """Where the positions of one dimension belong: to which indices of the wanted atoms.
+    """The mapping from positions of one dimension to indices of the requested atoms.
 
     `targets` are places in the common vector of an `IndexSums`; position `positions[i]`, or i where that is None,
     belongs to `targets[i]`. `atoms` come in the order of the vector that `fold` gives, `starts` are their places in it.
@@ -85,7 +85,7 @@ class IndexLayout:
 
 
 def _entries(term: Term) -> Iterator[tuple[Term, Ints, Ints]]:
-    """The atoms of a term, each with positions and the index that these have."""
+    """The atoms of a term, each with its positions and their indices."""
     term = find(term)
     if term.kind == ATOM:
         every = np.arange(term.size)
@@ -120,7 +120,7 @@ def _start_offsets(every: Sequence[Term]) -> Ints:
 
 
 class IndexSums:
-    """One number per index of the wanted atoms, in one vector, and by how much to divide it for a mean."""
+    """One number for each index of the requested atoms in one vector, with the weights for a mean."""
 
     def __init__(self, axes: Axes, terms: Iterable[Term]) -> None:
         self.axes = axes
@@ -133,7 +133,7 @@ class IndexSums:
         self._layouts: dict[Term, IndexLayout | None] = {}
 
     def layout(self, term: Term) -> IndexLayout | None:
-        """The layout of a dimension; None when no wanted atom runs along it."""
+        """The layout of a dimension; None if no requested atom lies on it."""
         term = find(term)
         if term not in self._layouts:
             layout = IndexLayout(self, term)
@@ -141,19 +141,19 @@ class IndexSums:
         return self._layouts[term]
 
     def layouts(self, node: DataNode) -> dict[int, IndexLayout]:
-        """The layouts of the dimensions of a value along which a wanted atom runs."""
+        """The layouts of the dimensions of a value that have a requested atom."""
         every = ((at, self.layout(term)) for at, term in enumerate(self.axes.inference.dims(node)))
         return {at: layout for at, layout in every if layout is not None}
 
     # -------------------------------------------------------------- counting
 
     def add(self, layout: IndexLayout, folded: Vector, depth: int) -> None:
-        """Count the sums of one member, each element with weight one; each position has `depth` elements."""
+        """Add the sums of one member with equal weight for each element."""
         self.total[layout.vector_indices] += folded
         self.weights[layout.numbers] += layout.multiplicity * depth
 
     def add_relative(self, layout: IndexLayout, folded: Vector, depth: int = 1) -> None:
-        """Count them relative to the member's mean over the atom.
+        """Add the sums relative to the member's mean over the atom.
 
         A member's weight grows with the logarithm of the elements that an index has in it: a large member does not
         drown the small ones, nor does a lone bias outvote a filter. A member of zeros has none.
@@ -173,7 +173,7 @@ class IndexSums:
         count: Callable[[IndexLayout, Vector, int], None],
         dimensions: Container[tuple[DataNode, int]] | None = None,
     ) -> None:
-        """Hand `count` the folded sums of `element` for every dimension of every tensor, and their depth.
+        """Pass the folded sums of an elementwise function over all tensors to `count`.
 
         With `dimensions` for these dimensions only.
         """
@@ -196,7 +196,7 @@ class IndexSums:
     def _list_elements(
         self, given: Mapping[DataNode, Sequence[Tensor]]
     ) -> Iterator[tuple[IndexLayout, list[Sequence[Tensor]]]]:
-        """What the elements of lists that go with wanted atoms have in common, as if it were stacked."""
+        """The tensors of list elements that belong to requested atoms, as if they were stacked."""
         for axis, nodes in ListElements(self.axes).parallel_tensors():
             layout = self.layout(axis.term)
             if layout is not None and all(node in given for node in nodes):
@@ -205,37 +205,37 @@ class IndexSums:
     # --------------------------------------------------------------- results
 
     def sum_of(self, atom: Term) -> Vector:
-        """What was counted for the indices of an atom."""
+        """The sums of an atom."""
         start = self.starts[find(atom)]
         return self.total[start : start + atom.size].copy()
 
     @property
     def counted_atoms(self) -> list[Term]:
-        """The atoms of which something was counted."""
+        """The atoms with at least one summand."""
         return [atom for atom, number in self.numbers.items() if self.weights[number]]
 
     def sums(self) -> dict[Term, Vector]:
-        """Per atom what was counted."""
+        """The sums by atom."""
         return {atom: self.sum_of(atom) for atom in self.atoms}
 
     def means(self) -> dict[Term, Vector]:
-        """Per atom the mean of what was counted; zeros where nothing was."""
+        """The means by atom; zeros without any summand."""
         return {atom: self.sum_of(atom) / max(self.weights[number], 1) for atom, number in self.numbers.items()}
 
 
 def _total(element: ElementFunction, tensors: Sequence[Tensor]) -> Tensor:
-    """The sum of what `element` makes of some tensors of one shape, which may have no dimension."""
+    """The sum of an elementwise function over tensors of one shape."""
     given = [tensor.reshape(-1) for tensor in tensors]
     return marginals(element, given, [0])[0].double().sum()
 
 
 def relative_to_mean(values: Vector) -> Vector:
-    """The values divided by their mean; those with the mean 0 as they are."""
+    """The values divided by their mean, unless it is 0."""
     return values / (values.mean() or 1.0)
 
 
 def to_numpy(vectors: Sequence[Tensor]) -> list[Vector]:
-    """The vectors in float64, brought from their device at once."""
+    """The vectors as float64 NumPy arrays, copied from their device at once."""
     if not vectors:
         return []
     if len({vector.device for vector in vectors}) > 1:

@@ -1,4 +1,4 @@
-"""The built-in criteria on a loss: how much it would change without an index, to first and to second order."""
+"""Importance criteria on a loss: first-order Taylor and second-order Hessian estimates."""
 
 from __future__ import annotations
 

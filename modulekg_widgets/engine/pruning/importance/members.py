@@ -1,7 +1,9 @@
-"""Who has a say on an axis: the weights that make or read it and the gains on it, not what is only added or joined.
+"""The members of an axis that count for its importance: weights and gains, but no biases or tables.
 
-A bias, a table of positions and a class token shift what an index holds; what the index carries is made and read by
-weights. All of it goes by the data flow, nothing by names.
+Weights that produce or read an axis count, and so do the gains of normalizations on it. Biases,
+position tables and class tokens do not: they only shift an index. It is decided by the data flow,
+never by names. `members="weights"` is the default of `L1` and `L2`, `members="all"` counts everything.
+An axis with none of these is scored by all its members.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ WEIGHTS_ONLY, ALL_MEMBERS = "weights", "all"
 
 
 def check_members(members: str) -> str:
-    """The same; raises `UnknownNameError` for what is no choice of voters."""
+    """The argument itself; raises `UnknownNameError` for an unknown choice."""
     if members not in (WEIGHTS_ONLY, ALL_MEMBERS):
         raise UnknownNameError(
             f"votes={printable(str(members))!r}: {closest_match_hint(str(members), (WEIGHTS_ONLY, ALL_MEMBERS))}"
@@ -34,7 +36,7 @@ def check_members(members: str) -> str:
 def members_by_atoms(
     axes: Axes, terms: Iterable[Term], weights: Mapping[DataNode, Value], members: str = WEIGHTS_ONLY
 ) -> Iterator[tuple[list[Term], dict[DataNode, Value]]]:
-    """Which of the `weights` parameters judge which atoms; an atom that no voter runs along is judged by all."""
+    """Pairs of atoms and the parameters that score them; atoms without scoring weights use all."""
     every = list(dict.fromkeys(map(find, terms)))
     having = scoring_weights(axes) if members == WEIGHTS_ONLY else set()
     voting = {node: values for node, values in weights.items() if node in having}
@@ -46,7 +48,7 @@ def members_by_atoms(
 
 
 def scoring_weights(axes: Axes) -> set[DataNode]:
-    """The weights of layers, all parameters that one is computed from, tables that data look up, and gains.
+    """The weights of layers and their source parameters, tables that data look up, and gains.
 
     What votes in one element of a list, as in an expert, does so in all: not every one need have got data.
     """
@@ -63,7 +65,7 @@ def scoring_weights(axes: Axes) -> set[DataNode]:
 
 
 def weights_along(axes: Axes) -> Counter[Term]:
-    """Per atom the number of dimensions of weights that run along it; gains and what is only added are none."""
+    """The number of weight dimensions along each atom, without gains and added parameters."""
     having = scoring_weights(axes)
     every = {layer.weight for layer in Layers(axes.inference, buffers=True)} & having
     dims = (term for weight in every for term in axes.inference.dims(weight))
@@ -71,7 +73,7 @@ def weights_along(axes: Axes) -> Counter[Term]:
 
 
 def _weights_on_data_path(operator: OperatorNode, layers: Layers, depends: set[int]) -> Iterator[DataNode]:
-    """The forms of parameters across which an operator carries what depends on data."""
+    """The weight operands through which an operator passes input-dependent values."""
     traits = layers.traits(operator)
     if not any(node.index in depends for node in operator.inputs):
         return  # a table that no data look up, as one of positions, is the same whatever comes in
@@ -82,7 +84,7 @@ def _weights_on_data_path(operator: OperatorNode, layers: Layers, depends: set[i
 
 
 def _input_dependent_values(axes: Axes) -> set[int]:
-    """The indices of the values that come of an input's numbers."""
+    """The indices of the values that depend on an input."""
     found = {node.index for node in axes.graph.values if node.kind == INPUT}
     for operator in axes.graph.operators:
         if any(node.index in found for node in operator.inputs):
@@ -91,12 +93,12 @@ def _input_dependent_values(axes: Axes) -> set[int]:
 
 
 def _weight_operands(layer: Layer, operator: OperatorNode, layers: Layers) -> Iterator[DataNode]:
-    """The values among an operator's inputs that are a layer's weight."""
+    """The operands of an operator that are a layer's weight, or a view of it."""
     return (node for node in operator.inputs if layers.weight(node) is layer.weight and node.dim() > 1)
 
 
 def _source_parameters(node: DataNode, layers: Layers) -> Iterator[DataNode]:
-    """The parameters that a value is computed from, and from nothing else."""
+    """The parameters that a value is computed from."""
     seen, queue = {node}, [node]
     while queue:
         value = queue.pop()
@@ -113,7 +115,7 @@ def _source_parameters(node: DataNode, layers: Layers) -> Iterator[DataNode]:
 
 
 def gains(axes: Axes) -> list[DataNode]:
-    """The parameters that normalisations scale with, or that a value is multiplied with element by element."""
+    """The parameters that scale a normalization, or that multiply a value elementwise."""
     return _gains(axes, Layers(axes.inference, buffers=True))
 
 
@@ -134,7 +136,7 @@ def _gains(axes: Axes, layers: Layers) -> list[DataNode]:
 
 
 def _source_parameter(node: DataNode, layers: Layers) -> DataNode | None:
-    """The parameter that a value is a view or a copy of; None for what was computed."""
+    """The parameter that a value is a view or a copy of; None if it was computed."""
     while not node.is_parameter:
         operator = node.producer
         if operator is None or len(operator.inputs) != 1 or not _only_moves_elements(operator, layers):
@@ -152,7 +154,7 @@ def _only_moves_elements(operator: OperatorNode, layers: Layers) -> bool:
 
 
 def reading_dims(axes: Axes) -> set[WeightDim]:
-    """The dimensions of weights through which layers read what they are given."""
+    """The weight dimensions through which layers read their input."""
     layers = Layers(axes.inference, buffers=True)
     found: set[WeightDim] = set()
     for layer in layers:
@@ -185,7 +187,7 @@ def _operand_reading_dim(kind: str, form: DataNode, operator: OperatorNode, laye
 
 
 def _weight_dim_of(form: DataNode, at: int, weight: DataNode, layers: Layers) -> int | None:
-    """The dimension of a weight that is dimension `at` of a form of it; None where more than order was changed."""
+    """The weight dimension that is dimension `at` of a view of it; None if the view changes more than order."""
     while form is not weight:
         operator = form.producer
         if operator is None or not _only_moves_elements(operator, layers):

@@ -1,4 +1,4 @@
-"""Sparse regularisation: training that drives whole indices of axes towards zero, so that they can be cut."""
+"""Sparse regularization: a group lasso over axes that drives whole indices to zero."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Tensor = torch.Tensor
 
 
 class _PenalizedDimension(NamedTuple):
-    """A dimension of a parameter along which penalised axes run."""
+    """A dimension of a parameter that lies on a penalized axis."""
 
     node: DataNode
     at: int
@@ -90,7 +90,7 @@ class GroupLasso:
         return self.weight * (self._roots.to(norms) * norms).sum()
 
     def norms(self) -> dict[str, Tensor]:
-        """Per axis the length ‖w‖₂ of each index: (size,), without gradients."""
+        """The norm ‖w‖₂ of each index by axis: (size,), without gradients."""
         with torch.no_grad():
             found = self._norms()
         starts = self._index_sums.starts
@@ -159,7 +159,7 @@ def _squares(weight: Tensor) -> Tensor:
 
 
 def _selected_axes(every: Axes, wanted: Iterable[Axis | str]) -> list[Axis]:
-    """The axes that are meant, each once; raises `CutError` for a frozen one."""
+    """The selected axes, each once; raises `CutError` for a frozen one."""
     found: dict[Axis, None] = {}
     for entry in [wanted] if isinstance(wanted, str | Axis) else wanted:
         for axis in (every.of(entry.term) if isinstance(entry, Axis) else every[entry]).axes:

@@ -1,4 +1,4 @@
-"""The importance of each index of an axis by any criterion, whose result is checked."""
+"""Scores of indices by any importance, with the result checked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 
 def score(axes: Axes, terms: Sequence[Term], importance: Any) -> dict[Term, Vector]:
-    """For each atom of `terms` how important its indices are, larger for more: (atom.size,), finite.
+    """The importance of the indices of each atom: (atom.size,), finite; larger is more important.
 
     `importance` is a registered name, a `Criterion`, or a function from a `Group` to one number per index.
     Raises `UnknownNameError` for an unknown name, and `CutError` when the criterion lacks what it needs or gives
@@ -48,7 +48,7 @@ def score(axes: Axes, terms: Sequence[Term], importance: Any) -> dict[Term, Vect
 
 
 def normalize_scores(axes: Axes, scores: Mapping[Term, Vector]) -> dict[Term, Vector]:
-    """The scores of every axis divided by the mean of their sizes and times its weights, so that axes rank together.
+    """Scores relative to the mean of their axis, times the number of its weights, so that axes rank together.
 
     What an index does to the weights that make or read it adds up: one of a residual stream, which every block reads,
     costs more than one inside of a block. An axis whose scores are all zero stays so.
@@ -59,7 +59,7 @@ def normalize_scores(axes: Axes, scores: Mapping[Term, Vector]) -> dict[Term, Ve
 
 
 class _FunctionCriterion(Criterion):
-    """A user's function, asked axis by axis."""
+    """A user's function, called axis by axis."""
 
     def __init__(self, function: Callable[[Group], Any], name: str) -> None:
         self._function = function
@@ -78,7 +78,7 @@ class _FunctionCriterion(Criterion):
 
 
 def criterion_of(importance: Any) -> Criterion:
-    """The criterion behind a name, a class or a function; raises `CutError` for anything else."""
+    """The criterion for a name, class or function; raises `CutError` for anything else."""
     entry = criteria[importance] if isinstance(importance, str) else importance
     if isinstance(entry, Criterion):
         return entry
@@ -106,7 +106,7 @@ def _name_of(importance: Any) -> str:
 
 
 def _checked(values: Any, axis: Axis, name: str) -> Vector:
-    """What a criterion gave for an axis as (size,) in float64; raises `CutError` when it is something else."""
+    """The scores of an axis as float64 (size,); raises `CutError` for anything else."""
     where = f"importance {name} gave for axis {printable(axis.name)!r}"
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu()

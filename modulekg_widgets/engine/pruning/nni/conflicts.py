@@ -1,4 +1,4 @@
-"""Where masks ask for what cannot go: coupled layers that disagree, unequal groups, frozen axes."""
+"""Conflicts of masks: coupled layers that disagree, unequal groups, frozen axes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHANNEL, GROUP, FROZEN, EMPTY = "channel", "group", "frozen", "empty"
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Masks that cannot be followed as they are.
+    """Masks that cannot be applied as they are.
 
     `kind`: "channel" (layers on one axis ask for different indices), "group" (a dimension of groups would lose other
     positions in one group than in another), "frozen" (the axis may not change) or "empty" (it would lose everything).
@@ -37,7 +37,7 @@ class Conflict:
 
     @property
     def given_up(self) -> dict[str, list[int]]:
-        """Per layer what it asks for and what stays."""
+        """The requested indices that stay, by layer."""
         agreed = set(self.agreed)
         return {name: left for name, asked in self.asked.items() if (left := [i for i in asked if i not in agreed])}
 
@@ -48,7 +48,7 @@ class Conflict:
 
 
 class FixedMasks(MaskDict):
-    """Masks without conflicts, in the layout that was given; `conflicts` lists what was given up."""
+    """Masks without conflicts in the original layout; `conflicts` lists the changes."""
 
     def __init__(self, masks: MaskDict, conflicts: list[Conflict]) -> None:
         super().__init__(masks)
@@ -163,7 +163,7 @@ def _axis_conflict(agreement: MaskAgreement, atom: Term) -> Conflict | None:
 
 
 def _requests_by_layer(agreement: MaskAgreement, atom: Term) -> dict[str, list[int]]:
-    """Per layer on an axis the indices that it asks for, none where it has no mask; and of other masked tensors."""
+    """The requested indices of each layer and tensor on an axis."""
     found: dict[str, list[int]] = {}
     for layer, sides in agreement.reading.sides.items():
         term = layer.into if agreement.conv_prune_dim == 1 else layer.out
@@ -177,7 +177,7 @@ def _requests_by_layer(agreement: MaskAgreement, atom: Term) -> dict[str, list[i
 
 
 def _group_conflicts(agreement: MaskAgreement) -> Iterator[Conflict]:
-    """Dimensions of several axes in which a mask zeroes positions that belong to no index that is zero all over."""
+    """Group conflicts: a mask zeroes positions that belong to no fully masked index."""
     by_dimension: dict[object, list[MaskRequest]] = {}
     for ask in agreement.requests:
         covered = ask.alive | agreement.removed_positions(ask)
@@ -196,7 +196,7 @@ def _group_conflicts(agreement: MaskAgreement) -> Iterator[Conflict]:
 
 
 def _dimension_key(term: Term) -> object:
-    """What identifies a dimension."""
+    """The identity of a dimension."""
     term = find(term)
     return term if term.kind == ATOM else (term.kind, *map(_dimension_key, flattened_parts(term)))
 

@@ -1,4 +1,4 @@
-"""What masks ask of the axes, and what of it can be done: an index goes when masks zero it before every reader."""
+"""Agreement of masks along the axes: an index is removed if it is masked before every reader."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Zeros = dict[Term, Flags]  # of an axis the indices that are zeroed
 
 @dataclass(frozen=True, slots=True)
 class MaskRequest:
-    """What one mask asks of one dimension."""
+    """The request of one mask for one dimension."""
 
     name: str  # the layer, or the tensor where it is none
     module: str
@@ -40,7 +40,7 @@ class MaskRequest:
 
 
 class MaskAgreement:
-    """What the masks ask for, and what of it goes: `keeps` has the indices that stay of each axis that loses some."""
+    """The requests of masks, and in `keeps` the remaining indices of each axis that loses some."""
 
     def __init__(self, reading: MaskReading, conv_prune_dim: int | None) -> None:
         self.reading = reading
@@ -60,19 +60,19 @@ class MaskAgreement:
 
     @property
     def emptied_axes(self) -> list[Term]:
-        """The axes that would lose all of their indices."""
+        """The axes that would lose all indices."""
         return [atom for atom, keep in self.keeps.items() if not keep.any()]
 
     def removed_positions(self, request: MaskRequest) -> Flags:
-        """The positions that go of the dimension that an ask is about."""
+        """The removed positions of the dimension of a request."""
         return ~keep_mask(request.term, self.keeps)
 
     def ignored_positions(self, request: MaskRequest) -> Flags:
-        """The positions that a mask zeroes and that stay."""
+        """The masked positions that stay."""
         return ~request.alive & ~self.removed_positions(request)
 
     def fixed_mask(self, mask: TensorMask) -> Tensor:
-        """A given mask without what is given up; a bias follows its weight."""
+        """A mask without its ignored positions; a bias follows its weight."""
         back = torch.zeros_like(mask.keep)
         for ask in self._by_node.get(mask.node, ()):
             if ask.layer is not None:
@@ -144,7 +144,7 @@ def _mask_requests(reading: MaskReading, conv_prune_dim: int | None) -> Iterator
 
 
 def _scaling_operators(node: DataNode, layers: Layers) -> Iterator[OperatorNode]:
-    """The operators that multiply what flows by a parameter, as gains of norms do."""
+    """The operators that multiply activations by a parameter, as gains of norms do."""
     waiting, seen = [node], {node}
     while waiting:
         form = waiting.pop()
@@ -166,7 +166,7 @@ def _scaling_operators(node: DataNode, layers: Layers) -> Iterator[OperatorNode]
 
 @dataclass(slots=True)
 class _OperatorEffect:
-    """What an operator with weights does to the axes: it reads some, makes some, and keeps some apart by groups."""
+    """The effect of an operator with weights on the axes: read, produced, or kept apart by groups."""
 
     reads: Zeros = field(default_factory=dict)  # with the indices that the weights ignore
     makes: Zeros = field(default_factory=dict)  # with the indices that the weights leave zero
@@ -174,7 +174,7 @@ class _OperatorEffect:
 
 
 class _MaskPropagation:
-    """Follow the asked indices from the layers that make them; `read` are those that arrive at a reader."""
+    """Propagates requested indices from producing layers; `zeros_at_readers` are those that reach a reader."""
 
     def __init__(self, agreement: MaskAgreement) -> None:
         self.layers = agreement.layers
@@ -195,7 +195,7 @@ class _MaskPropagation:
                 self._propagate(operator)
 
     def _register(self, request: MaskRequest) -> None:
-        """Note what a mask zeroes at the value where it does so."""
+        """Register what a mask zeroes at its value."""
         if request.layer is not None:
             self.by_layer[request.layer, request.side] = request.zeros
             apart = grouped_axes(self.sides[request.layer])

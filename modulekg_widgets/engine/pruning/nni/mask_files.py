@@ -1,10 +1,9 @@
-"""Masks from outside, read: NNI's dict, a file of it, or what `torch.nn.utils.prune` left on the model.
+"""Masks from NNI dictionaries, mask files, or torch.nn.utils.prune, checked against a model.
 
 NNI's layout is `{"layer.path": {"weight": zeros and ones, "bias": zeros and ones or None}}`. A mask has the shape of
-its tensor, or one entry per output channel (per input channel with `conv_prune_dim=1`). Of NNI 3's further targets
-`_input_0` and `_output_0` lie on what the module takes and gives: what they zero goes no further. Any other target is
-a parameter or buffer of the module by its name. `{"layer.path.weight": zeros and ones}`, as `plan.masks()` gives it,
-is read as well.
+its tensor, or one entry for each output channel (each input channel with `conv_prune_dim=1`). Targets `_input_0` and
+`_output_0` of NNI 3 mask the activations of a module. Any other target is a parameter or buffer of the module.
+`{"layer.path.weight": zeros and ones}`, as `plan.masks()` returns it, is read as well.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ LAYOUT_HINT = 'masks are {"layer.path": {"weight": zeros and ones, "bias": zeros
 
 @dataclass(frozen=True, slots=True)
 class TensorMask:
-    """What was given for one tensor of a module; `keep` is True where a number stays."""
+    """The mask of one tensor of a module; `keep` is True where an entry stays."""
 
     module: str
     target: str  # as it was given: "weight", "bias", "_output_0"
@@ -51,12 +50,12 @@ class TensorMask:
 
     @property
     def is_on_activation(self) -> bool:
-        """Whether it is for an input or output of the module."""
+        """True if it masks an input or output of the module."""
         return self.target.startswith((INPUT, OUTPUT)) and self.target.rpartition("_")[2].isdigit()
 
     @property
     def slices(self) -> dict[int, list[int]]:
-        """{dimension: positions that are zero all over}."""
+        """The fully masked positions by dimension."""
         found = {}
         for at in range(self.keep.dim()):
             gone = ~self.keep.movedim(at, 0).flatten(1).any(1) if self.keep.dim() > 1 else ~self.keep
@@ -70,7 +69,7 @@ class TensorMask:
 
 
 class MaskReading:
-    """The masks that were given, checked against a model: iterate for one `TensorMask` a tensor."""
+    """Masks that were checked against a model; iterates over one `TensorMask` for each tensor."""
 
     def __init__(self, axes: Axes, masks: list[TensorMask], source: MaskDict, layers: Layers) -> None:
         self.axes = axes
@@ -90,12 +89,12 @@ class MaskReading:
 
     @property
     def outputs(self) -> dict[str, list[int]]:
-        """{layer: its output channels whose weights are zero all over}; bias follows weight."""
+        """The output channels of each layer whose weights are all masked; the bias follows the weight."""
         return self._channels("out")
 
     @property
     def inputs(self) -> dict[str, list[int]]:
-        """{layer: its input channels whose weights are zero all over}."""
+        """The input channels of each layer whose weights are all masked."""
         return self._channels("into")
 
     def _channels(self, side: Side) -> dict[str, list[int]]:
@@ -109,7 +108,7 @@ class MaskReading:
 
     @property
     def fine_grained(self) -> dict[str, int]:
-        """{tensor: zeros that stand in no channel, or no slice, that is zero all over}: no cut removes these."""
+        """The number of masked entries of each tensor outside of fully masked slices; no cut removes these."""
         found = {}
         for mask in self.masks:
             rest = ~mask.keep
@@ -188,7 +187,7 @@ def read_masks(axes: Axes | DataflowGraph, masks: MaskSource = None, conv_prune_
 
 
 def axes_of_graph(axes: Axes | DataflowGraph) -> Axes:
-    """The axes of a graph, or the axes given."""
+    """The axes of a graph, or the axes themselves."""
     found = axes.axes if isinstance(axes, DataflowGraph) else axes
     if not isinstance(found, Axes):
         raise CutError(
@@ -224,7 +223,7 @@ def _source_masks(axes: Axes, masks: MaskSource) -> Mapping[str, Mapping[str, Te
 
 
 def _by_module(axes: Axes, masks: Any) -> Any:
-    """Masks by the full names of parameters in NNI's layout; any others as they are."""
+    """Masks by full parameter names in NNI's layout; others unchanged."""
     is_flat = isinstance(masks, Mapping) and all(isinstance(each, Tensor) for each in masks.values())
     if not is_flat or not all(name in axes.graph.state for name in masks):
         return masks
@@ -306,7 +305,7 @@ def load_masks(path: str | os.PathLike[str], most: int = BYTES_OVERHEAD) -> Mask
 
 
 def _entries(given: Any) -> Iterator[tuple[str, list[tuple[str, Tensor]]]]:
-    """The masks by layer and target, those left out that are None."""
+    """The masks by layer and target, without those that are None."""
     if not isinstance(given, Mapping):
         raise CutError(f"{LAYOUT_HINT}; got a {printable(type(given).__name__)}")
     if not given:
@@ -334,7 +333,7 @@ def _entries(given: Any) -> Iterator[tuple[str, list[tuple[str, Tensor]]]]:
 
 
 def _masked_tensor(axes: Axes, path: str, target: str, mask: Tensor) -> DataNode:
-    """The tensor that a mask is for; of one that is computed from others, the tensor that it is computed from."""
+    """The tensor of a mask; for a computed tensor its source parameter."""
     state, module = axes.graph.state, axes.graph.modules[path]
     prefix = f"{path}." if path else ""
     for name in (f"{prefix}{target}", f"{prefix}{target}_orig", f"{prefix}{target}_v"):

@@ -1,13 +1,10 @@
-"""From the masks of some tensors to those of all others, through the axes.
+"""Inference of the masks of all tensors from those of some, along the axes.
 
-What NNI found by running modules on random numbers and looking for constants, the axes know: an index of an axis goes
-when every way along the axis, from a layer that makes it to one that reads it, passes a mask that zeroes it. So a
-masked layer takes its batch norm, the depthwise convolution behind it and the inputs of the next layer with it, and
-masked readers take with them what was made for them alone. Layers that are added or multiplied must all be masked.
-
-What a masked channel still carries without its weights is dropped, as NNI dropped it: the bias of the layer, the shift
-of a batch norm, a constant that is added. So the result equals the masked model where these are zero too, and where no
-statistics (those of a LayerNorm or GroupNorm) run over the axis.
+An index of an axis is removed if every path along the axis, from a producing layer to a reading one, passes a mask
+that zeroes it. A masked layer so takes its batch norm, a depthwise convolution behind it and the inputs of the next
+layer along, and masked readers take what was produced for them alone. Layers that are added or multiplied must all be
+masked. Constants of masked channels (biases, shifts of batch norms) are dropped, as in NNI, so the result equals the
+masked model where these are zero and no LayerNorm or GroupNorm runs over the axis.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ Tensor = torch.Tensor
 
 
 class InferredMasks:
-    """The masks of a whole model: what goes of its axes, parameters and values, and the same as tensors."""
+    """The masks of a whole model: removed indices of axes, parameters and values, also as tensors."""
 
     def __init__(self, agreement: MaskAgreement) -> None:
         self.reading: MaskReading = agreement.reading
@@ -40,7 +37,7 @@ class InferredMasks:
 
     @cached_property
     def _fixed_masks(self) -> dict[DataNode, Tensor]:
-        """What the given masks leave once what cannot go is back."""
+        """The original masks without their conflicting positions."""
         found: dict[DataNode, Tensor] = {}
         for mask in self.reading:
             keep, before = self._agreement.fixed_mask(mask), found.get(mask.node)
@@ -49,22 +46,22 @@ class InferredMasks:
 
     @property
     def axes(self) -> dict[str, list[int]]:
-        """{axis: indices that go}."""
+        """The removed indices by axis."""
         return self.cut.indices
 
     @property
     def parameters(self) -> dict[str, Indices]:
-        """{parameter or buffer: {dimension: positions that go}}."""
+        """The removed positions by parameter or buffer, and dimension."""
         return self.cut.parameters
 
     @property
     def values(self) -> dict[str, Indices]:
-        """{value of the forward pass: {dimension: positions that go}}."""
+        """The removed positions by value of the forward pass, and dimension."""
         return self.cut.values
 
     @property
     def modules(self) -> MaskDict:
-        """The masks in NNI's layout, float32, zero where something goes or a given mask stays zero.
+        """The masks in NNI's layout, float32, zero where an entry is removed or masked.
 
         {module: {"weight": mask in the weight's shape, "bias": mask or None}}, for the modules that have such zeros.
         """
@@ -97,7 +94,7 @@ class InferredMasks:
 
     @property
     def left(self) -> dict[str, int]:
-        """{tensor: zeros of its mask that no cut removes}: they stay in the tensors as numbers."""
+        """The number of masked entries of each tensor that no cut removes."""
         found = {}
         for mask in self.reading:
             stays = torch.ones(mask.node.shape, device="cpu")
@@ -163,7 +160,7 @@ def infer_masks(graph: Axes | DataflowGraph, masks: MaskSource = None, conv_prun
 
 
 def checked_agreement(reading: MaskReading, conv_prune_dim: int | None) -> MaskAgreement:
-    """What the masks agree on; raises `CutError` when they leave nothing of an axis."""
+    """The agreement of the masks; raises `CutError` if an axis would lose all indices."""
     agreement = MaskAgreement(reading, conv_prune_dim)
     if agreement.emptied_axes:
         axis = agreement.axes.of(agreement.emptied_axes[0])
@@ -178,7 +175,7 @@ def checked_agreement(reading: MaskReading, conv_prune_dim: int | None) -> MaskA
 def to_source_layout(
     keep: Tensor, mask: TensorMask, reading: MaskReading, source: Tensor, conv_prune_dim: int | None
 ) -> Tensor:
-    """A mask in the shape, type and place in which it was given."""
+    """A mask in the shape, dtype and device of its source."""
     if source.shape != keep.shape and mask.node.producer is None and source.dim() == 1:
         layer = next(layer for layer in reading.sides if layer.weight is mask.node)
         keep = torch.from_numpy(reading.sides[layer].unmasked_channels(keep, "into" if conv_prune_dim == 1 else "out"))

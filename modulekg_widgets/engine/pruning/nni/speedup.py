@@ -1,4 +1,4 @@
-"""`mk.speedup`: from masks to a smaller model in one call.
+"""`mk.speedup`: removes masked channels from a model in one call.
 
 | NNI | here |
 |---|---|
@@ -108,7 +108,7 @@ def speedup(
 
 
 def _plan_from_masks(graph: DataflowGraph, inferred: InferredMasks) -> PruningPlan:
-    """The plan that drops what the masks zero; raises `CutError` when the code lets nothing of it go, or not alone."""
+    """The plan that removes the masked indices; raises `CutError` if the code prevents it."""
     made = plan(graph, cuts=[inferred.cut])
     reasons = "; ".join(map(str, made.changes[:3]))
     if not made.axes:

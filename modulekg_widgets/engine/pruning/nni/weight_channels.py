@@ -1,4 +1,4 @@
-"""The two sides of a layer's weight: which of its numbers make an output channel, and which read an input channel."""
+"""Output and input channels of a layer's weight, for masks by channel."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WeightChannels:
 
     @staticmethod
     def of(layer: Layer, inference: Inference) -> WeightChannels | None:
-        """The sides of a layer; None where its weight is no matrix of outputs and inputs."""
+        """The channel layout of a layer; None if its weight is no matrix of outputs and inputs."""
         transposed = False
         if layer.kind == CONVOLUTION:
             call = Call(layer.calls[0], inference.algebra, inference.dims, inference.roles)
@@ -62,12 +62,12 @@ class WeightChannels:
         return self.term(side).size
 
     def unmasked_channels(self, keep: Tensor, side: Side) -> Flags:
-        """Which channels have at least one number that stays, of a mask in the weight's shape."""
+        """The channels with at least one unmasked entry."""
         grid = self._grid(keep)
         return grid.flatten(3).any(3).any(2 if side == "out" else 1).flatten().numpy()
 
     def expand_to_weight(self, channels: Flags | Tensor, side: Side) -> Tensor:
-        """A mask in the weight's shape from one entry per channel."""
+        """A mask in the weight's shape from one entry for each channel."""
         entries = torch.as_tensor(channels, device="cpu").reshape(self.groups, -1)
         entries = entries[:, :, None] if side == "out" else entries[:, None, :]
         shape = self.layer.weight.shape
@@ -90,7 +90,7 @@ class WeightChannels:
 
 
 def _matrix_dims(layer: Layer, inference: Inference, sizes: tuple[int, int]) -> tuple[int, int] | None:
-    """Where a weight that is multiplied has its outputs and inputs: by sizes, by axes, then by strides."""
+    """The output and input dimension of a matrix weight: by sizes, by axes, then by strides."""
     shape, dims = layer.weight.shape, inference.dims(layer.weight)
     places = range(len(shape))
     fits = [(o, i) for o in places for i in places if o != i and (shape[o], shape[i]) == sizes]
@@ -108,7 +108,7 @@ def _matrix_dims(layer: Layer, inference: Inference, sizes: tuple[int, int]) -> 
 
 
 def _operand_strides(layer: Layer) -> tuple[int, int] | None:
-    """The strides of the outputs and inputs in the form of the weight that the operator is called with."""
+    """The strides of outputs and inputs in the weight operand of the operator."""
     call = OperatorCall(layer.calls[0])
     if traits_of(call.overload).layer == LINEAR:
         form, out, into = call.inputs[1], 0, -1
@@ -123,7 +123,7 @@ def _operand_strides(layer: Layer) -> tuple[int, int] | None:
 
 
 def _is_view_of_weight(node: DataNode, layer: Layer) -> bool:
-    """Whether a value is the weight or a view of it."""
+    """True if a value is the weight or a view of it."""
     return node is layer.weight or node.storage is layer.weight.storage
 
 
@@ -131,7 +131,7 @@ def _is_view_of_weight(node: DataNode, layer: Layer) -> bool:
 
 
 def masked_indices(term: Term, unmasked: Flags) -> dict[Term, Flags]:
-    """Of each atom of a dimension the indices of which no position is alive, where there are any."""
+    """The indices of each atom of a dimension with no unmasked position."""
     gone: dict[Term, Flags] = {}
     for atom, index in occurrences(term):
         if atom is not None:
@@ -141,7 +141,7 @@ def masked_indices(term: Term, unmasked: Flags) -> dict[Term, Flags]:
 
 
 def grouped_axes(sides: WeightChannels) -> frozenset[Term]:
-    """The axes that a grouped convolution keeps apart: what goes into a group comes out of the same group."""
+    """The axes that a grouped convolution keeps apart, with input and output in the same group."""
     if sides.groups == 1:
         return frozenset()
     found = [_index_by_group(sides.term(side), sides.groups) for side in ("out", "into")]
@@ -149,7 +149,7 @@ def grouped_axes(sides: WeightChannels) -> frozenset[Term]:
 
 
 def _index_by_group(term: Term, groups: int) -> dict[Term, NDArray[np.int64]]:
-    """The atoms whose index is one within each group, with that index."""
+    """The atoms whose index is constant within each group, with that index."""
     found = {}
     inside = set(atoms(term))
     for atom, index in occurrences(term):

@@ -1,4 +1,4 @@
-"""Plans with blocks: these go first, and what else is asked for is planned on the model that is left."""
+"""Plans with block removal: blocks are removed first, and the rest is planned on the remaining model."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ from modulekg_widgets.engine.residuals.module_removal import NOTHING_REMOVED
 from modulekg_widgets.engine.residuals.removal_trial import trace_if_removable
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
-# --------------------
-# The axes of a model and of the same one without some blocks: which is which, by the tensors that they run along.
+# -------------------- Matching of axes between a model and the same model without some blocks, by their tensors
 
 
 def matching_axis_names(axis: Axis, axes: Axes, remaining: Axes) -> list[str]:
-    """The names that one of `axes` has among those that are left; several where it falls apart, none where it goes."""
+    """The names of an axis among the remaining axes; several if it is split, none if it is removed."""
     found: dict[str, None] = {}
     for node, dim in axis.tensor_dims:
         whole, rest = _axes_of_dim(axes, node.label, dim), _axes_of_dim(remaining, node.label, dim)
@@ -45,7 +44,7 @@ def matching_axis_names(axis: Axis, axes: Axes, remaining: Axes) -> list[str]:
 
 
 def axis_of_cut(cut: AxisCut, axes: Axes) -> Axis | None:
-    """The axis that runs along the first member of a cut; None where none or several of its size do."""
+    """The axis along the first member of a cut; None if there is none or several of its size."""
     for member in cut.members:
         name, _, dim = member.removesuffix("]").rpartition("[")
         found = (
@@ -57,7 +56,7 @@ def axis_of_cut(cut: AxisCut, axes: Axes) -> Axis | None:
 
 
 def _axes_of_dim(axes: Axes, name: str, dim: int) -> tuple[Axis, ...]:
-    """None for a tensor that goes with a block."""
+    """The axes of a dimension; none for a tensor that is removed with a block."""
     node = axes.graph.state.get(name)
     return axes[name, dim].axes if node is not None and dim < len(node.shape) else ()
 
@@ -70,7 +69,7 @@ PlanAxes = Callable[[DataflowGraph, Request], PruningPlan]
 
 
 def plan_with_blocks(graph: DataflowGraph, request: Request, plan_axes: PlanAxes) -> PruningPlan:
-    """The plan of a request; `plan_axes` plans what is asked for beside blocks.
+    """The plan of a request; `plan_axes` plans what is requested besides blocks.
 
     Raises `CutError` where the model does not run without the blocks.
     """
@@ -104,7 +103,7 @@ def plan_with_blocks(graph: DataflowGraph, request: Request, plan_axes: PlanAxes
 
 
 def _trace_without(graph: DataflowGraph, blocks: Sequence[ResidualBlock]) -> DataflowGraph:
-    """The pass without the blocks."""
+    """The trace without the blocks."""
     found = trace_if_removable(graph, blocks)
     if found is not None:
         return found
@@ -113,7 +112,7 @@ def _trace_without(graph: DataflowGraph, blocks: Sequence[ResidualBlock]) -> Dat
 
 
 def _placeholder_notes(graph: DataflowGraph, remaining: DataflowGraph) -> Iterator[str]:
-    """What is worth knowing of modules in whose places others stand."""
+    """Notes on placeholders, such as layers that a cache counts by."""
     stood_in = [each.path for each in (remaining.removal or NOTHING_REMOVED).modules if each.placeholder is not None]
     for path, name in first_indexed_layers(graph.model, stood_in):
         yield (
@@ -125,7 +124,7 @@ def _placeholder_notes(graph: DataflowGraph, remaining: DataflowGraph) -> Iterat
 
 
 def _blocks_only_plan(graph: DataflowGraph, remaining: DataflowGraph) -> PruningPlan:
-    """A plan that takes nothing but the blocks."""
+    """A plan that removes nothing but the blocks."""
     sizes = {unit: (size, size) for unit, size in _sizes_of(remaining).items()}
     traced = TracedCall.of(graph.call, graph.training)
     return PruningPlan((), _removal_edits(remaining), (), call="", notes=(), blocks=(), traced=traced, **sizes)
@@ -136,12 +135,12 @@ def _removal_edits(remaining: DataflowGraph) -> Edits:
 
 
 def _latency_entry(taken: tuple[float, float] | None, at: int) -> Sizes:
-    """Milliseconds before or after as one of the sizes, where they were measured."""
+    """The measured milliseconds before or after, as a size."""
     return {} if taken is None else {LATENCY: taken[at]}
 
 
 def _remaining_request(request: Request, before: Sizes, after: Sizes) -> Request | None:
-    """What is left to ask for of a model without the blocks; None where nothing is.
+    """The rest of the request for the remaining model; None if nothing is left.
 
     A share of a target is of the whole model.
     """
@@ -158,7 +157,7 @@ def _remaining_request(request: Request, before: Sizes, after: Sizes) -> Request
 
 
 def _with_remaining_names(request: Request, graph: DataflowGraph, remaining: DataflowGraph) -> Request:
-    """The request with the names that axes have without the blocks: what one was named after may have gone."""
+    """The request with axis names of the remaining model."""
     if not request.per_axis:
         return request
     whole, rest = fullest_trace(graph).axes, fullest_trace(remaining).axes
@@ -171,7 +170,7 @@ def _with_remaining_names(request: Request, graph: DataflowGraph, remaining: Dat
 
 
 def _sizes_of(graph: DataflowGraph) -> Sizes:
-    """Parameters, bytes, FLOPs, those of them in products, and multiply-adds of a pass."""
+    """Parameters, bytes, FLOPs, matmul FLOPs and multiply-adds of a trace."""
     held: list[DataNode] = list(dict.fromkeys(graph.state.values()))
     flops = graph.flops()
     return {

@@ -1,6 +1,7 @@
-"""Plans of what the configuration of a model can say: of the axes of repeated layers those that it has a number for.
+"""Uniform plans that a model's configuration can express.
 
-Which they are is found by trying: a model is built from a changed configuration and compared with the cut one.
+A model is built from a changed configuration and compared with the cut one, to find which axes the
+configuration has a number for.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ log = logging.getLogger("modulekg_widgets")
 
 
 class _CheckedPlan(NamedTuple):
-    """A plan, with the configuration that comes nearest to it and what that does not say, "" where it says all."""
+    """A plan, the nearest configuration, and the reason why it does not express the plan ("" if it does)."""
 
     plan: PruningPlan
     config: Mapping[str, Any]
@@ -39,7 +40,7 @@ class _CheckedPlan(NamedTuple):
 
 
 def config_constrained_plan(planner: Planner) -> PruningPlan:
-    """The plan of what the configuration can say, and of all where the model has none or that can say nothing."""
+    """The plan that the configuration can express; the unconstrained plan if there is none."""
     origin = _config_origin(planner.graph.model)
     if origin is None:
         return planner.plan()
@@ -59,7 +60,7 @@ def config_constrained_plan(planner: Planner) -> PruningPlan:
 
 
 def _planner_variants(planner: Planner) -> list[Planner]:
-    """As it is, and with heads that go with the width, which their number may have to divide.
+    """The planners to try: without and with heads tied to the width.
 
     That is so wherever all lose one share, so that it is tried first for a target alone.
     """
@@ -70,7 +71,7 @@ def _planner_variants(planner: Planner) -> list[Planner]:
 
 
 def _narrowed_plan(planner: Planner, origin: TransformersOrigin, first: _CheckedPlan) -> PruningPlan:
-    """The plan of those axes alone that the configuration can say, else the first that was made, with a note."""
+    """The plan of the axes that the configuration can express, else the first plan with a note."""
     probe = _ConfigProbe(planner, origin)
     said = probe.constraints(_cut_terms(planner, first.plan))
     if said is None:
@@ -95,7 +96,7 @@ def _cut_terms(planner: Planner, plan: PruningPlan) -> list[Term]:
 
 
 def _config_origin(model: nn.Module) -> TransformersOrigin | None:
-    """What builds the model, as it is before the cut; None where nothing is known that does."""
+    """The builder of the model from its configuration; None if there is none that reproduces it."""
     try:
         model = unwrapped(model)
         origin = transformers_origin(model, ())
@@ -109,7 +110,7 @@ def _config_origin(model: nn.Module) -> TransformersOrigin | None:
 
 
 def _check_plan(planner: Planner, plan: PruningPlan, origin: TransformersOrigin) -> _CheckedPlan:
-    """What the configuration says of a plan; what the pass does not read follows it."""
+    """The plan with the nearest configuration; unread parameters follow it."""
     wanted = _cut_signature(plan, planner.graph.model)
     if isinstance(wanted, str):
         return _CheckedPlan(plan, origin.config, wanted)
@@ -131,14 +132,14 @@ def _unexpressed(near: CandidateConfig, wanted: ModelSignature) -> str:
 def _with_unread_parameters(
     planner: Planner, plan: PruningPlan, wanted: ModelSignature, near: CandidateConfig
 ) -> PruningPlan | None:
-    """The plan with what the pass does not read, as the configuration says it; None where that is something else."""
+    """The plan with unread parameters as the configuration sizes them; None otherwise."""
     built = near.signature.facts
     more = unread_changes(planner.graph, plan.edits, differing_facts(wanted.facts, built), wanted.facts, built)
     return None if more is None else planner.with_unread_parameters(plan, more)
 
 
 def _cut_signature(plan: PruningPlan, model: nn.Module) -> ModelSignature | str:
-    """The cut model without its weights, or why there is none."""
+    """The signature of the cut model without weights, or an error message."""
     origin = transformers_origin(unwrapped(model), ())
     assert origin is not None
     twin = build_with_empty_weights(origin.build)
@@ -150,7 +151,7 @@ def _cut_signature(plan: PruningPlan, model: nn.Module) -> ModelSignature | str:
 
 
 class _ConfigProbe:
-    """Tries which axes a configuration can say, one group after the other, those with the most parameters first."""
+    """Tries which axes a configuration can express, the groups with the most parameters first."""
 
     def __init__(self, planner: Planner, origin: TransformersOrigin) -> None:
         self.planner = planner
@@ -163,7 +164,7 @@ class _ConfigProbe:
         )  # fmt: skip
 
     def constraints(self, terms: Sequence[Term]) -> ConfigConstraints | None:
-        """Which of some axes stay whole, which go apart and which together; None where none of them can be said."""
+        """The constraints under which some axes can be expressed; None if none can."""
         good, deferred = self._partition(self._axis_groups(terms, NO_CONSTRAINTS), NO_CONSTRAINTS)
         said = NO_CONSTRAINTS
         if len(deferred) > 1:
@@ -185,7 +186,7 @@ class _ConfigProbe:
     def _partition(
         self, groups: Iterable[set[Term]], constraints: ConfigConstraints, good: Iterable[Term] = ()
     ) -> tuple[set[Term], list[tuple[set[Term], str]]]:
-        """The axes of the groups that can be said one after the other, beside those that are, and the other groups."""
+        """The axes that can be expressed one group after the other, and the groups that cannot."""
         going, deferred = {*good}, list[tuple[set[Term], str]]()
         for group in groups:
             reason = self._try(going | group, constraints)
@@ -196,7 +197,7 @@ class _ConfigProbe:
         return going, deferred
 
     def _axis_groups(self, terms: Iterable[Term], constraints: ConfigConstraints) -> list[set[Term]]:
-        """The axes that go together, the groups with the most parameters first."""
+        """The groups of tied axes, those with the most parameters first."""
         proportions = self.planner.with_request(self._request, constraints).layers.proportions
         found = {id(group): group for group in ({*proportions.with_group_members([term])} for term in terms)}
         distinct = {frozenset(group): group for group in found.values()}
@@ -207,7 +208,7 @@ class _ConfigProbe:
         return sum(node.numel() for node in {node for term in group for node, _ in axes.of(term).tensor_dims})
 
     def _try(self, going: set[Term], constraints: ConfigConstraints) -> str:
-        """What the configuration does not say where these axes go and no others, "" where it says all."""
+        """The reason why the configuration cannot express a cut of these axes alone; "" if it can."""
         axes = self.planner.axes
         whole = {axis.term: "" for axis in axes if axis.term not in going}
         trial = self.planner.with_request(self._request, replace(constraints, whole=whole))

@@ -1,4 +1,4 @@
-"""Draft: which indices and blocks go, drawn by hand in the mask editor, and the plan that it comes to."""
+"""Draft of a plan: the indices and blocks selected for removal in the mask editor."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Bits = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class DraftReport:
-    """What the dry run made of a draft."""
+    """The dry run of a draft, and its differences from the draft."""
 
     plan: PruningPlan
     sizes: tuple[ModelSizes, ModelSizes]  # before and after
@@ -53,7 +53,7 @@ class DraftReport:
 
 
 class Draft:
-    """The indices that go from each axis of a traced model, and the blocks; a change is made wholly or not at all.
+    """The indices of each axis and the blocks selected for removal; changes are all or nothing.
 
     `revision` grows with every change; a draft that takes the place of another goes on counting from there. The bits of
     an axis are packed into bytes: bit i is bit i % 8 of byte i // 8, and 1 where the index goes. Behind the axes come
@@ -79,7 +79,7 @@ class Draft:
 
     @cached_property
     def ratio_axes(self) -> frozenset[int]:
-        """The axes that a ratio may take from together: of no two that multiply one dimension both."""
+        """The axes that a ratio may prune: no two of them multiply one dimension."""
         return frozenset(axis.number for axis in AxisChoice(self._full_trace.axes, "index", None, None).independent())
 
     @cached_property
@@ -90,18 +90,18 @@ class Draft:
 
     @property
     def has_statistics(self) -> bool:
-        """Whether a normalisation keeps running statistics, which a recalibration could renew."""
+        """True if a normalization keeps running statistics that can be recalibrated."""
         normalisations = (each for each in self.graph.operators if traits_of(each.overload).normalizes == CHANNELS)
         return any(OperatorCall(operator).get("running_mean") is not None for operator in normalisations)
 
     @property
     def input_shapes(self) -> list[tuple[int, ...]]:
-        """The shapes of what the model was traced with, of which the FLOPs are."""
+        """The shapes of the traced inputs, for which FLOPs are counted."""
         return [tuple(tensor.shape) for _, tensor in tensors(self.graph.call)]
 
     @cached_property
     def _blocks_of_axis(self) -> tuple[frozenset[int], ...]:
-        """For each axis the blocks that what it runs along goes with."""
+        """For each axis the blocks that its tensors belong to."""
         return tuple(
             frozenset(self.blocks.block_of_tensors(_tensor_names(node)) for node, _ in axis.tensor_dims)
             for axis in self.axes
@@ -109,7 +109,7 @@ class Draft:
 
     @property
     def blocks_of_axes(self) -> list[int]:
-        """For each axis the innermost block that it goes with, or `NO_BLOCK`."""
+        """For each axis the innermost block that it belongs to, or `NO_BLOCK`."""
         return [
             self.blocks.block_of_tensors(name for node, _ in axis.tensor_dims for name in _tensor_names(node))
             for axis in self.axes
@@ -117,11 +117,11 @@ class Draft:
 
     @property
     def entry_count(self) -> int:
-        """How many entries have bits: the axes, and one for the blocks where there are some."""
+        """The number of entries with bits: the axes, and one more if there are blocks."""
         return len(self._sizes)
 
     def axis_number(self, name: str) -> int:
-        """The number of the axis of that name; raises `UnknownAxisError`."""
+        """The number of the axis with this name; raises `UnknownAxisError`."""
         found = self._full_trace.axes.find_by_name(name)
         if found is None:
             names = [axis.name for axis in self.axes]
@@ -129,30 +129,30 @@ class Draft:
         return found.number
 
     def removed_flags(self, axis: int) -> Bits:
-        """(size,): whether each index of an axis goes."""
+        """(size,): True for the removed indices of an axis."""
         return _unpack_bits(self._packed(axis), self._sizes[axis])
 
     @property
     def removed_paths(self) -> list[str]:
-        """The paths of the blocks that go, without those that lie in another one of them."""
+        """The paths of the removed blocks, without nested ones."""
         marked = np.flatnonzero(self.removed_flags(len(self.axes))).tolist() if len(self.blocks) else []
         return [self.blocks.blocks[number].path for number in self.blocks.outermost(marked)]
 
     @property
     def removed_blocks(self) -> frozenset[int]:
-        """The numbers of the blocks that go, with those that lie in them."""
+        """The numbers of the removed blocks, with nested ones."""
         return self.blocks.with_nested(self.blocks.numbers[path] for path in self.removed_paths)
 
     @property
     def dropped(self) -> dict[str, list[int]]:
-        """The indices that go, by the names of the axes that lose some; an axis that goes with a block has none."""
+        """The removed indices by axis name; an axis of a removed block has none."""
         gone = self.removed_blocks
         left = (axis for axis in self.axes if not self._blocks_of_axis[axis.number] <= gone)
         found = {axis.name: np.flatnonzero(self.removed_flags(axis.number)).tolist() for axis in left}
         return {name: indices for name, indices in found.items() if indices}
 
     def packed(self) -> bytes:
-        """All bits, each axis from a byte of its own."""
+        """All bits as bytes; each axis starts at a new byte."""
         return self._bytes.tobytes()
 
     def snapshot(self) -> tuple[int, dict[int, bytes]]:
@@ -170,7 +170,7 @@ class Draft:
 
     @property
     def summary(self) -> str:
-        """How many axes lose indices, how many blocks go, and what is left of the parameters, without a dry run."""
+        """The number of pruned axes and removed blocks, and the parameters that remain, without a dry run."""
         before, after = self.sizes()
         blocks = f"{pluralize(len(self.removed_paths), 'block goes', 'blocks go')}, " if self.removed_paths else ""
         axes = pluralize(len(self.dropped), "axis loses", "axes lose")
@@ -178,11 +178,11 @@ class Draft:
 
     @cached_property
     def weights(self) -> Mapping[Term, int]:
-        """Per axis the weights along it, with which its scores are multiplied where all axes are ranked together."""
+        """The number of weights along each axis, which multiplies its scores in a common ranking."""
         return weights_along(self._full_trace.axes)
 
     def scores(self, importance: Importance) -> bytes:
-        """How important each index is, larger for more: float64 of all axes in turn, NaN on frozen ones."""
+        """The importance of each index: float64 of all axes in order, NaN on frozen ones."""
         found = score(self._full_trace.axes, [axis.term for axis in self.axes if axis.frozen is None], importance)
         nothing = (np.full(axis.size, np.nan) for axis in self.axes)
         parts = [found.get(axis.term, none) for axis, none in zip(self.axes, nothing, strict=True)]
@@ -191,7 +191,7 @@ class Draft:
     # ----------------------------------------------------------- changing
 
     def set_bits(self, bits: Mapping[int, bytes], revision: int) -> bool:
-        """Drop exactly what these bits say, by entry; False where the draft is not at `revision` any more.
+        """Replace the draft by these bits; False if the draft has another revision.
 
         Raises `CutError` where an axis is frozen or would lose all, and for bits that do not fit their axis.
         """
@@ -207,7 +207,7 @@ class Draft:
         return True
 
     def set_indices(self, dropped: Mapping[str, Iterable[int]], removed: Iterable[str] = ()) -> None:
-        """Drop exactly these indices, by the names of their axes, and remove exactly the blocks at these paths.
+        """Replace the draft by these indices and blocks, by axis names and block paths.
 
         Raises `UnknownAxisError` and `UnknownPathError`, and `CutError` where an index is out of range, frozen or all
         of its axis.
@@ -226,7 +226,7 @@ class Draft:
             self._replace_bits(content)
 
     def byte_width(self, axis: int) -> int:
-        """How many bytes the bits of an entry take."""
+        """The number of bytes for the bits of an entry."""
         return self._starts[axis + 1] - self._starts[axis]
 
     def _numbers(self, names: Iterable[str]) -> dict[str, int]:
@@ -276,7 +276,7 @@ class Draft:
     # ------------------------------------------------------------ planning
 
     def plan(self) -> PruningPlan | None:
-        """The plan that drops these indices and blocks, corrected by a dry run; None where nothing goes.
+        """The plan for this draft, corrected by a dry run; None if nothing is removed.
 
         Raises `CutError` when no plan runs. The same draft gives the same plan.
         """
@@ -289,7 +289,7 @@ class Draft:
         return self._plan
 
     def adopt_plan(self, plan: PruningPlan | None) -> None:
-        """Drop what a plan drops, and keep the plan; None drops nothing.
+        """Replace the draft by the content of a plan, and keep the plan.
 
         Raises `UnknownAxisError`, `UnknownPathError` and `CutError` where the plan is of another model.
         """
@@ -302,7 +302,7 @@ class Draft:
         self._plan, self._planned = plan, self.revision
 
     def _axis(self, cut: AxisCut) -> Axis:
-        """The axis that a plan means; without some blocks it may have another name than with them."""
+        """The axis of a plan's cut; without some blocks its name may differ."""
         return (
             self._full_trace.axes.find_by_name(cut.name)
             or axis_of_cut(cut, self._full_trace.axes)
@@ -310,7 +310,9 @@ class Draft:
         )
 
     def report(self) -> DraftReport | None:
-        """The plan, and how it differs from the draft; None where nothing goes. Raises `CutError`."""
+        """The plan and its differences from the draft; None if nothing is removed. Raises `CutError`. Raises
+        `CutError`.
+        """
         found = self.plan()
         if found is None:
             return None

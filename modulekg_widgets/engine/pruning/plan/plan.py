@@ -1,4 +1,4 @@
-"""`mk.plan`: choose what goes, see that it runs, then cut, mask, save or replay it."""
+"""`mk.plan`: makes a pruning plan for a traced model."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def plan(
     blocks: float | Sequence[str] | None = None,
     layers: str = "free",
 ) -> PruningPlan:
-    """What to drop from a traced model, tried in a dry run; nothing is changed.
+    """Plan which indices and blocks to remove from a traced model; nothing is changed.
 
     At least one of `ratio`, `target`, `per_axis`, `cuts` and `blocks` says what goes; `ratio` and `target` exclude each
     other.
@@ -155,7 +155,7 @@ def plan(
 
 
 def _as_list(option: str, given: Any, what: str) -> list[Any] | None:
-    """What was given as a list."""
+    """The argument as a list."""
     try:
         return None if given is None else list(given)
     except TypeError:
@@ -163,6 +163,6 @@ def _as_list(option: str, given: Any, what: str) -> list[Any] | None:
 
 
 def _plan_axes(graph: DataflowGraph, request: Request) -> PruningPlan:
-    """A plan of anything but blocks."""
+    """A plan of a request without blocks."""
     planner = Planner(graph, request)
     return config_constrained_plan(planner) if request.layers == UNIFORM else planner.plan()

@@ -1,4 +1,12 @@
-"""How a plan is made: what a request chooses, corrected until a dry run goes as planned."""
+"""Makes one pruning plan for a request.
+
+The planner chooses the trace and the axes (`axis_choice`), ties axes of repeated layers, ranks indices by
+importance, and turns a ratio into counts or solves for a target (`target_solver`, `latency_target`).
+`repair` then dry-runs the candidate and corrects it until it runs and computes the same as the masked
+model. The result is a `PruningPlan` with edits, corrections, sizes and notes. Its parts are cached
+properties, computed when they are needed. Blocks are removed before, in `block_removal`; uniform
+layers by the configuration are handled in `config_constrained`.
+"""
 
 from __future__ import annotations
 
@@ -65,12 +73,11 @@ from modulekg_widgets.engine.tracing.dataflow import OperatorNode
 from modulekg_widgets.engine.tracing.flops import count_flops
 from modulekg_widgets.engine.tracing.trace import REAL
 
-# --------------------
-# How large a model is before and after a plan: counted on what a dry run did, or by formula for a search.
+# -------------------- Sizes of a model before and after a plan: counted on a dry run, or by formula for a search
 
 
 class PlannedSizes:
-    """Counts what plans leave; `asked` is the pass that was traced, `graph` the one that the plan is made on."""
+    """Counts the sizes that plans leave, on the traced pass or on that of the plan."""
 
     def __init__(self, traced_graph: DataflowGraph, graph: DataflowGraph, repair: Repair) -> None:
         self.traced_graph = traced_graph
@@ -81,7 +88,7 @@ class PlannedSizes:
         self.counted = graph if traced_graph.traced_on == REAL else traced_graph
 
     def count(self, candidate: PlanCandidate, result: DryRunResult) -> dict[str, tuple[int, int]]:
-        """Parameters, bytes, FLOPs, those of them in products, and multiply-adds, before and after."""
+        """Parameters, bytes, FLOPs, matmul FLOPs and multiply-adds, before and after."""
         if self.traced_graph.traced_on == REAL:
             operators = self._planned_operators(candidate.selection)  # a run would count what other data lead to
         elif self.graph is self.traced_graph and result.graph is not None:
@@ -98,7 +105,7 @@ class PlannedSizes:
         }
 
     def _planned_operators(self, selection: Selection) -> list[OperatorNode]:
-        """The recorded operators in planned sizes, without those that elements of lists take along."""
+        """The recorded operators in planned sizes, without those of removed list elements."""
         operators = planned_operators(self.axes, selection)
         removal = self.repair.compiler.removal(selection.keep_masks())
         if not removal:
@@ -110,7 +117,7 @@ class PlannedSizes:
         )]  # fmt: skip
 
     def formula(self, units: Iterable[str], times: Mapping[int, float] | None = None) -> SizeFormula:
-        """The sizes in these units, for many choices at once; `times` of the operators of `counted` for "latency"."""
+        """The sizes in these units for many choices at once."""
         wanted = tuple(units)
         if times or self.counted is not self.graph:
             return SizeFormula(self.axes, self.counted.axes, wanted, times)
@@ -120,7 +127,7 @@ class PlannedSizes:
         return known[key]
 
     def counts(self, selection: Selection) -> Ints:
-        """What stays of every axis, by its number, as a formula takes it."""
+        """The remaining count of every axis, by number."""
         return np.array([selection.counts.get(axis.term, axis.size) for axis in self.axes], dtype=np.int64)
 
 
@@ -128,7 +135,7 @@ class PlannedSizes:
 
 
 class Planner:
-    """Makes one plan; its parts are computed where they are asked for.
+    """Makes one plan; its parts are computed when they are needed.
 
     `said`: what is known of what a configuration can say.
     """
@@ -165,7 +172,7 @@ class Planner:
         self.last_result: tuple[PlanCandidate, DryRunResult] | None = None
 
     def with_request(self, request: Request, config_constraints: ConfigConstraints) -> Planner:
-        """A planner of another request for the same pass."""
+        """A planner of another request for the same trace."""
         return Planner(self.traced_graph, request, config_constraints, self)
 
     def plan(self) -> PruningPlan:
@@ -225,7 +232,7 @@ class Planner:
         )
 
     def with_unread_parameters(self, plan: PruningPlan, more: UnreadChanges) -> PruningPlan | None:
-        """The plan that was made last with what its pass does not read; None where it does depend on that."""
+        """The last plan with changes of unread parameters; None if the trace does depend on them."""
         assert self.last_result is not None
         attempt, before = self.last_result
         attributes = {path: (plan.edits.attributes.get(path, (old,))[0], now)
@@ -243,7 +250,7 @@ class Planner:
         return replace(plan, edits=edits, changes=changes, params=(plan.params[0], plan.params[1] - gone), notes=notes)
 
     def _fixed_size_changes(self) -> list[Change]:
-        """What a ratio or target would take, if its size did not stand in the code."""
+        """The axes that a ratio would prune if the code did not fix their size, as corrections."""
         fixed = self.axis_choice.fixed_size_axes() if self._wants_ratio() else []
         reasons = [(axis, self.axes.inference.fixed_sizes[axis.term]) for axis in fixed]
         return [
@@ -252,17 +259,17 @@ class Planner:
         ]
 
     def _unread_notes(self, candidate: PlanCandidate, edits: Edits) -> list[str]:
-        """The note of what the pass does not read and a cut leaves as it is."""
+        """The note on unread parameters that keep their size."""
         return unread_notes(self.graph, edits, {term.size for term in candidate.selection.changed})
 
     # ------------------------------------------------------------ selection
 
     def selection(self, ratio: float) -> Selection:
-        """What the request says, before any dry run."""
+        """The selection for a ratio, before any dry run."""
         return self.selection_of(self.counts.at_ratio(ratio))
 
     def selection_of(self, stay: Ints) -> Selection:
-        """So many indices of each chosen axis, and what is given."""
+        """The selection for these counts of the chosen axes, and the explicit ones."""
         counts = {axis.term: int(count) for axis, count in zip(self.chosen, stay, strict=True)}
         exact = self._exact_axes
         for term, given in self.explicit.items():
@@ -278,19 +285,19 @@ class Planner:
 
     @cached_property
     def _exact_axes(self) -> list[Term]:
-        """The axes of which the user says how many stay by the indices that go, whatever they are multiples of."""
+        """The axes with explicit indices, whose counts are not rounded."""
         return self.layers.proportions.with_group_members(
             term for term, given in self.explicit.items() if len(given.drop_first)
         )
 
     @cached_property
     def ranking(self) -> IndexRanking:
-        """Which indices go first."""
+        """The order in which indices are removed."""
         return IndexRanking(self.axes, self.request, self.independent, self.explicit, self.sizes.formula)
 
     @cached_property
     def counts(self) -> Counts:
-        """What a ratio leaves of the chosen axes."""
+        """The counts of the chosen axes by ratio."""
         return self._counts(self.layers.proportions)
 
     def _counts(self, together: Proportions) -> Counts:
@@ -303,13 +310,13 @@ class Planner:
 
     @cached_property
     def steps(self) -> dict[Term, int]:
-        """What the numbers of indices are multiples of."""
+        """The multiples of the counts."""
         every = [*self.chosen, *(self.axes.of(term) for term in self.explicit)]
         return self.layers.proportions.steps(self.axis_choice.steps(every, self.request.round_to))
 
     @cached_property
     def limits(self) -> Limits:
-        """The user's, which what is given must keep as well."""
+        """The user's limits, checked against explicit counts."""
         given = [self.axes.of(term) for term in self.explicit]
         limits = limits_of(
             self.request.floor, self.request.ceiling, [*self.chosen, *given], self.lookup.axes_of, self.steps
@@ -321,12 +328,12 @@ class Planner:
 
     @cached_property
     def chosen(self) -> list[Axis]:
-        """The axes that a ratio is for: those that nothing else was said of."""
+        """The axes that a ratio applies to."""
         return [axis for axis in self.independent if axis.term not in self.explicit]
 
     @cached_property
     def independent(self) -> list[Axis]:
-        """The axes that may be cut together, where a ratio asks for it."""
+        """The axes that may be cut together, if a ratio is requested."""
         if not self._wants_ratio():
             return []
         return self.axis_choice.independent(
@@ -340,7 +347,7 @@ class Planner:
     # --------------------------------------------------------------- target
 
     def _plan_for_target(self, target: Mapping[str, float]) -> PruningPlan:
-        """The plan that leaves what was asked for, as near as steps of single indices come."""
+        """The plan nearest to a target."""
         formula = self.sizes.formula(target)
         goals = target_goals(target, formula)
         self._check_goals(goals, formula)
@@ -359,7 +366,7 @@ class Planner:
         return self._build_plan(found.candidate, found.dry_run)
 
     def _plan_for_latency(self, target: Mapping[str, float]) -> PruningPlan:
-        """The plan that takes as long as was asked for, as measured, and leaves what was asked for beside."""
+        """The plan nearest to a target that includes milliseconds, as measured."""
         watch = Stopwatch(self.traced_graph)
         self.times = watch.times(self.sizes.counted)
         formula = self.sizes.formula(target, self.times)
@@ -402,14 +409,14 @@ class Planner:
     def _drop_slack_goals(
         self, target: Mapping[str, float], goals: Floats, formula: SizeFormula
     ) -> Mapping[str, float]:
-        """The budgets that are less than the model has, which are from here on what was asked for."""
+        """The budgets below the size of the model; the request is reduced to them."""
         below = (goals < formula.before).tolist()
         tighter = {unit: wanted for (unit, wanted), is_below in zip(target.items(), below, strict=True) if is_below}
         self.request = replace(self.request, target=tighter)
         return tighter
 
     def with_step(self, step: int) -> Planner:
-        """The planner of the same request where sizes are multiples of a step; scores are computed once for all."""
+        """The planner of the same request with sizes in multiples of a step."""
         if step == (self.request.round_to or 1):
             return self
         other = copy(self)
@@ -420,7 +427,7 @@ class Planner:
         return other
 
     def target_solver(self, formula: SizeFormula, goals: Floats) -> TargetSolver:
-        """What finds the attempt that leaves so much."""
+        """The solver for these goals."""
         scores = self.ranking.comparable
         ranked = [scores[axis.term] for axis in self.chosen]
         together = with_shared_sizes(self.layers.proportions, self.chosen)
@@ -440,7 +447,7 @@ class Planner:
     def infeasible_error(
         self, formula: SizeFormula, goals: Floats, solver: TargetSolver, solution: TargetSolution | None
     ) -> CutError:
-        """Why no attempt leaves so little, and what comes nearest."""
+        """The error for an infeasible target, with the nearest plan."""
         tried = [each for each in (solution, solver.nearest, solver.smallest()) if each is not None]
         nearest = max(tried, key=lambda each: float(each.gaps.min()), default=None)
         reason = unreachable_message(
@@ -451,7 +458,7 @@ class Planner:
         return error
 
     def _check_goals(self, goals: Floats, formula: SizeFormula) -> None:
-        """Raise `CutError` for a target that takes nothing, or where nothing can be taken."""
+        """Raise `CutError` for a target that removes nothing, or if nothing can be removed."""
         if (goals >= formula.before).all():
             sizes = zip(formula.units, formula.before.tolist(), strict=True)
             has = [f"{before / NANOSECONDS_PER_MILLISECOND:.3g} ms" if unit == LATENCY else f"{before:,.0f} {unit}"
@@ -461,7 +468,7 @@ class Planner:
             raise CutError(self._nothing_to_cut(0.0))
 
     def _minimum_sizes(self, request: Request, units: Iterable[str]) -> dict[str, float]:
-        """What a request leaves at least, if nothing but its own options is in the way."""
+        """The minimum sizes of a request, limited by its options alone."""
         other = Planner(self.traced_graph, replace(request, scope=LOCAL, per=None))
         formula = other.sizes.formula(units, self.times)
         stay = other.sizes.counts(other.selection(1.0))

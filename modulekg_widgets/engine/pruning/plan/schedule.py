@@ -1,4 +1,4 @@
-"""Pruning spread over a training: how much is gone at each step, and the cuts that bring the model there."""
+"""Pruning schedules: gradual pruning over the steps of a training."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RESERVED_OPTIONS = ("ratio", "target", "per_axis", "cuts", "floor", "ceiling")
 
 
 class PruningSchedule:
-    """How the share of indices that are gone grows over the steps of a training, from `start` to `end`.
+    """A schedule that grows the share of removed indices from `start` to `end` over a training.
 
     The ratios are of the sizes before the first cut; with a `target`, a size as the FLOPs falls instead, from that
     of the model at the first cut to what the target leaves. The schedule begins at step `first` and is at `end` in step
@@ -122,7 +122,7 @@ class PruningSchedule:
     # --------------------------------------------------------------- ratios
 
     def ratio(self, step: int) -> float:
-        """The share of the original indices that shall be gone after a step.
+        """The share of the original indices that is removed after a step.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class PruningSchedule:
         return found
 
     def left(self, step: int) -> dict[str, float]:
-        """What shall be left after a step of the size that the target names, as a share of it before the first cut.
+        """The remaining share of the target's size after a step.
 
         Parameters
         ----------
@@ -178,11 +178,11 @@ class PruningSchedule:
         return left
 
     def _elapsed_share(self, step: int) -> float:
-        """The share of the steps that lie behind, 0 … 1."""
+        """The elapsed share of the steps, 0 … 1."""
         return min(1.0, max(0, step - self.first) / (self.steps - 1)) if self.steps > 1 else 1.0
 
     def _progress_at(self, step: int) -> float:
-        """What `done` is after a step: the ratio, or with a target the share of the way to it."""
+        """The ratio after a step, or with a target the progress towards it."""
         if self.target is None:
             return self.ratio(step)
         if step < self.first:
@@ -197,7 +197,7 @@ class PruningSchedule:
         return found
 
     def due(self, step: int) -> bool:
-        """Whether a cut is to be made at a step: the schedule cuts there, and more is to go than has gone.
+        """True if the schedule cuts at a step and there is something to remove.
 
         Parameters
         ----------
@@ -287,14 +287,14 @@ class PruningSchedule:
         return receipt
 
     def _target_sizes(self, graph: DataflowGraph) -> dict[str, float]:
-        """The sizes of a model that the target names."""
+        """The sizes of a model in the units of the target."""
         if self.target is None:
             return {}
         formula = SizeFormula(graph.axes, graph.axes, list(self.target))
         return dict(zip(formula.units, formula.before.tolist(), strict=True))
 
     def _make_plan(self, graph: DataflowGraph, wanted: float, sizes: Mapping[str, int], options: dict[str, Any]) -> Any:
-        """The plan after which `wanted` of the original indices are gone; None when that takes no index."""
+        """The plan that removes a share of the original indices; None if that is no index."""
         asked = Request(granularity=options.get("granularity"), layers=options.get("layers", FREE))
         choice = AxisChoice(graph.axes, asked.granularity_wanted, options.get("only"), options.get("keep"))
         chosen = choice.independent()
@@ -323,7 +323,7 @@ class PruningSchedule:
             raise
 
     def undo(self) -> None:
-        """Take back every cut made here, the last first; the model and optimizer are byte for byte as before."""
+        """Undo every cut of this schedule; the model and optimizer are byte for byte as before."""
         while self.receipts:
             self.receipts[-1].undo()
             self.receipts.pop()
@@ -332,7 +332,7 @@ class PruningSchedule:
     # ---------------------------------------------------------------- state
 
     def state_dict(self) -> dict[str, Any]:
-        """How far the schedule has come, in plain values; receipts are not in it."""
+        """The progress of the schedule in plain values, without receipts."""
         return {
             "version": 1,
             "done": self.done,
@@ -341,7 +341,7 @@ class PruningSchedule:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where `state_dict` was taken, with the model as it was cut then.
+        """Continue from a `state_dict`, with the model as it was cut then.
 
         Parameters
         ----------

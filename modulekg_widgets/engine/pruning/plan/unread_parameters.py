@@ -1,4 +1,4 @@
-"""What a pass does not read, and a configuration sizes with what is cut: it follows its like beside it."""
+"""Parameters that a trace does not read but the configuration sizes together with cut ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOURCE = "layers='uniform', as the configuration has one number for it and for w
 
 
 class UnreadChanges(NamedTuple):
-    """Tensors and attributes that nothing of a pass depends on, as they become."""
+    """Tensors and attributes that the trace does not depend on, with their new sizes."""
 
     tensors: tuple[TensorEdit, ...]
     attributes: dict[str, tuple[int, int]]
@@ -39,7 +39,7 @@ class UnreadChanges(NamedTuple):
 
 
 def unread_notes(graph: Dataflow, edits: Edits, cut: Collection[int]) -> list[str]:
-    """The note of parameters that a pass does not read, and that keep a size which goes elsewhere, one of `cut`.
+    """The note on unread parameters that keep a size which is cut elsewhere.
 
     So are adapters that are not active, and branches that are not taken: with them the cut model may not run.
     """
@@ -63,7 +63,7 @@ def unread_notes(graph: Dataflow, edits: Edits, cut: Collection[int]) -> list[st
 
 
 def unread_facts(graph: Dataflow, facts: Iterable[FactKey]) -> frozenset[FactKey]:
-    """The facts of a model about tensors that a pass does not read, and about modules that have no others."""
+    """The facts of a model about unread tensors, and about modules with unread tensors only."""
     unread = {name for node in graph.unread for name in node.names}
     homes = {name.rpartition(".")[0] for name in unread}
     homes -= {name.rpartition(".")[0] for name in graph.state if name not in unread}
@@ -76,7 +76,7 @@ def unread_facts(graph: Dataflow, facts: Iterable[FactKey]) -> frozenset[FactKey
 def unread_changes(
     graph: Dataflow, edits: Edits, differences: Iterable[FactKey], wanted: Facts, built: Facts
 ) -> UnreadChanges | None:
-    """What brings a cut model to what a configuration builds, if the differences are of nothing that the pass reads.
+    """The unread changes that match a configuration; None if other facts differ as well.
 
     Attributes are integers that a pass may read: it has to run as before with them.
     """
@@ -100,7 +100,7 @@ def unread_changes(
 
 
 def _similar_positions(graph: Dataflow, edits: Edits, name: str, dim: int, old: int, now: int) -> Ints | None:
-    """The indices that stay of a dimension, as of those nearest to it that lose as many; None where these differ."""
+    """The remaining positions of a dimension, as of the nearest similar one; None if these differ."""
     for places in (_cuts_of_holder(edits, name), _cuts_of_siblings(graph, edits, name, dim), _cuts_below(edits, name)):
         found = [kept for edit, at, kept in places if edit.shape[at] == old and len(kept) == now]
         if found:
@@ -112,7 +112,7 @@ CutDims = Iterator[tuple[TensorEdit, int, Ints]]
 
 
 def _cuts_of_holder(edits: Edits, name: str) -> CutDims:
-    """All that is cut of the tensors that one module holds."""
+    """All cuts of the tensors of one module."""
     holder = name.rpartition(".")[0]
     for edit in edits.tensors:
         if any(each.rpartition(".")[0] == holder for each in edit.names):
@@ -120,7 +120,7 @@ def _cuts_of_holder(edits: Edits, name: str) -> CutDims:
 
 
 def _cuts_of_siblings(graph: Dataflow, edits: Edits, name: str, dim: int) -> CutDims:
-    """The same dimension of the tensor of this name in modules of the class beside."""
+    """The cuts of the same tensor in sibling modules of the class."""
     holder, _, attribute = name.rpartition(".")
     home = holder.rpartition(".")[0]
     kind, by_name = type(graph.modules[holder].module), _by_name(edits)
@@ -131,7 +131,7 @@ def _cuts_of_siblings(graph: Dataflow, edits: Edits, name: str, dim: int) -> Cut
 
 
 def _cuts_below(edits: Edits, name: str) -> CutDims:
-    """All that is cut of what lies in the module."""
+    """All cuts below the module."""
     holder = name.rpartition(".")[0]
     for edit in edits.tensors:
         if any(each.startswith(f"{holder}.") for each in edit.names):

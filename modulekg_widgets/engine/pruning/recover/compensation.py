@@ -1,7 +1,8 @@
-"""Output compensation: each layer that reads a cut axis is fitted to what it gave before, where that helps.
+"""Output compensation: layers that read a cut axis are fitted to their old output, where that helps.
 
-Means: bias += mean of the uncut output - mean of the cut one (An et al. 2024, "FLAP"). Least squares: the values that
-went as a mixture of those that stayed, folded into the reading weight (He et al. 2017, "Channel pruning").
+Means: bias += mean of the uncut output - mean of the cut one (An et al. 2024, "FLAP"). Least squares: removed inputs as
+a mixture of the remaining ones, folded into the weight (He et al. 2017, "Channel pruning"). Errors are measured on
+held-out batches, and a fit is kept only if the model's output improves as well.
 """
 
 from __future__ import annotations
@@ -31,8 +32,7 @@ from modulekg_widgets.engine.pruning.recover.uncut_reference import (
     sample_rows,
 )
 
-# --------------------
-# How a layer makes up for what it no longer reads: what went as a mixture of what stayed, and a shifted bias.
+# -------------------- Least-squares fit of a layer's removed inputs by its remaining ones, and the shift of its bias
 
 
 Tensor = torch.Tensor
@@ -40,14 +40,14 @@ RIDGE = 1e-3  # of the mean square of what is read
 
 
 class Mixture(NamedTuple):
-    """What was read before is nearest to what is read now times (the choice of what stayed + `added`) + `constant`."""
+    """The linear map from remaining inputs to all inputs: selection plus `added`, and a `constant`."""
 
     added: Tensor  # (now, before)
     constant: Tensor  # (before,)
 
 
 class LeastSquaresSums:
-    """Sums over rows of what a layer reads now, what it read before, and their products; `edit` is of its weight."""
+    """Sums and products of a layer's inputs in the cut and in the uncut model."""
 
     def __init__(self, edit: TensorEdit, reads: int, like: Tensor) -> None:
         def zeros(*size: int) -> Tensor:
@@ -71,7 +71,7 @@ class LeastSquaresSums:
         return bool(self._products.isfinite().all()) and bool(self._cross_products.isfinite().all())
 
     def mixture(self, centred: bool) -> Mixture:
-        """By least squares, with a ridge towards what stayed alone; `centred`: with a constant, which a bias takes."""
+        """The least-squares mixture with a ridge; `centred` adds a constant for the bias."""
         count = max(self._count, 1)
         products, across = self._products, self._cross_products
         if centred:
@@ -92,13 +92,13 @@ class LeastSquaresSums:
 
 
 def accumulation_dtype(tensor: Tensor) -> torch.dtype:
-    """What sums are computed in, as far as the device has it."""
+    """The dtype of sums on this device."""
     return torch.float32 if tensor.device.type == "mps" else torch.float64
 
 
 @dataclass(frozen=True, slots=True)
 class LayerCorrection:
-    """What one layer gets on top of the slices that stay."""
+    """The compensation of one layer, added to its remaining slices."""
 
     edit: TensorEdit  # of its weight
     reads: int  # the dimension along which the weight reads
@@ -107,11 +107,11 @@ class LayerCorrection:
     shift: Tensor | None = None
 
     def parameter_names(self) -> set[str]:
-        """The parameters that it is computed of."""
+        """The names of the parameters that it is computed from."""
         return {self.edit.names[0], *(self.bias.names if self.bias is not None else ())}
 
     def values(self, full: Mapping[str, Tensor]) -> dict[str, NewValue]:
-        """The weight and the bias of a model with these tensors, cut and corrected."""
+        """The compensated weight and bias of a model with these tensors."""
         found = {}
         if self.added is not None:
             name = self.edit.names[0]
@@ -124,7 +124,7 @@ class LayerCorrection:
 
 
 def mixed_weight(edit: TensorEdit, reads: int, full: Tensor, added: Tensor) -> Tensor:
-    """The slices that stay of a weight, and what is added to them along the dimension that it reads."""
+    """The remaining slices of a weight, with the mixture folded in."""
     part = edit.slice(full)
     part = part.clone() if part.is_inference() else part  # which could not be written
     more = _with_full_input(edit, reads, full).to(added).movedim(reads, -1) @ added.T
@@ -132,14 +132,14 @@ def mixed_weight(edit: TensorEdit, reads: int, full: Tensor, added: Tensor) -> T
 
 
 def bias_shift(edit: TensorEdit, reads: int, makes: int, full: Tensor, constant: Tensor) -> Tensor:
-    """What a constant in what a layer reads adds to its outputs that stay, where no position is padded."""
+    """The output shift that a constant input adds, without padded positions."""
     given = _with_full_input(edit, reads, full).to(constant).movedim(reads, -1) @ constant
     at = makes - (makes > reads)
     return given.movedim(at, 0).reshape(given.shape[at], -1).sum(1)
 
 
 def _with_full_input(edit: TensorEdit, reads: int, full: Tensor) -> Tensor:
-    """The slices for the outputs that stay, with all that was read."""
+    """The slices for the remaining outputs, with all inputs."""
     return TensorEdit(edit.names, edit.shape, {at: kept for at, kept in edit.kept.items() if at != reads}).slice(full)
 
 
@@ -154,7 +154,7 @@ Parts = tuple[list[Call], list[Call]]  # of the batches, those to learn from and
 
 
 class CompensationRow(NamedTuple):
-    """What was tried at one layer: its errors are shares of the squared output of the uncut model, on held-out data."""
+    """The compensation of one layer: errors are shares of the squared uncut output, on held-out data."""
 
     layer: str  # by the name of its weight
     axis: str  # what it reads that was cut
@@ -176,7 +176,7 @@ Compensation = tuple[tuple[CompensationRow, ...], list[LayerCorrection]]
 
 
 class _Fitting:
-    """Goes through the layers in the order in which they run, each with all before it cut and compensated."""
+    """Fits the layers in forward order, each after all earlier ones are cut and compensated."""
 
     def __init__(
         self, stage: CutSandbox, reference: UncutReference, batches: Batches, parts: Parts, axes: Mapping[Any, str]
@@ -204,7 +204,7 @@ class _Fitting:
         return CompensationRow(layer.name, axis, way, before, after, after < before * (1 - MIN_IMPROVEMENT), note)
 
     def _fit(self, trials: Sequence[_LayerTrial]) -> None:
-        """Try the layers that read one value."""
+        """Fit the layers that read one value."""
         if not trials:
             return
         renewal = RecalibrationMode(self._stage)
@@ -230,7 +230,7 @@ class _Fitting:
         take: Callable[[_LayerTrial, LayerCall, LayerValues], None],
         around: Any = None,
     ) -> None:
-        """Run the uncut and the cut model as far as these layers."""
+        """Run the uncut and the cut model up to these layers."""
         by_name = {trial.reader.name: trial for trial in trials}
         before = self._reference.layer_values([trial.reader for trial in trials if not trial.reader.reason], call)
         left = {name: len(seen) for name, seen in before.items()}
@@ -258,7 +258,7 @@ class _Fitting:
     # ------------------------------------------------------------ as a whole
 
     def _choose_by_output(self) -> None:
-        """Of what helps the layers, keep what helps the model's output as well; none where nothing does."""
+        """Keep the fits that improve the model's output as well."""
         plain = self._rows_with(())
         sets = [self._rows_with(ways) for ways in METHOD_SETS]
         sets = [rows for at, rows in enumerate(sets) if rows != plain and rows not in sets[:at]]
@@ -281,7 +281,7 @@ class _Fitting:
         self.rows.append(CompensationRow(MODEL_OUTPUT, "", "", before, after, helps))
 
     def _rows_with(self, ways: Sequence[str]) -> list[CompensationRow]:
-        """The rows where some ways alone are open to the layers."""
+        """The rows if only these methods are allowed."""
         found = []
         for row in self.rows:
             trial = self._trials.get(row.layer)
@@ -292,13 +292,13 @@ class _Fitting:
         return found
 
     def corrections(self) -> list[LayerCorrection]:
-        """What is kept."""
+        """The corrections that are kept."""
         full = self._reference.full
         return [self._trials[row.layer].correction(row.way, full) for row in self.rows
                 if row.kept and row.layer in self._trials]  # fmt: skip
 
     def _output_error(self, rows: Iterable[CompensationRow]) -> float | None:
-        """Of the whole model as these rows compensate it, as a share of the squared output before the cut.
+        """The error of the model's output with these rows, relative to the squared uncut output.
 
         None where the model gives no numbers that can be compared, as where it gives indices.
         """
@@ -327,7 +327,7 @@ class _Fitting:
 
 
 class _LayerFit(NamedTuple):
-    """What a way does to a layer."""
+    """The fit of a layer by one method."""
 
     added: Tensor | None  # of a mixture
     weight: Tensor | None  # with it, None where it stays as it is cut
@@ -335,7 +335,7 @@ class _LayerFit(NamedTuple):
 
 
 class _LayerTrial:
-    """One layer of the cut model, as it is cut and in each way."""
+    """One layer of the cut model, with its fits by each method."""
 
     def __init__(self, layer: ReadingLayer) -> None:
         self.reader = layer
@@ -358,7 +358,7 @@ class _LayerTrial:
         self._row_count += len(gave)
 
     def solve(self, full: Tensor) -> None:
-        """What each way does to the weight and to the bias."""
+        """Compute the fit of each method."""
         reader = self.reader
         if self._sums is None or reader.reason:
             return
@@ -391,13 +391,13 @@ class _LayerTrial:
             self._errors[name] += float((lack if way.shift is None else lack - way.shift).square().sum())
 
     def is_comparable(self) -> bool:
-        """Whether the layer ran in the cut model as it did before; its reader says else why not."""
+        """True if the layer ran in the cut model as before; else its `reason` is set."""
         if not self._fits and not self.reader.reason:
             self.reader.reason = "the cut model does not run it alike"
         return not self.reader.reason
 
     def best(self, ways: Sequence[str]) -> tuple[str, float, float]:
-        """The best of these ways, and the errors before and after, as shares of the squared output."""
+        """The best of these methods, and the errors before and after."""
         way = min((way for way in ways if way in self._fits), key=self._errors.__getitem__, default=UNCHANGED)
         square = self._square or 1.0
         if not math.isfinite(self._errors[UNCHANGED]):
@@ -405,7 +405,7 @@ class _LayerTrial:
         return way, self._errors[UNCHANGED] / square, self._errors[way] / square
 
     def correction(self, way: str, full: Mapping[str, Tensor]) -> LayerCorrection:
-        """What is to be kept of a way."""
+        """The correction of a method."""
         reader, found = self.reader, self._fits[way]
         bias = None
         if reader.bias is not None and found.shift is not None:
@@ -417,7 +417,7 @@ class _LayerTrial:
 def compensate_layers(
     model: nn.Module, edits: Edits, training: bool, batches: Batches, axes: Mapping[Any, str]
 ) -> Compensation:
-    """What was tried at each layer that reads what is cut, and what is to be kept of it.
+    """The compensation rows of all layers that read a cut axis, and the corrections to keep.
 
     `axes` are the names of axes by parameter and dimension.
     """

@@ -1,4 +1,4 @@
-"""Distillation: a loss that teaches a cut model what the uncut one gives, at the outputs and inside."""
+"""Distillation: a loss that trains a cut model towards the outputs and features of the uncut one."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from modulekg_widgets.engine.torch_runtime.pytree import tensors
 from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
-# -------------------- Which positions of the uncut model's values a cut model still has
+# -------------------- The positions of the uncut model's values that remain in the cut model
 
 
 Positions = dict[int, torch.Tensor]  # dimension → the positions that stay
 
 
 def keep_masks_of(axes: Axes, edits: Edits) -> KeepMasks:
-    """The indices of each axis that stay, from the slices of the tensors.
+    """The remaining indices of each axis, from the edits of tensors.
 
     Raises `CutError` where the traced model is not the one that the edits are of.
     """
@@ -62,7 +62,7 @@ def keep_masks_of(axes: Axes, edits: Edits) -> KeepMasks:
 
 
 def positions_of(axes: Axes, keeps: KeepMasks, node: DataNode) -> Positions:
-    """Per dimension of a value that loses some the positions that stay."""
+    """The remaining positions of each dimension of a value that loses some."""
     return {
         at: torch.from_numpy(np.flatnonzero(keep_mask(term, keeps)))
         for at, term in enumerate(axes.inference.dims(node))
@@ -71,18 +71,18 @@ def positions_of(axes: Axes, keeps: KeepMasks, node: DataNode) -> Positions:
 
 
 def select_positions(value: torch.Tensor, positions: Positions) -> torch.Tensor:
-    """What stays of a value."""
+    """The remaining slices of a value."""
     for at, own in positions.items():
         value = value.index_select(at, own.to(value.device))
     return value
 
 
 def first_float(value: Any) -> torch.Tensor | None:
-    """The first tensor of floating-point numbers in what a module gave."""
+    """The first floating-point tensor in a module's output."""
     return next((tensor for _, tensor in tensors(value) if tensor.is_floating_point()), None)
 
 
-# -------------------- Whether a teacher is the model that a receipt came from
+# -------------------- Check that a teacher is the model that a receipt came from
 
 
 MIN_COSINE = 0.1  # the cosine between weights below which they have nothing to do with one another
@@ -91,7 +91,7 @@ MAX_REQUIRED_COSINE = 0.5  # what no teacher needs to exceed, however few entrie
 
 
 def check_teacher(teacher: nn.Module, receipt: Receipt, compares_features: bool) -> None:
-    """Raise `CutError` for a teacher of other shapes, or where features count with weights of another training.
+    """Raise `CutError` for a teacher of other shapes or, with features, of unrelated weights.
 
     Indices have a meaning in one network only: those of another training, of the same shapes, are other features. What
     the model before the cut was trained to since, or an average of its weights, is near to it.
@@ -118,7 +118,7 @@ def check_teacher(teacher: nn.Module, receipt: Receipt, compares_features: bool)
 
 
 def _low_cosine(own: Mapping[str, Tensor], before: Samples) -> float | None:
-    """Between the weights of both, where that is too little for models that have to do with each other."""
+    """The cosine between both weights, if it is too low for related models; else None."""
     known = [name for name in before if name in own and not own[name].is_meta]
     if not known:
         return None
@@ -261,12 +261,12 @@ class Distillation:
         return loss
 
     def _renew_buffers(self) -> None:
-        """The teacher's statistics as they are by now, for its forward may write into those of the copy."""
+        """Copy the present buffers of the teacher, as forward may write into the copy."""
         for own, its in zip(self._teacher.buffers(), self._source.buffers(), strict=True):
             own.copy_(its)
 
     def _comparison(self, expected: Any) -> Callable[[Any], Tensor]:
-        """What compares the student's output with the teacher's; raises `CutError` for one that makes no loss."""
+        """The comparison of the student's output with the teacher's; raises `CutError` if there is none."""
         theirs = _compared_tensors(expected)
         if not all(bool(torch.isfinite(tensor).all()) for tensor in theirs):
             raise CutError("what the teacher gives for this batch is not finite: look at the batch and its weights")
@@ -284,7 +284,7 @@ class Distillation:
         return lambda found: _mean_comparison(compare, _compared_tensors(found), theirs)
 
     def _divergence(self, found: Tensor, expected: Tensor) -> Tensor:
-        """KL over classes, averaged over all else; of probabilities between the logits that they come from."""
+        """The KL divergence over classes, averaged over all else; probabilities are compared as logits."""
         found, expected = found.float(), expected.float()
         self._are_scores = self._are_scores and _are_within_unit_interval(expected) and _are_within_unit_interval(found)
         if not self._are_scores:
@@ -307,7 +307,7 @@ class Distillation:
     def _feature_losses(
         self, path: str, of_student: Mapping[str, list[Tensor]], of_teacher: Mapping[str, list[Tensor]]
     ) -> list[Tensor]:
-        """What each call of a module differs by."""
+        """The losses of each call of a module."""
         assert self._positions is not None
         theirs, ours = of_teacher.get(path, []), of_student.get(self._moved[path], [])
         kept = self._positions[path]
@@ -336,7 +336,7 @@ class Distillation:
     # -------------------------------------------------------------- features
 
     def _features(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, list[Positions]]:
-        """The modules that are compared, each with what stays of its output in each call."""
+        """The compared modules, each with the remaining positions of its output for each call."""
         if self._edits is None or self._requested_features is False:
             return {}
         try:
@@ -380,24 +380,24 @@ class Distillation:
 
 
 def relative_error(found: Tensor, expected: Tensor) -> Tensor:
-    """The mean squared difference relative to the variance of what is expected."""
+    """The mean squared difference relative to the variance of the expected values."""
     expected = expected.float()
     spread = expected.var(correction=0) if expected.numel() > 1 else expected.square().mean()
     return (found.float() - expected).square().mean() / spread.clamp_min(1e-12)
 
 
 def _class_dim(logits: Tensor) -> int:
-    """The last dimension, or that behind the batch of images."""
+    """The last dimension, or the second one for images."""
     return 1 if logits.dim() >= 4 else -1
 
 
 def _has_classes(output: Tensor) -> bool:
-    """Whether there is something to choose from: over a single class, or over the samples, no distribution is meant."""
+    """True if an output has more than one class."""
     return output.dim() > 1 and output.shape[_class_dim(output)] > 1
 
 
 def _mean_comparison(compare: Callable[[Tensor, Tensor], Tensor], ours: list[Tensor], theirs: list[Tensor]) -> Tensor:
-    """What each tensor of two outputs compares to; raises `CutError` where they are of other shapes."""
+    """The mean comparison of all tensors of two outputs; raises `CutError` for other shapes."""
     if [tensor.shape for tensor in ours] != [tensor.shape for tensor in theirs] or not ours:
         shapes = [[list(tensor.shape) for tensor in each] for each in (ours, theirs)]
         raise CutError(f"the student gives {shapes[0]} and the teacher {shapes[1]}: pass outputs=a function of both")
@@ -405,7 +405,7 @@ def _mean_comparison(compare: Callable[[Tensor, Tensor], Tensor], ours: list[Ten
 
 
 def _as_scalar(value: Any) -> Tensor:
-    """What the user's function gave, as a scalar."""
+    """The result of the user's function as a scalar."""
     if not isinstance(value, Tensor) or value.numel() != 1:
         found = (
             f"the shape {list(value.shape)}" if isinstance(value, Tensor) else f"a {printable(type(value).__name__)}"
@@ -415,7 +415,7 @@ def _as_scalar(value: Any) -> Tensor:
 
 
 def float_outputs(graph: DataflowGraph, path: str) -> list[Any]:
-    """The first tensor of floating-point numbers that a module gave in each call that gave one."""
+    """The first floating-point output of each call of a module."""
     firsts = (
         next((node for node in call.outputs if node.dtype.is_floating_point), None)
         for call in graph.modules[path].calls
@@ -436,7 +436,7 @@ def _are_within_unit_interval(values: Tensor) -> bool:
 
 
 def _probability_dim(shares: Tensor) -> int | None:
-    """The dimension of the classes over which positive numbers add up to 1, if there is one."""
+    """The dimension along which probabilities sum to 1, if there is one."""
     shares = shares.detach()
     for dim in dict.fromkeys((_class_dim(shares) % shares.dim(), shares.dim() - 1, 1)):
         if shares.shape[dim] > 1 and bool(((shares.sum(dim) - 1).abs() < SUM_TOLERANCE).all()):
@@ -469,7 +469,7 @@ def _check_arguments(teacher: Any, receipt: Any, temperature: Any, weight: Any, 
 
 
 def _paths_wanted(features: Any) -> bool | list[str]:
-    """What was passed as `features`, as a list where it names modules."""
+    """The `features` argument, as a list if it names modules."""
     if isinstance(features, bool):
         return features
     every = [features] if isinstance(features, str) or not isinstance(features, Iterable) else list(features)
@@ -480,7 +480,7 @@ def _paths_wanted(features: Any) -> bool | list[str]:
 
 
 def _repeated_modules(graph: DataflowGraph) -> list[str]:
-    """The modules with children that have a sibling of their class; else the model's children that have weights."""
+    """The modules with siblings of their class, else the model's children with weights."""
     paths = [path for path in graph.modules if path]
     inner = {path.rpartition(".")[0] for path in paths}
     kinds: dict[tuple[str, type], list[str]] = {}
@@ -502,7 +502,7 @@ def _evenly_spaced(every: list[str], most: int) -> list[str]:
 
 
 def _compared_tensors(output: Any) -> list[Tensor]:
-    """The tensors of an output that are compared: the logits where it has such, else all floating-point ones."""
+    """The compared tensors of an output: the logits, else all floating-point ones."""
     logits = getattr(output, "logits", None)
     if isinstance(logits, Tensor):
         return [logits]
@@ -517,7 +517,7 @@ def _are_logits(output: Any) -> bool:
 
 
 def _sharing_copy(teacher: nn.Module) -> nn.Module:
-    """The modules once more, with the same parameters and without their hooks, in eval mode."""
+    """A copy of the modules with shared parameters and without hooks, in eval mode."""
     try:
         shared = copy.deepcopy(teacher, {id(tensor): tensor for tensor in teacher.parameters()})
     except Exception as error:  # of the classes of what is in the model
@@ -543,7 +543,7 @@ def _run_model(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], 
 
 @contextmanager
 def _record_outputs(model: nn.Module, paths: Iterable[str]) -> Iterator[dict[str, list[Tensor]]]:
-    """What these modules give in each call while this thread runs the model; nothing is registered on them."""
+    """Record the outputs of modules while this thread runs the model."""
     every = dict(model.named_modules(remove_duplicate=False))
     names = {id(every[path]): path for path in paths if path in every}
     found: dict[str, list[Tensor]] = {}

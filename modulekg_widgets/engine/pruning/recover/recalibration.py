@@ -1,4 +1,4 @@
-"""Running statistics renewed from batches: the mean over batches of what each normalisation sees, by their sizes."""
+"""Recalibration of running statistics: the mean over batches, weighted by their sizes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BATCH_COUNTER = "num_batches_tracked"  # where torch's batch normalisations coun
 
 @dataclass(slots=True)
 class _WeightedSums:
-    """Of the statistics that one normalisation keeps, over calls, weighted by the values behind each entry."""
+    """Weighted sums of the statistics of one normalization."""
 
     mean: Tensor
     var: Tensor
@@ -38,7 +38,7 @@ class _WeightedSums:
 
 
 class RecalibrationMode(OperatorMode):
-    """Runs the normalisations that keep statistics on those of the batch, and adds these up.
+    """Runs normalizations on batch statistics, and sums these up.
 
     The formula is that of `torch.optim.swa_utils.update_bn`: the mean over calls, of variances without bias. Calls
     count by the number of values behind a mean, so that a last batch of fewer samples has no more say than is due.
@@ -100,7 +100,7 @@ class RecalibrationMode(OperatorMode):
         return found[0] if count == 1 else (*found, *[x.new_empty(0)] * (count - len(found)))
 
     def clear(self) -> None:
-        """After each pass: tensors that were known by their identity."""
+        """Clear the tensors that are known by identity, after each forward pass."""
         self._repeated_tensors.clear()
 
     def __exit__(self, *error: Any) -> None:
@@ -108,7 +108,7 @@ class RecalibrationMode(OperatorMode):
         super().__exit__(*error)
 
     def values(self) -> dict[str, NewValue]:
-        """The new statistics, and the counts of the batches that they come of, by name."""
+        """The new statistics and batch counters, by name."""
         found: dict[str, Tensor] = {}
         for (mean, var), sums in self._sums.items():
             for name, total in ((mean, sums.mean), (var, sums.var)):
@@ -126,7 +126,7 @@ class RecalibrationMode(OperatorMode):
 def recalibrated_statistics(
     stage: CutSandbox, batches: Batches, calls: Iterable[Call] | None = None
 ) -> dict[str, NewValue]:
-    """The statistics that the calls give, by default those of all batches."""
+    """The recalibrated statistics from these calls, by default all batches."""
     renewal = RecalibrationMode(stage)
     for _ in run_each(batches, batches if calls is None else calls, stage.model, lambda: renewal):
         pass  # what the model gives is not looked at

@@ -1,4 +1,4 @@
-"""A cut with all that it may come with: statistics renewed, outputs compensated, copies cut alike."""
+"""A cut with recalibrated statistics, compensated outputs and cut copies."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def cut_and_recover(
     copies: Any = (),
     undo: bool = True,
 ) -> Receipt:
-    """Cut a model, all or nothing; what batches have to say is known before anything changes.
+    """Cut a model, all or nothing; batches run before anything changes.
 
     `axes` are the names of axes by parameter and dimension, for the report. Raises what `cut` raises, and `CutError`
     for batches that do not fit.
@@ -73,7 +73,7 @@ def cut_and_recover(
 
 
 def recalibrate(model: nn.Module, traced: TracedCall, batches: Any) -> Receipt:
-    """Renew the running statistics of a model as it is, all or nothing.
+    """Recalibrate the running statistics of a model, all or nothing.
 
     Raises `CutError` for batches that do not fit.
     """
@@ -83,7 +83,7 @@ def recalibrate(model: nn.Module, traced: TracedCall, batches: Any) -> Receipt:
 def _values_after_cut(
     model: nn.Module, edits: Edits, training: bool, batches: Batches, corrections: Sequence[LayerCorrection]
 ) -> Values:
-    """What the tensors of a model hold once it is cut."""
+    """The new values of a model's tensors after the cut."""
     found = _corrected_values(parameters_of_model(model) if corrections else {}, corrections)
     statistics = run_as_cut(model, edits, training, lambda stage: recalibrated_statistics(stage, batches), found)
     return {**found, **statistics}
@@ -102,7 +102,7 @@ def _corrected_values(full: Mapping[str, torch.Tensor], corrections: Sequence[La
 
 
 def _tied_names(model: nn.Module) -> dict[str, list[str]]:
-    """By the name of each parameter and buffer all names of that tensor."""
+    """All names of each parameter and buffer."""
     walked = walk(model)
     names: dict[int, list[str]] = {}
     for held in named_registered_tensors(walked, walked.all_paths()):
@@ -119,7 +119,7 @@ def _values_of_copy(
     values: Values,
     ties: Mapping[str, Sequence[str]],
 ) -> Values:
-    """Of a copy: the same compensation of its own weights; statistics from its own passes, in a dictionary ours."""
+    """The new values of a copy: its own compensation, and statistics from its own runs if it is a module."""
     if isinstance(target.inner, nn.Module):
         return _values_after_cut(target.inner, edits, training, batches, corrections)
     full = {str(key).removeprefix("module."): tensor for key, tensor in target.inner.items()}

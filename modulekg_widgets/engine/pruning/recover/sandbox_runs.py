@@ -1,4 +1,4 @@
-"""Batches of the user's through a model as it would be cut; the model itself is not touched."""
+"""Batches run through a sandbox of the model as it would be cut."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ HOLD_OUT_EVERY = 4  # of so many batches or samples one is held out
 
 
 class TracedCall(NamedTuple):
-    """How a model was called for its trace: the structure of its arguments with tensors without data, and the mode."""
+    """The traced call of a model: its arguments with meta tensors, and the mode."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -55,7 +55,7 @@ class TracedCall(NamedTuple):
 
     @classmethod
     def of_signature(cls, model: nn.Module) -> TracedCall:
-        """What forward must be given by its signature, where no trace tells."""
+        """The required arguments of forward by its signature, if no trace is known."""
         try:
             every = inspect.signature(model.forward).parameters.values()
         except (TypeError, ValueError):
@@ -65,7 +65,7 @@ class TracedCall(NamedTuple):
 
 
 class Batches:
-    """What the user gave as batches, as calls of the model.
+    """The user's batches as calls of the model.
 
     `once` says that they are gone through once; else, and of a generator, they are kept.
     """
@@ -103,13 +103,13 @@ class Batches:
             raise CutError("the batches are empty: pass a list or a DataLoader, for a generator gives its items once")
 
     def _copied_call(self, call: Call) -> Call:
-        """A batch to keep: a loader may fill the same memory anew for each, the items of a sequence stay."""
+        """A batch to store: copied, as a loader may reuse its memory."""
         if isinstance(self._source, Sequence):
             return call
         return with_tensors(call, lambda tensor: tensor.detach().clone())
 
     def split(self) -> tuple[list[Call], list[Call]]:
-        """Those to learn from, and those held out; of a single batch some of the samples."""
+        """The batches to fit on and those held out; a single batch is split by samples."""
         every = list(self)
         if len(every) > 1:
             out = set(range(HOLD_OUT_EVERY - 1, len(every), HOLD_OUT_EVERY)) or {len(every) - 1}
@@ -133,7 +133,7 @@ class Batches:
         return [part(~held)], [part(held)]
 
     def run(self, model: nn.Module, call: Call, number: int | None = None) -> Any:
-        """The output of a model; raises `CutError` for a batch that does not go through."""
+        """The output of a model; raises `CutError` for a batch that does not run."""
         number = self._numbers.get(id(call), number)
         which = "a batch" if number is None else f"batch {number}"
 
@@ -154,7 +154,7 @@ class Batches:
 
 
 def _items_outside_modes(given: Iterable[Any]) -> Iterator[Any]:
-    """The items, made by code of the user's that may well use the model."""
+    """The items, made outside of torch modes, as the user's code may use the model."""
     every = with_isolated_rng(given)
     end = object()
     while True:
@@ -169,7 +169,7 @@ def _items_outside_modes(given: Iterable[Any]) -> Iterator[Any]:
 
 
 class CutSandbox:
-    """The modules of a shadow as a cut leaves them: slices and buffers are its own, other parameters the model's."""
+    """The modules of a sandbox as a cut leaves them."""
 
     def __init__(self, walked: Walk, stage: Sandbox) -> None:
         self.walked = walked
@@ -181,7 +181,7 @@ class CutSandbox:
             self.names.setdefault(id(tensor), name)
 
     def set_value(self, name: str, value: Tensor) -> None:
-        """Give a parameter or buffer another value."""
+        """Set the value of a parameter or buffer."""
         self.tensors[name].data = value
 
 
@@ -194,7 +194,7 @@ def run_as_cut(
     step_by_step: bool = False,
     own: int = UNREGISTERED,
 ) -> T:
-    """What `run` makes of the model as it would be cut, without gradients; the model stays as it is.
+    """Run a function on the model as it would be cut, without gradients; the model is unchanged.
 
     `step_by_step`: recurrent layers as the operators that they are made of. `own`: with `ALL` no memory is the model's.
     Memory: the slices that stay and the buffers. Parameters are not copied, but where forward writes into one.
@@ -248,11 +248,11 @@ def _registered_state(walked: Walk) -> dict[str, Tensor]:
 
 
 class _ModelWriteError(BaseException):
-    """Forward is about to write into memory of the model; no `Exception`, so that its code does not catch it."""
+    """Forward is about to write into the model's memory."""
 
 
 class _WriteGuard(OperatorMode):
-    """Stops a forward before it writes into the memory of some tensors."""
+    """Stops a forward pass before it writes into some tensors."""
 
     def __init__(self, protected: Iterable[Tensor]) -> None:
         super().__init__()
@@ -274,7 +274,7 @@ class _WriteGuard(OperatorMode):
 def run_each(
     batches: Batches, calls: Iterable[Call], model: nn.Module, around: Callable[[], AbstractContextManager[Any]]
 ) -> Iterator[Any]:
-    """The outputs of the calls, each made inside of the context that `around` makes."""
+    """The outputs of the calls, each made inside the context of `around`."""
     for number, call in enumerate(calls):
         with around():
             output = batches.run(model, call, number)

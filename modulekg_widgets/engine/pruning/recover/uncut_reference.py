@@ -1,4 +1,4 @@
-"""The uncut model beside the cut one: the layers that read what is cut, and what they read and give."""
+"""The uncut model beside the cut one: the inputs and outputs of layers that read a cut axis."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from modulekg_widgets.engine.torch_runtime.decompose import OperatorMode
 from modulekg_widgets.engine.torch_runtime.pytree import tensors
 from modulekg_widgets.engine.tracing.unregistered_tensors import PARAMETER, named_registered_tensors
 
-# --------------------
-# Layers as they run: which weight a call reads its input with, along which dimension, and what the call gives.
+# -------------------- Layer calls as they run: the weight, the dimension it reads along, the input and the output
 
 
 Tensor = torch.Tensor
@@ -30,7 +29,7 @@ MAX_ROWS = 1 << 13  # of one call: samples and positions that are looked at
 
 
 class Operands(NamedTuple):
-    """The tensors of a layer's call, and the dimensions that count."""
+    """The tensors of a layer's call, and their channel dimensions."""
 
     x: Tensor
     weight: Tensor
@@ -42,7 +41,7 @@ class Operands(NamedTuple):
 
 
 class LayerCall(NamedTuple):
-    """One call of a layer whose weight is a parameter as a whole."""
+    """One call of a layer whose weight is a whole parameter."""
 
     name: str  # of the weight
     bias: str | None  # the parameter that is added
@@ -56,7 +55,7 @@ class LayerCall(NamedTuple):
 
 
 class LayerCallMode(OperatorMode):
-    """Hands over the calls of layers whose weights are among some parameters, and notes how else these are used."""
+    """Reports the calls of layers with these parameters, and records other uses of them."""
 
     def __init__(self, tensors: Mapping[str, Tensor], on_call: Callable[[LayerCall], None]) -> None:
         super().__init__()
@@ -106,7 +105,7 @@ class LayerCallMode(OperatorMode):
 
 
 def _same_dimension(view: Tensor, at: int, own: Tensor) -> int | None:
-    """The dimension of a tensor that is dimension `at` of a view of all of it."""
+    """The dimension of a tensor that equals a dimension of its view."""
     size, stride = view.shape[at], view.stride(at)
     found = [dim for dim in range(own.dim()) if (own.shape[dim], own.stride(dim)) == (size, stride)]
     return found[0] if len(found) == 1 else None
@@ -145,7 +144,7 @@ def _of_convolution(call: Arguments) -> Operands | None:
 
 
 def sample_rows(tensor: Tensor, at: int) -> Tensor:
-    """(rows, channels): the entries along dimension `at`, of some of the samples and positions, always the same."""
+    """(rows, channels): the entries along a dimension, at a fixed sample of positions."""
     moved = tensor.movedim(at, -1)
     flat = moved.reshape(-1, moved.shape[-1])
     step = -(-len(flat) // MAX_ROWS)
@@ -161,7 +160,7 @@ MAX_OUTPUT_ELEMENTS = 1 << 20  # elements of one output of the model that are co
 
 @dataclass(eq=False, slots=True)
 class ReadingLayer:
-    """A layer that reads what is cut."""
+    """A layer that reads a cut axis."""
 
     name: str  # of its weight
     reads: int  # the dimensions of the weight
@@ -174,18 +173,18 @@ class ReadingLayer:
 
 
 class LayerValues(NamedTuple):
-    """What one call of a layer read and gave, a row for each sample and position."""
+    """The input and the output of one layer call, a row for each sample and position."""
 
     input: Tensor
     output: Tensor
 
 
 class StopForward(BaseException):
-    """All that is wanted of a pass has run; no `Exception`, so that the model's code does not catch it."""
+    """Ends a forward pass once all needed layers have run."""
 
 
 class UncutReference:
-    """The uncut model on a stage of its own."""
+    """The uncut model in a sandbox of its own."""
 
     def __init__(
         self, stage: CutSandbox, full: Mapping[str, Tensor], edits: Edits, batches: Batches, first: Call
@@ -226,7 +225,7 @@ class UncutReference:
         reader.calls += 1
 
     def _add_others(self, uses: Mapping[str, Collection[str]]) -> None:
-        """The other weights that read what is cut, as those of convolutions in groups: no call shows what they read."""
+        """Add weights that read a cut axis but cannot be fitted, with the reason."""
         for name, edit in self._by_name.items():
             reads = [at for at, kept in edit.kept.items() if at not in edit.produced and len(kept) < edit.shape[at]]
             is_first = name in self.full and name == next(each for each in edit.names if each in self.full)
@@ -236,7 +235,7 @@ class UncutReference:
                 self.readers[name] = ReadingLayer(name, reads[0], 0, None, edit, len(self.readers), reason=why)
 
     def layer_values(self, readers: Collection[ReadingLayer], call: Call) -> dict[str, list[LayerValues]]:
-        """What these layers read and give for a batch, their outputs as far as they stay."""
+        """The inputs and remaining outputs of these layers for a batch."""
         found: dict[str, list[LayerValues]] = {reader.name: [] for reader in readers}
         edits = {reader.name: reader.edit for reader in readers}
 
@@ -256,18 +255,18 @@ class UncutReference:
         return found
 
     def output(self, call: Call) -> list[Tensor]:
-        """What the whole model gives for a batch."""
+        """The model's output for a batch."""
         return comparable_outputs(self._batches.run(self._stage.model, call))
 
 
 def parameters_of_model(model: nn.Module) -> dict[str, Tensor]:
-    """The parameters as they are now, by each of their names."""
+    """The present parameters by each of their names."""
     walked = walk(model)
     held = named_registered_tensors(walked, walked.all_paths())
     return {each.name: each.tensor.detach() for each in held if each.kind == PARAMETER}
 
 
 def comparable_outputs(output: Any) -> list[Tensor]:
-    """Some of the numbers of each tensor that a model gives."""
+    """A sample of the entries of each floating-point output."""
     found = (tensor.reshape(-1) for _, tensor in tensors(output) if tensor.is_floating_point())
     return [flat[:: -(-len(flat) // MAX_OUTPUT_ELEMENTS) or 1].clone() for flat in found]

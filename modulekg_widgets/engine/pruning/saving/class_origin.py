@@ -1,4 +1,4 @@
-"""Models of plain torch, built by their classes; containers of layers by the layers in them."""
+"""Builder of plain torch models from their class and arguments, and of containers from their layers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Node = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ClassOrigin:
-    """A class with its arguments, or a container with those of its layers."""
+    """A class with its arguments, or a container of such."""
 
     root: Node
     classes: Mapping[str, Any]  # what each path in it names
@@ -69,7 +69,7 @@ class ClassOrigin:
 
 
 def class_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any, builder: Any) -> Iterator[ClassOrigin]:
-    """How a model may have been built, the likeliest first; raises `ModelFolderError` where nobody can tell."""
+    """The possible builders of a model, the likeliest first; raises `ModelFolderError` if there is none."""
     if arguments is not None or builder is not None:
         made_by = nominal_class(model) if builder is None else builder
         if not callable(made_by):
@@ -99,7 +99,7 @@ def class_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any, bu
 def _class_node(
     module: nn.Module, path: str, before: Mapping[str, SizeValue], classes: dict[str, Any], guess: Callable[..., Any]
 ) -> dict[str, Any]:
-    """A module as what builds it."""
+    """The description of a module's construction."""
     cls = nominal_class(module)
     name = _importable(cls)
     if name in CONTAINERS:
@@ -114,7 +114,7 @@ def _class_node(
 
 
 def _recorded_arguments(module: nn.Module, cls: type, path: str, before: Mapping[str, SizeValue]) -> dict[str, Any]:
-    """The arguments that the module keeps in attributes of their names."""
+    """The arguments that a module stores in attributes of the same name."""
     state = module_state(module)
     found = {}
     for name, parameter in inspect.signature(cls).parameters.items():
@@ -148,7 +148,7 @@ def _unknown_argument_error(cls: type, name: str) -> ModelFolderError:
 
 
 def _importable(value: Any) -> str:
-    """The path of a class or function; raises `ModelFolderError` where no other process finds it there."""
+    """The import path of a class or function; raises `ModelFolderError` if it cannot be imported from there."""
     path = import_path(value)
     if _imported_object(path) is not value:
         raise ModelFolderError(
@@ -159,7 +159,7 @@ def _importable(value: Any) -> str:
 
 
 def _imported_object(path: str) -> Any:
-    """What a path names in a module that is imported already."""
+    """The object at a path in an imported module; None if there is none."""
     module, _, name = path.partition(":")
     found: Any = sys.modules.get(module)
     for part in name.split("."):
@@ -168,7 +168,7 @@ def _imported_object(path: str) -> Any:
 
 
 def checked_arguments(arguments: Any) -> dict[str, Any]:
-    """Arguments as JSON has them; raises `ModelFolderError` for others."""
+    """Arguments as JSON values; raises `ModelFolderError` for others."""
     given = {} if arguments is None else arguments
     if isinstance(given, list | tuple):
         given = {POSITIONAL: list(given)}
@@ -192,7 +192,7 @@ def _is_json(value: Any) -> bool:
 
 
 def read_class_origin(manifest: Mapping[str, Any], trusted: TrustedClasses) -> ClassOrigin:
-    """The origin that a folder tells of; raises `ModelFolderError` where it names what nobody has agreed to."""
+    """The builder in a manifest; raises `ModelFolderError` for untrusted names."""
     classes: dict[str, Any] = {}
     root = _read_node(manifest.get("root"), trusted, classes, 0)
     return ClassOrigin(root, classes)
@@ -216,7 +216,7 @@ def _read_node(node: Any, trusted: TrustedClasses, classes: dict[str, Any], dept
 
 
 def _trusted_object(path: str, trusted: TrustedClasses) -> Any:
-    """What a path names: given by the caller, a layer of torch, or a module class that is imported already."""
+    """The class or function at a path: trusted by the caller, of torch, or an imported module class."""
     given = trusted.find(path)
     if given is not None:
         return given

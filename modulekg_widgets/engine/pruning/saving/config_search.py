@@ -1,7 +1,7 @@
-"""What a configuration can say of the sizes that cuts left: found by trying, proved by building from it.
+"""Search for the configuration that builds a cut model, verified by building it.
 
-No key is known by its name. Where the model that a configuration builds differs from the one that is wanted, the two
-sizes tell which values may have to change: what equals the size, or what the size is a multiple of.
+No configuration key is known by name. Where the built model differs from the wanted one, the two sizes
+tell which values may have to change: those that equal the size or are a multiple or part of it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ ConfigChange = Mapping[ConfigPath, Any]
 
 
 class ConfigFit(NamedTuple):
-    """The origin with a configuration that builds the cut model at once, or None; and why."""
+    """The origin with a configuration that builds the cut model, or None; and the reason."""
 
     origin: TransformersOrigin | None
     reason: str
 
 
 class CandidateConfig(NamedTuple):
-    """A configuration on the way, and what the model that it builds differs in."""
+    """A configuration, the signature of the model that it builds, and the differences."""
 
     config: Mapping[str, Any]
     signature: ModelSignature
@@ -53,7 +53,7 @@ class CandidateConfig(NamedTuple):
 
 @dataclass
 class _Goal:
-    """What a configuration shall build; facts that are `loose` may be any. So many `tries` are left."""
+    """The signature to reach, with ignored facts and the number of remaining tries. So many `tries` are left."""
 
     origin: TransformersOrigin
     wanted: ModelSignature
@@ -61,7 +61,7 @@ class _Goal:
     tries: int
 
     def try_config(self, config: Mapping[str, Any]) -> CandidateConfig | None:
-        """What a configuration leads to; None where the library refuses it, and after the last try.
+        """The result of a configuration; None if the library rejects it or no tries remain.
 
         Where it refuses, lists that it computes from other keys are left to it: they may be of the old numbers.
         """
@@ -87,7 +87,7 @@ class _Goal:
 def fitting_config(
     origin: TransformersOrigin, wanted: ModelSignature, value_of: Callable[[str], torch.Tensor]
 ) -> ConfigFit:
-    """The configuration that builds the wanted model, as far as `value_of` its tensors can tell, if there is one."""
+    """The configuration that builds the wanted model, if there is one."""
     found = nearest_config(origin, wanted)
     reason = found if isinstance(found, str) else describe_mismatch(found, wanted, value_of)
     if isinstance(found, str) or reason:
@@ -103,7 +103,7 @@ def nearest_config(
     ignored: Container[tuple[Any, ...]] = (),
     max_tries: int = MAX_TRIES,
 ) -> CandidateConfig | str:
-    """The configuration whose model comes nearest to the wanted one, but for facts that are `ignored`; else why not."""
+    """The configuration whose model is nearest to the wanted one; else the reason."""
     goal = _Goal(origin, wanted, ignored, max_tries)
     start = goal.try_config(origin.config)
     if start is None:
@@ -119,7 +119,7 @@ def nearest_config(
 
 
 def _changed_with(config: Mapping[str, Any], model: Any) -> ConfigChange:
-    """What a cut has set in the configuration that the model holds, as counts of layers and lists of their kinds."""
+    """The configuration changes that a cut has made in the model, as counts of layers."""
     before = dict(_leaves(config))
     after = _leaves(config_document(model.config))
     changed = {place: value for place, value in after if place in before and before[place] != value}
@@ -134,7 +134,7 @@ def _changed_with(config: Mapping[str, Any], model: Any) -> ConfigChange:
 def _minimal_changes(
     origin: TransformersOrigin, found: CandidateConfig, wanted: ModelSignature, value_of: Callable[[str], torch.Tensor]
 ) -> CandidateConfig:
-    """The configuration with as few changes as will do: what was as large or long as a size by chance stays."""
+    """The configuration with as few changes as possible."""
     goal = _Goal(origin, wanted, (), MAX_TRIES)
     for place, value in _leaves(origin.config):
         now = dict(_leaves(found.config)).get(place)
@@ -146,7 +146,7 @@ def _minimal_changes(
 
 
 def describe_mismatch(found: CandidateConfig, wanted: ModelSignature, value_of: Callable[[str], torch.Tensor]) -> str:
-    """What a configuration builds otherwise than wanted, "" where nothing is."""
+    """The first difference between the built and the wanted model, "" if there is none."""
     others = differing_facts(wanted.facts, found.signature.facts)
     if others:
         return f"no key of the configuration says {_fact_text(others[0])}"
@@ -154,7 +154,7 @@ def describe_mismatch(found: CandidateConfig, wanted: ModelSignature, value_of: 
 
 
 def _search(goal: _Goal, step: CandidateConfig) -> CandidateConfig:
-    """The configuration that comes nearest, by one change or two together after the other.
+    """The nearest configuration, by successive changes of one or two keys.
 
     No change may spoil a shape that was right: it would look like progress, as smaller heads do where fewer are wanted.
     """
@@ -177,7 +177,7 @@ def _search(goal: _Goal, step: CandidateConfig) -> CandidateConfig:
 def _first_nearer(
     goal: _Goal, step: CandidateConfig, changes: Iterable[ConfigChange], near: list[tuple[int, ConfigChange]]
 ) -> CandidateConfig | None:
-    """The first change that leads nearer; into `near` those that lead elsewhere, with how many differences are left."""
+    """The first change that comes nearer; other effective changes are added to `near`."""
     for change in changes:
         tried = goal.try_config(_changed_config(step.config, change))
         if tried is not None and _is_nearer(tried, step):
@@ -192,7 +192,7 @@ def _first_nearer(
 
 
 def _changes_by_name(change: ConfigChange, tried: CandidateConfig, wanted: ModelSignature) -> Iterator[ConfigChange]:
-    """The change with an attribute that it spoils as a key of that name: what is computed may also be said."""
+    """The change with a key set that has the name of a spoilt attribute."""
     place = next(iter(change))
     home: Any = tried.config
     for key in place[:-1]:
@@ -209,12 +209,12 @@ def _changes_by_name(change: ConfigChange, tried: CandidateConfig, wanted: Model
 
 
 def _is_of_torch(key: tuple[Any, ...], wanted: ModelSignature) -> bool:
-    """Whether an attribute is of a layer of torch, which knows no configuration."""
+    """True if an attribute belongs to a torch layer."""
     return str(wanted.facts.get(("class", key[1]))).startswith("torch.")
 
 
 def _best_by_path(near: Iterable[tuple[int, ConfigChange]]) -> list[ConfigChange]:
-    """The best values of the places that one may have to change together with another."""
+    """The best change for each path."""
     found: dict[ConfigPath, ConfigChange] = {}
     for _, change in sorted(near, key=lambda each: each[0]):
         if len(change) == 1:
@@ -232,7 +232,7 @@ def _is_nearer(tried: CandidateConfig, step: CandidateConfig) -> bool:
 
 
 def _proposals(step: CandidateConfig, wanted: ModelSignature, left_open: bool = False) -> Iterator[ConfigChange]:
-    """Changes that may bring the configuration nearer: all that are clear at once, then one at a time.
+    """Changes that may come nearer: all clear ones at once, then one at a time.
 
     With `left_open` those of keys that have no value yet, and of no others.
     """
@@ -263,7 +263,7 @@ def _proposals(step: CandidateConfig, wanted: ModelSignature, left_open: bool = 
 def _shorter_lists(
     step: CandidateConfig, wanted: ModelSignature, leaves: Sequence[tuple[ConfigPath, Any]]
 ) -> Iterator[ConfigChange]:
-    """Fewer modules in a list: a key that counts them, with all lists that say something of each of them."""
+    """Changes that shorten module lists: the count and all lists by layer."""
     lengths = [(step.signature.facts.get(key), wanted.facts.get(key)) for key in step.differences if key[0] == "length"]
     for now, new in dict.fromkeys(lengths):
         if type(now) is int and type(new) is int and new < now:
@@ -272,14 +272,14 @@ def _shorter_lists(
 
 
 def _doubt_level(value: Any, now: int) -> int:
-    """How far it is from sure that a value says a size: parts of it may be of another thing, and shares rarely are."""
+    """The uncertainty that a value is a size: 0 if equal, 1 for a multiple, 2 for a float."""
     return 0 if value == now else 2 if type(value) is float else 1
 
 
 def _named_as_attributes(
     step: CandidateConfig, wanted: ModelSignature, leaves: Sequence[tuple[ConfigPath, Any]]
 ) -> ConfigChange:
-    """The keys that have the name and the number of an attribute that should be another: equal sizes tell less."""
+    """The keys with the name and value of an attribute that should change."""
     found: dict[tuple[str, int], set[int]] = {}
     for key in step.differences:
         now, new = step.signature.facts.get(key), wanted.facts.get(key)
@@ -292,7 +292,7 @@ def _named_as_attributes(
 
 
 def _without_some(step: CandidateConfig, wanted: ModelSignature) -> Iterator[ConfigChange]:
-    """All that is clear at once, but for one, two or three: equal sizes may be of different things."""
+    """All clear changes except for one, two or three."""
     together = next(_proposals(step, wanted), {})
     if 2 < len(together) <= MAX_PAIRED:
         for count in (1, 2, 3):
@@ -301,7 +301,7 @@ def _without_some(step: CandidateConfig, wanted: ModelSignature) -> Iterator[Con
 
 
 def _size_pairs(step: CandidateConfig, wanted: ModelSignature) -> list[tuple[int, int]]:
-    """The sizes that are and those that should be, the most frequent first."""
+    """Pairs of present and wanted sizes, the most frequent first."""
     found: Counter[tuple[int, int]] = Counter()
     for key in step.differences:
         now, new = step.signature.facts.get(key), wanted.facts.get(key)
@@ -311,7 +311,7 @@ def _size_pairs(step: CandidateConfig, wanted: ModelSignature) -> list[tuple[int
 
 
 def _leaves(document: Any, place: ConfigPath = ()) -> Iterator[tuple[ConfigPath, Any]]:
-    """The numbers of a document, what is left open in it, and its lists as wholes."""
+    """The numbers, None values and lists of a document, with their paths."""
     if isinstance(document, Mapping):
         for key, value in document.items():
             yield from _leaves(value, (*place, key))
@@ -324,7 +324,7 @@ def _leaves(document: Any, place: ConfigPath = ()) -> Iterator[tuple[ConfigPath,
 
 
 def _scaled_values(value: Any, now: int, new: int) -> Iterator[Any]:
-    """What a value may become where a size becomes another that it says, a part of it, or how many parts it has."""
+    """The values that a number may become when a size changes."""
     if value is None or value == now:
         yield new
     if type(value) is int and value > 1:
@@ -358,7 +358,7 @@ def _changed_config(config: Mapping[str, Any], change: ConfigChange) -> dict[str
 
 
 def _unequal_layers(before: ModelSignature, wanted: ModelSignature) -> str:
-    """The name of a tensor that had the shape of its like in other layers, and has another one now."""
+    """The name of a tensor whose layers no longer have equal shapes, or ""."""
     shapes: dict[tuple[str, Any], tuple[int, ...]] = {}
     for name, held in wanted.by_name.items():
         old = before.by_name.get(name)
@@ -371,7 +371,7 @@ def _unequal_layers(before: ModelSignature, wanted: ModelSignature) -> str:
 
 
 def _read_differently(signature: ModelSignature, wanted: ModelSignature) -> str:
-    """What the code reads of the configuration while it runs, where it would be another number than in the cut."""
+    """The configuration value that the code reads at run time and that would differ, or ""."""
     here, there = signature.config_read, wanted.config_read
     key = next((key for key in there if here.get(key) != there[key]), None)
     return "" if key is None else f"the code computes with {printable(key)} of the configuration while it runs"
@@ -380,7 +380,7 @@ def _read_differently(signature: ModelSignature, wanted: ModelSignature) -> str:
 def _computed_differently(
     signature: ModelSignature, wanted: ModelSignature, value_of: Callable[[str], torch.Tensor]
 ) -> str:
-    """The name of a table that the code computes from sizes, where it would compute another one."""
+    """The computed table that would differ, or ""."""
     for name in sorted(wanted.unsaved):
         if wanted.first_names[name] == name and not same_values(value_of(name), signature.by_name[name].tensor):
             return f"{printable(name)} is no file's, and would be computed from other sizes"

@@ -1,4 +1,4 @@
-"""Models built without weights: parameters take no memory, while what is computed of sizes has its values."""
+"""Models built with empty weights: parameters take no memory, computed tables have their values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INIT_FUNCTIONS = {  # by name, as libraries put functions of their own in the pl
 
 
 class _EmptyWeightsMode(TorchFunctionMode):
-    """`torch.empty`, which the weights of layers are made by, gives tensors without data; all else is computed.
+    """Makes `torch.empty` return meta tensors and skips initialization, within a memory budget.
 
     What would only write into these is left out: half of the time would go there. What has data may have
     `most_numbers` in all, and there may be `most_calls`: a forged size must not take memory.
@@ -52,11 +52,11 @@ class _EmptyWeightsMode(TorchFunctionMode):
 
 
 class _TooLargeError(BaseException):
-    """Ends the building of a model that grows beyond what it can be; no code of its catches it."""
+    """Ends the construction of a model that exceeds its budget."""
 
 
 def build_with_empty_weights(make: Callable[[], M], max_numbers: int = UNLIMITED, max_calls: int = UNLIMITED) -> M:
-    """What `make` builds, in eval mode; the generators of random numbers are left as they were.
+    """Build a model with empty weights in eval mode; random generators are unchanged.
 
     Raises `ModelFolderError` for a model that is larger than it can be, and what `make` raises.
     """

@@ -1,4 +1,4 @@
-"""Models of transformers, built from their configurations by the classes of the library itself."""
+"""Builder of transformers models from their configuration."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from modulekg_widgets.engine.pruning.saving.origin import (
 )
 from modulekg_widgets.engine.torch_runtime.state import module_state
 
-# -------------------- Models of timm, built by the name of their architecture
+# -------------------- Builder of timm models from the name of their architecture
 
 
 TIMM = "timm"
@@ -44,7 +44,7 @@ REFUSED_ARGUMENTS = ("pretrained", "checkpoint", "cache", "model_name", "scripta
 
 @dataclass(frozen=True)
 class TimmOrigin:
-    """An architecture of the library and the arguments of `timm.create_model`."""
+    """An architecture of timm with arguments of `timm.create_model`."""
 
     architecture: str
     arguments: Mapping[str, Any]
@@ -57,7 +57,7 @@ class TimmOrigin:
 
 
 def timm_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any) -> Iterator[TimmOrigin]:
-    """How a model of the library may have been built; none for any other."""
+    """The possible builders of a timm model; none for any other."""
     library = sys.modules.get(TIMM)
     state = module_state(model)
     config = state.get("pretrained_cfg", state.get("default_cfg"))
@@ -77,7 +77,7 @@ def timm_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any) -> 
 
 
 def read_timm_origin(manifest: Mapping[str, Any]) -> TimmOrigin:
-    """The origin that a folder tells of; raises `ModelFolderError` for what timm would not build by itself."""
+    """The builder in a manifest; raises `ModelFolderError` for unknown architectures."""
     try:
         library = import_module(TIMM)
     except ImportError as error:
@@ -89,7 +89,7 @@ def read_timm_origin(manifest: Mapping[str, Any]) -> TimmOrigin:
 
 
 def checked_timm_arguments(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Arguments of `timm.create_model`; raises `ModelFolderError` for those by which it opens or fetches something."""
+    """The arguments; raises `ModelFolderError` for those that open or download files."""
     wrong = next((name for name in arguments if name.startswith(REFUSED_ARGUMENTS)), None)
     if wrong is not None:
         raise ModelFolderError(f"the argument {printable(wrong)!r} leads timm to other files: leave it out")
@@ -128,7 +128,7 @@ _LABELS = re.compile(r"(num|n)_(labels|classes)$")  # of which the library makes
 
 @dataclass(frozen=True)
 class TransformersOrigin:
-    """A class of the library and the document of a configuration."""
+    """A model class of transformers with the document of a configuration."""
 
     cls: type
     config: Mapping[str, Any]
@@ -143,7 +143,7 @@ class TransformersOrigin:
 
     @cached_property
     def computed(self) -> frozenset[str]:
-        """The lists that the configuration's class makes so by itself when they are not given, as names of stages."""
+        """The lists that the configuration class computes by itself, as names of stages."""
         lists = {key: value for key, value in self.config.items() if isinstance(value, list)}
         try:
             made = config_document(self._configuration({k: v for k, v in self.config.items() if k not in lists}))
@@ -165,7 +165,7 @@ class TransformersOrigin:
 
 
 def transformers_origin(model: Any, cuts: Sequence[SavedCut]) -> TransformersOrigin | None:
-    """The origin of a model of the library, None for any other; `cuts` are those that have been made."""
+    """The builder of a transformers model before `cuts`; None for any other."""
     library = sys.modules.get(TRANSFORMERS)
     cls = nominal_class(model)
     if library is None or not isinstance(model, library.PreTrainedModel):
@@ -191,12 +191,12 @@ def transformers_origin(model: Any, cuts: Sequence[SavedCut]) -> TransformersOri
 
 
 def config_document(config: Any) -> dict[str, Any]:
-    """A configuration of the library as JSON, with what is as by default."""
+    """A configuration as JSON, with default values."""
     return json.loads(config.to_json_string(use_diff=False))
 
 
 def _config_before(model: Any, cuts: Sequence[SavedCut]) -> dict[tuple[str, ...], Any]:
-    """What cuts have changed in the configuration of the whole model, or in one within it, as it was, by its keys."""
+    """The old values of configuration keys that cuts changed, by path."""
     walked = walk(model)
     states = {path: walked.states[index] for path, index in walked.all_paths()}
     inside = dict(_configurations_in(model.config))
@@ -211,7 +211,7 @@ def _config_before(model: Any, cuts: Sequence[SavedCut]) -> dict[tuple[str, ...]
 
 
 def _configurations_in(config: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The identities of a configuration and of those in it, with the keys that lead there."""
+    """The identities of a configuration and of nested ones, with their key paths."""
     yield id(config), keys
     for key, value in vars(config).items():
         if callable(getattr(type(value), "to_json_string", None)) and len(keys) < MAX_DEPTH:
@@ -221,7 +221,7 @@ def _configurations_in(config: Any, keys: tuple[str, ...] = ()) -> Iterator[tupl
 def read_transformers_origin(
     manifest: Mapping[str, Any], config: Mapping[str, Any], generation: Any, trusted: TrustedClasses
 ) -> TransformersOrigin:
-    """The origin that a folder tells of; raises `ModelFolderError` for what the library would not build by itself."""
+    """The builder in a folder; raises `ModelFolderError` for what the library would not build."""
     name = manifest.get("class")
     kernels = manifest.get("kernels", {})
     if not isinstance(name, str) or not isinstance(kernels, dict) or not isinstance(config, dict):
@@ -257,7 +257,7 @@ def _name_of(cls: type) -> str:
 
 
 def _checked(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The document; raises `ModelFolderError` where it asks for code, other files or the network, at any depth."""
+    """The document; raises `ModelFolderError` if it asks for code, other files or the network."""
     waiting: list[Any] = [document]
     while waiting:
         part = waiting.pop()
@@ -297,7 +297,7 @@ def _are_library_kernels(value: Any) -> bool:
 
 
 def _decoded(value: Any) -> Any:
-    """What the library writes for numbers that JSON has not."""
+    """The document with the library's notation for infinite numbers decoded."""
     if isinstance(value, dict):
         if value.keys() == {"__float__"} and value["__float__"] in NON_FINITE_NUMBERS:
             return NON_FINITE_NUMBERS[value["__float__"]]
@@ -305,7 +305,7 @@ def _decoded(value: Any) -> Any:
     return [_decoded(part) for part in value] if isinstance(value, list) else value
 
 
-# -------------------- Models of diffusers, built by their class from the arguments that the library registers
+# -------------------- Builder of diffusers models from the class and its registered arguments
 
 
 DIFFUSERS = "diffusers"
@@ -320,7 +320,7 @@ ADDRESS_ARGUMENTS = (
 
 @dataclass(frozen=True)
 class DiffusersOrigin:
-    """A model class of the library and the arguments of its constructor."""
+    """A model class of diffusers with its constructor arguments."""
 
     cls: type
     arguments: Mapping[str, Any]
@@ -333,7 +333,7 @@ class DiffusersOrigin:
 
 
 def diffusers_origin(model: nn.Module) -> DiffusersOrigin | None:
-    """The origin of a model of the library, None for any other; a cut changes nothing of what is registered."""
+    """The builder of a diffusers model; None for any other."""
     library = sys.modules.get(DIFFUSERS)
     cls = nominal_class(model)
     registered = vars(model).get(REGISTERED_ARGUMENTS)
@@ -346,7 +346,7 @@ def diffusers_origin(model: nn.Module) -> DiffusersOrigin | None:
 
 
 def read_diffusers_origin(manifest: Mapping[str, Any]) -> DiffusersOrigin:
-    """The origin that a folder tells of; raises `ModelFolderError` for what is no model class of the library."""
+    """The builder in a manifest; raises `ModelFolderError` for other classes."""
     try:
         library = import_module(DIFFUSERS)
     except ImportError as error:
@@ -367,17 +367,17 @@ def _checked_diffusers_arguments(arguments: Mapping[str, Any]) -> Mapping[str, A
 
 
 def _as_lists(value: Any) -> Any:
-    """Tuples as JSON has them."""
+    """Tuples as lists."""
     if isinstance(value, Mapping):
         return {key: _as_lists(part) for key, part in value.items()}
     return [_as_lists(part) for part in value] if isinstance(value, list | tuple) else value
 
 
-# -------------------- Which library a model is of
+# -------------------- Detection of a model's library and of its builder
 
 
 def possible_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any, builder: Any) -> Iterator[Origin]:
-    """How a model may have been built, the likeliest first; raises `ModelFolderError` where nobody can tell."""
+    """The possible builders of a model, the likeliest first; raises `ModelFolderError` if there is none."""
     known = False
     if arguments is None and builder is None and (origin := transformers_origin(model, cuts)) is not None:
         yield origin
@@ -393,7 +393,7 @@ def possible_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any,
 
 
 def read_origin(manifest: Manifest, folder: str, trusted: TrustedClasses) -> Origin:
-    """The origin that a folder tells of; raises `ModelFolderError` where it names what is not trusted."""
+    """The builder in a folder; raises `ModelFolderError` for untrusted names."""
     document = manifest.origin
     library = document.get("library")
     if library == "transformers":

@@ -1,4 +1,4 @@
-"""Loading: all is checked before a tensor is read, and the model is handed over when all of it is there."""
+"""Loads a model folder: everything is checked before a tensor is read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CALLS_PER_TENSOR, EXTRA_CALLS = 100, 100_000
 
 
 def load(folder: Any, classes: Sequence[Any], apply_plan: ApplyPlan) -> nn.Module:
-    """The model of a folder in eval mode; raises `ModelFolderError` for anything else, with nothing half loaded."""
+    """The model of a folder in eval mode; raises `ModelFolderError` for anything else."""
     path = checked_folder(folder)
     trusted = TrustedClasses(classes)
     check_exists(path)
@@ -59,7 +59,7 @@ def load(folder: Any, classes: Sequence[Any], apply_plan: ApplyPlan) -> nn.Modul
 def _build_cut_model(
     origin: Origin, plans: Sequence[bytes], apply_plan: ApplyPlan, stored: Sequence[StoredTensor]
 ) -> nn.Module:
-    """The model without weights, cut as it was."""
+    """The model without weights, cut as saved."""
     numbers = 4 * sum(each.nbytes // each.dtype.itemsize for each in stored) + EXTRA_NUMBERS
     calls = CALLS_PER_TENSOR * len(stored) + EXTRA_CALLS
     try:
@@ -80,7 +80,7 @@ def _build_cut_model(
 
 
 def _tensor_sources(found: ModelSignature, files: Sequence[TensorFile], manifest: Manifest) -> dict[str, TensorFile]:
-    """Where each tensor of the model lies; raises `ModelFolderError` where the two do not agree in all."""
+    """The file of each tensor; raises `ModelFolderError` if model and files do not match."""
     firsts = found.first_names
     tied = {name: first for name, first in firsts.items() if name != first}
     if tied != dict(manifest.tied):

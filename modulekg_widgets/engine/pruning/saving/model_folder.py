@@ -1,4 +1,4 @@
-"""A folder written whole or not at all, and its files read within bounds."""
+"""Model folders, written as a whole or not at all, and their files read within limits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Writer = Callable[[IO[bytes]], object]
 
 
 def checked_folder(folder: Any) -> str:
-    """The path of a folder, given as text or path; raises `ModelFolderError` for anything else."""
+    """The absolute path of a folder; raises `ModelFolderError` for anything else."""
     if not isinstance(folder, str | os.PathLike) or not isinstance(os.fspath(folder), str):
         raise ModelFolderError(f"a model is saved in a folder, got a {printable(type(folder).__name__)}: pass its path")
     path = os.fspath(folder)
@@ -48,7 +48,7 @@ def checked_folder(folder: Any) -> str:
 
 
 def write_folder(folder: str, files: Mapping[str, Writer]) -> None:
-    """Write a folder with these files; it appears as a whole, and one that a model was saved in before is replaced.
+    """Write a folder with these files at once, and replace an earlier saved model.
 
     What others put there, as a tokenizer's files, stays. Raises `ModelFolderError` for a folder that holds anything
     else, and where it cannot be written; what was there stays then.
@@ -104,7 +104,7 @@ def _move_into_place(scratch: str, folder: str, written: set[str]) -> None:
 
 
 def _saved_files(folder: str) -> set[str]:
-    """What an earlier save has written there."""
+    """The files that an earlier save has written."""
     try:
         files = read_json(folder, MANIFEST).get("files", [])
     except (ModelFolderError, AttributeError):
@@ -113,7 +113,7 @@ def _saved_files(folder: str) -> set[str]:
 
 
 def read_bytes(folder: str, name: str) -> bytes:
-    """The content of a file of a folder; raises `ModelFolderError` where it is not there, too large, or a link."""
+    """The content of a file; raises `ModelFolderError` if it is missing, too large or a link."""
     try:
         return read_bounded(os.path.join(folder, name), MAX_JSON_SIZE, links=False)
     except FileNotFoundError:
@@ -126,7 +126,7 @@ def read_bytes(folder: str, name: str) -> bytes:
 
 
 def read_json(folder: str, name: str) -> Any:
-    """A document in a folder; raises `ModelFolderError` for anything else."""
+    """The JSON document in a file; raises `ModelFolderError` for anything else."""
     content = read_bytes(folder, name)
     try:
         return parse_json(content, _InvalidJSONError, MAX_PARTS, unique=True, doubles=True)
@@ -135,11 +135,11 @@ def read_json(folder: str, name: str) -> Any:
 
 
 class _InvalidJSONError(ValueError):
-    """What is wrong with a document."""
+    """A document is no valid JSON."""
 
 
 def check_foreign_files(folder: str, files: set[str]) -> None:
-    """Raise `ModelFolderError` where a folder holds weights or code that were not saved with the model."""
+    """Raise `ModelFolderError` for weights or code that were not saved with the model."""
     for name in sorted(os.listdir(folder)):
         if name not in files and name.lower().endswith(FOREIGN_SUFFIXES):
             raise ModelFolderError(
@@ -149,7 +149,7 @@ def check_foreign_files(folder: str, files: set[str]) -> None:
 
 
 def check_exists(folder: str) -> None:
-    """Raise `ModelFolderError` where there is no such folder."""
+    """Raise `ModelFolderError` if there is no such folder."""
     if not os.path.isdir(folder):
         raise ModelFolderError(
             f"there is no folder {printable(folder)}: nothing is looked for elsewhere, or downloaded"
@@ -157,12 +157,11 @@ def check_exists(folder: str) -> None:
 
 
 def exists(folder: str, name: str) -> bool:
-    """Whether a folder has a file of this name."""
+    """True if a folder has a file of this name."""
     return os.path.lexists(os.path.join(folder, name))
 
 
-# --------------------
-# The manifest of a folder: what builds the model, which cuts follow, and which files belong to it.
+# -------------------- The manifest of a model folder: builder, cuts and files
 
 
 FORMAT, VERSION = "modulekg-model", 1
@@ -172,13 +171,13 @@ MAX_CUTS = 1_000
 
 
 def plan_file_name(at: int) -> str:
-    """The name of the file of a plan, by its turn."""
+    """The file name of a plan."""
     return f"plan-{at}.json"
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a folder says of itself."""
+    """The content of a manifest."""
 
     origin: Mapping[str, Any]
     files: frozenset[str]
@@ -196,7 +195,7 @@ def manifest_document(
     first_names: Mapping[str, str],
     attributes: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The document of a manifest."""
+    """The JSON document of a manifest."""
     return {
         "format": FORMAT,
         "version": VERSION,

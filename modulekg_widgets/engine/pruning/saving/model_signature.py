@@ -1,4 +1,4 @@
-"""Two models compared: the names and shapes of their tensors, ties, classes, and the attributes that code reads."""
+"""Model signatures: names, shapes and ties of tensors, classes, and attributes that code reads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MISSING = object()
 
 @dataclass(frozen=True)
 class ModelSignature:
-    """What a model is made of."""
+    """The tensors and facts of a model, for comparison with another one."""
 
     model: nn.Module
     walked: Walk
@@ -46,7 +46,7 @@ class ModelSignature:
 
     @cached_property
     def first_names(self) -> dict[str, str]:
-        """By each name of a tensor the first of its names: tied tensors have several."""
+        """The first name of each tensor by all of its names."""
         firsts: dict[int, str] = {}
         return {held.name: firsts.setdefault(id(held.tensor), held.name) for held in self.tensors}
 
@@ -56,7 +56,7 @@ class ModelSignature:
 
     @cached_property
     def unsaved(self) -> frozenset[str]:
-        """The names of the tensors that a state_dict has not."""
+        """The names of the tensors outside of the state_dict."""
         return frozenset(held.name for held in self.tensors if is_unsaved(held))
 
     @property
@@ -65,7 +65,7 @@ class ModelSignature:
 
     @cached_property
     def facts(self) -> Facts:
-        """All that has to be equal for two models to compute the same with equal tensors."""
+        """All facts that must be equal for two models to compute the same with equal tensors."""
         found: Facts = {}
         for held in self.tensors:
             if self.first_names[held.name] != held.name:
@@ -87,7 +87,7 @@ class ModelSignature:
 
     @cached_property
     def config_read(self) -> Mapping[str, Any]:
-        """What code reads of the configuration while it runs, by key."""
+        """The configuration values that the code reads at run time, by key."""
         config = getattr(self.model, CONFIG, None)
         keys = _keys_read(self._classes)
         return {key: _comparable(value) for key in keys if _is_plain(value := getattr(config, key, None))}
@@ -95,7 +95,7 @@ class ModelSignature:
 
 @lru_cache(maxsize=64)
 def _attributes_read(classes: frozenset[type]) -> dict[type, frozenset[str]]:
-    """By class of modules the attributes that some code reads while the model runs."""
+    """The attributes that code reads while the model runs, by module class."""
     functions = list(reachable_functions(classes))
     entered = {function.__code__ for function in functions}
     anywhere = names_read(functions, but=SELF)
@@ -109,17 +109,17 @@ def _attributes_read(classes: frozenset[type]) -> dict[type, frozenset[str]]:
 
 @lru_cache(maxsize=64)
 def _keys_read(classes: frozenset[type]) -> frozenset[str]:
-    """The keys of configurations that some code reads while the model runs."""
+    """The configuration keys that code reads while the model runs."""
     return names_read(reachable_functions(classes), of=CONFIG)
 
 
 def is_of_torch(cls: type) -> bool:
-    """Whether a class is torch's, whose code no walk from forward enters."""
+    """True if a class is one of torch."""
     return cls.__module__.partition(".")[0] == "torch"
 
 
 def is_unsaved(held: ModelTensor) -> bool:
-    """Whether a tensor is none that a state_dict has."""
+    """True if a tensor is not in the state_dict."""
     return held.kind == ATTRIBUTE or (held.kind == BUFFER and held.attribute in held.state[VOLATILE_BUFFERS])
 
 
@@ -132,14 +132,14 @@ def _is_plain(value: Any) -> bool:
 
 
 def _comparable(value: Any) -> Any:
-    """Lists and tuples are alike here: JSON knows no tuples."""
+    """Lists as tuples, as JSON has no tuples."""
     if isinstance(value, list | tuple):
         return tuple(_comparable(part) for part in value)
     return {key: _comparable(part) for key, part in value.items()} if type(value) is dict else value
 
 
 def differing_facts(one: Facts, other: Facts) -> list[tuple[Any, ...]]:
-    """The facts that differ, or that only one of the two has."""
+    """The facts that differ or that only one model has."""
     return [
         key for key in dict.fromkeys((*one, *other))
         if not _equal(one.get(key, _MISSING), other.get(key, _MISSING))
@@ -151,12 +151,12 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def can_be_set(key: tuple[Any, ...], one: Facts, other: Facts) -> bool:
-    """Whether two models differ in an attribute alone that is a number, text or flag of both: it may be set."""
+    """True if a fact is an attribute with a number, text or flag in both models."""
     return key[0] == "attribute" and all(type(facts.get(key, ())) in SCALARS for facts in (one, other))
 
 
 def is_set_by_forward(key: tuple[Any, ...], rebuilt: Facts) -> bool:
-    """Whether an attribute is there since the model ran: one that was just built does without it."""
+    """True if an attribute exists only since the model ran."""
     return key[0] == "attribute" and key not in rebuilt
 
 
@@ -166,7 +166,7 @@ def attribute_path(key: tuple[Any, ...]) -> str:
 
 
 def set_attributes(signature: ModelSignature, attributes: Mapping[str, Any]) -> None:
-    """Set attributes that a model has; raises `ModelFolderError` for others."""
+    """Set attributes of a model; raises `ModelFolderError` for others."""
     keys = {attribute_path(key): key for key in signature.facts if key[0] == "attribute"}
     states = {path: signature.walked.states[index] for path, index in signature.walked.all_paths()}
     for name, value in attributes.items():
@@ -177,7 +177,7 @@ def set_attributes(signature: ModelSignature, attributes: Mapping[str, Any]) -> 
 
 
 def describe_fact(key: tuple[Any, ...], one: Facts, other: Facts) -> str:
-    """A fact that differs, for a message."""
+    """A difference as text."""
     kind, *where = key
     name = printable(".".join(str(part) for part in where if part != ""), 120) or "the model"
     here, there = (printable(repr(facts[key]), 60) if key in facts else "none" for facts in (one, other))
@@ -186,7 +186,7 @@ def describe_fact(key: tuple[Any, ...], one: Facts, other: Facts) -> str:
 
 
 def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors of a shape hold the same, bit by bit, in the dtype of `one`."""
+    """True if two tensors are equal bit by bit, in the dtype of `one`."""
     if one.is_meta or other.is_meta or one.shape != other.shape:
         return False
     alike = other.to(device=one.device, dtype=one.dtype)

@@ -1,4 +1,4 @@
-"""What a model was before its cuts, and how it is built anew."""
+"""Builders of models as they were before their cuts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from modulekg_widgets.engine.pruning.cut.edits import Edits, SizeValue
 
 
 class SavedCut(NamedTuple):
-    """One cut of a model: what it edits, how it is applied to another one, and its text for a file."""
+    """One cut: its edits, a function that applies it, and its text in a file."""
 
     edits: Edits
     apply: Callable[[nn.Module], object]
@@ -21,19 +21,19 @@ class SavedCut(NamedTuple):
 
 
 class Origin(Protocol):
-    """How a model is built anew, as it was before its cuts."""
+    """Builds a model as it was before its cuts."""
 
     def document(self) -> dict[str, Any]:
-        """What the manifest tells of it, as JSON."""
+        """The builder as JSON for the manifest."""
         ...
 
     def build(self) -> nn.Module:
-        """The model, by the code of its library or class."""
+        """Build the model by its library or class."""
         ...
 
 
 class TrustedClasses:
-    """The classes and functions of the caller's that a folder may name."""
+    """The caller's classes and functions that a folder may name."""
 
     def __init__(self, classes: Sequence[Any] = ()) -> None:
         wrong = next((each for each in classes if not callable(each)), None)
@@ -44,7 +44,7 @@ class TrustedClasses:
         self._by_path = {import_path(each): each for each in classes}
 
     def find(self, path: str) -> Any:
-        """What a path names, or None; nothing is imported."""
+        """The object at a path, or None; nothing is imported."""
         return self._by_path.get(path)
 
     @property
@@ -53,12 +53,12 @@ class TrustedClasses:
 
 
 def import_path(value: Any) -> str:
-    """The path by which a class or function is imported."""
+    """The import path of a class or function."""
     return f"{value.__module__}:{value.__qualname__}"
 
 
 def attributes_before_cuts(cuts: Sequence[SavedCut]) -> dict[str, SizeValue]:
-    """The attributes that cuts change, with what they were before the first of them."""
+    """The old values of all attributes that the cuts change."""
     found: dict[str, SizeValue] = {}
     for cut in cuts:
         for path, (before, _) in cut.edits.all_attributes.items():
@@ -67,5 +67,5 @@ def attributes_before_cuts(cuts: Sequence[SavedCut]) -> dict[str, SizeValue]:
 
 
 def deep_copied(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A deep copy of a document: a library may change what it is given."""
+    """A deep copy of a document."""
     return copy.deepcopy(dict(document))

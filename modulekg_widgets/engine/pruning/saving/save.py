@@ -1,4 +1,11 @@
-"""Saving: the model is built anew without weights and cut alike, compared, and written with what builds it."""
+"""Saves a cut model as a folder that loads without the original.
+
+The model is rebuilt with empty weights by its library, class or a given builder (`origin_detection`), cut
+by the same plans, and compared with the model in all names, shapes, ties and attributes
+(`model_signature`). If a configuration of transformers can express the new sizes, it is written and the
+library's own `from_pretrained` loads the folder; otherwise the plans are stored and replayed by
+`mk.load_pretrained`. Only safetensors and JSON are written, as a whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +50,7 @@ from modulekg_widgets.engine.torch_runtime.state import unwrapped
 
 @dataclass(frozen=True)
 class SavedModel:
-    """What was written, and who can read it.
+    """The result of a save: the folder, and who can load it.
 
     Attributes
     ----------
@@ -67,7 +74,7 @@ class SavedModel:
 def save(
     model: nn.Module, folder: Any, cuts: Sequence[SavedCut], arguments: Any = None, builder: Any = None
 ) -> SavedModel:
-    """Save a model that `cuts` have been made to, or, where there is one cut, may still be made to.
+    """Save a model that was cut by `cuts`, or that is still whole with one cut given.
 
     `arguments` and `builder` say how a model of plain torch is built. Raises `ModelFolderError` for a model that is
     something else than its origin cut so, and where the folder cannot be written; nothing is written then.
@@ -114,7 +121,7 @@ def _check_savable(found: ModelSignature) -> None:
 
 
 class _RebuiltModel(NamedTuple):
-    """The model built anew and cut, without weights, and what the folder will hold of the one that is saved."""
+    """The rebuilt and cut model without weights, and the content to save."""
 
     signature: ModelSignature
     content: SavedContent
@@ -124,7 +131,7 @@ class _RebuiltModel(NamedTuple):
 def _rebuild_model(
     model: nn.Module, found: ModelSignature, cuts: Sequence[SavedCut], arguments: Any, builder: Any
 ) -> tuple[Origin, _RebuiltModel]:
-    """The first origin that leads to this model, and what it leads to; raises `ModelFolderError` where none does."""
+    """The first builder that reproduces the model; raises `ModelFolderError` if there is none."""
     refusal: ModelFolderError | None = None
     for whole in _possibly_uncut(model, cuts):
         for origin in possible_origins(model, () if whole else cuts, arguments, builder):
@@ -142,7 +149,7 @@ def _rebuild_model(
 
 
 def _possibly_uncut(model: nn.Module, cuts: Sequence[SavedCut]) -> tuple[bool, ...]:
-    """Whether the model is as it was before a cut; both, the likelier first, where its tensors do not tell."""
+    """True if the model may still be uncut; both values if its tensors do not tell."""
     if len(cuts) != 1:
         return (False,)
     edits = cuts[0].edits
@@ -154,7 +161,7 @@ def _possibly_uncut(model: nn.Module, cuts: Sequence[SavedCut]) -> tuple[bool, .
 
 
 def _rebuild_and_cut(origin: Origin, cuts: Sequence[SavedCut], found: ModelSignature, whole: bool) -> _RebuiltModel:
-    """The model built anew and cut; raises `ModelFolderError` where it is another one."""
+    """The rebuilt and cut model; raises `ModelFolderError` if it differs."""
     twin = build_with_empty_weights(origin.build)
     others = _changed_attributes(found, ModelSignature.of(twin)) if whole else {}
     moved = paths_after(walk(twin), cuts[0].edits.removal) if whole else {}
@@ -179,7 +186,7 @@ def _rebuild_and_cut(origin: Origin, cuts: Sequence[SavedCut], found: ModelSigna
 
 
 def _changed_attributes(found: ModelSignature, rebuilt: ModelSignature) -> dict[tuple[Any, ...], Any]:
-    """The attributes that the model has set since it was built; raises `ModelFolderError` for any other difference."""
+    """The attributes that were set after construction; raises `ModelFolderError` for other differences."""
     others = differing_facts(found.facts, rebuilt.facts)
     attributes = {key: found.facts[key] for key in others if can_be_set(key, found.facts, rebuilt.facts)}
     others = [key for key in others if key not in attributes and not is_set_by_forward(key, rebuilt.facts)]

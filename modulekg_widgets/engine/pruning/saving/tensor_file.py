@@ -1,4 +1,4 @@
-"""Files of safetensors: written a tensor at a time, and read after all of the header has been checked."""
+"""Safetensors files: written tensor by tensor, and read after the header is checked."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FORMAT_NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 
 
 class TensorWrite(NamedTuple):
-    """A tensor that is written; `make` is called when its turn comes, so that slices need not all exist at once."""
+    """A tensor to write; `make` returns its values when its turn comes."""
 
     name: str
     shape: tuple[int, ...]
@@ -56,7 +56,7 @@ class StoredTensor(NamedTuple):
 
 
 def write_tensors(file: IO[bytes], tensors: Iterable[TensorWrite], metadata: Mapping[str, str]) -> None:
-    """Write tensors one by one; raises `ModelFolderError` for a dtype that the format has not."""
+    """Write tensors one by one; raises `ModelFolderError` for unsupported dtypes."""
     every = sorted(tensors, key=_alignment_order)
     header: dict[str, Any] = {METADATA: dict(metadata)}
     end = 0
@@ -76,7 +76,7 @@ def write_tensors(file: IO[bytes], tensors: Iterable[TensorWrite], metadata: Map
 
 
 def _alignment_order(each: TensorWrite) -> tuple[bool, int]:
-    """So that each tensor stands at a multiple of its items' size, and of `ALIGNMENT` bytes where sizes allow it.
+    """Sort key that aligns each tensor to its item size, and to `ALIGNMENT` bytes where possible.
 
     Whoever maps the file into memory computes as fast, and to the last bit the same, as with tensors of his own.
     """
@@ -97,13 +97,13 @@ def _memory_view(tensor: torch.Tensor) -> memoryview:
 
 
 class TensorFile:
-    """An open file of tensors, of which the header has been read and checked."""
+    """An open safetensors file with a checked header."""
 
     def __init__(self, file: IO[bytes], stored: dict[str, StoredTensor], metadata: dict[str, str]) -> None:
         self._file, self.stored, self.metadata = file, stored, metadata
 
     def read(self, name: str) -> torch.Tensor:
-        """A tensor in memory of its own."""
+        """Read a tensor into memory of its own."""
         found = self.stored[name]
         with torch.inference_mode(False):
             tensor = torch.empty(found.shape, dtype=found.dtype, device="cpu")
@@ -115,7 +115,7 @@ class TensorFile:
 
 @contextmanager
 def open_tensors(path: PATHLIKE) -> Iterator[TensorFile]:
-    """A file of tensors; raises `ModelFolderError` for anything else, without a byte of a tensor read."""
+    """Open a safetensors file; raises `ModelFolderError` for anything else."""
     name = os.path.basename(path)
     if os.path.islink(path):
         raise ModelFolderError(
@@ -154,20 +154,19 @@ def _stored_tensor(name: str, entry: HeaderEntry) -> StoredTensor:
     return StoredTensor(entry.shape, dtype, entry.start, entry.nbytes)
 
 
-# --------------------
-# What a folder holds of a model: the tensors by the names, shapes and ties that they have where it is loaded.
+# -------------------- The tensors of a saved model by name, shape and tie
 
 
 @dataclass(frozen=True)
 class SavedContent:
-    """The tensors of a model that is cut already, or what stays of those of a whole one, which is read in turn."""
+    """The tensors to save: of a cut model, or slices of a whole one, read one by one."""
 
     signature: ModelSignature  # of the cut model: its own, or that of one without weights
     tensor_of: Callable[[str], torch.Tensor]  # as it is in the model that is saved
     value_of: Callable[[str], torch.Tensor]  # as the folder has it
 
     def tensors(self, unsaved: bool) -> Iterator[TensorWrite]:
-        """Each tensor once, under its first name: those of a state_dict, or those that it has not."""
+        """Each tensor once under its first name, in the state_dict or outside of it."""
         for held in self.signature.tensors:
             name = held.name
             if (name in self.signature.unsaved) is unsaved and self.signature.first_names[name] == name:
@@ -177,7 +176,7 @@ class SavedContent:
 
 
 def full_content(found: ModelSignature) -> SavedContent:
-    """All of a model."""
+    """The content of a whole model."""
 
     def tensor_of(name: str) -> torch.Tensor:
         return found.by_name[name].tensor
@@ -186,7 +185,7 @@ def full_content(found: ModelSignature) -> SavedContent:
 
 
 def cut_content(found: ModelSignature, cut: ModelSignature, edits: Edits, new_paths: Mapping[str, str]) -> SavedContent:
-    """What stays of a whole model; `cut` is one without weights that was cut alike, `new_paths` the paths in it."""
+    """The remaining slices of a whole model; `cut` is the signature of the cut model without weights."""
     paths = {now: before for before, now in new_paths.items()}
     names = {held.name: _renamed(held.name, paths) for held in cut.tensors}
     by_name = {name: edit for edit in edits.tensors for name in edit.names}
@@ -206,7 +205,7 @@ def cut_content(found: ModelSignature, cut: ModelSignature, edits: Edits, new_pa
 
 
 def _renamed(name: str, paths: Mapping[str, str]) -> str:
-    """The name of a tensor where the module that holds it has another path."""
+    """The name of a tensor whose module has moved to another path."""
     path = name.rpartition(".")[0]
     while path not in paths:
         path = path.rpartition(".")[0]

@@ -1,1 +1,1 @@
-"""What each index costs: removal.py (outputs without an index), sensitivity.py (how much a loss rises)."""
+"""The cost of each index: removal.py (outputs without an index), sensitivity.py (how much a loss rises)."""

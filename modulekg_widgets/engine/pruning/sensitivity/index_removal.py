@@ -1,4 +1,4 @@
-"""What a model gives without some indices of an axis: only what depends on them is computed anew."""
+"""Outputs of a model without some indices of an axis: only dependent operators run again."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.execution import ForwardReplay
 from modulekg_widgets.engine.tracing.trace import run_modified
 
-# --------------------
-# What the model itself gives once indices are cut: where data decide its way, recorded operators do not tell.
+# -------------------- Outputs of the model with indices cut, for models whose control flow depends on data
 
 
 class CutRuns:
-    """Runs the traced call on a model without some indices; the model stays as it is."""
+    """Runs the traced call on a cut model; the model is unchanged."""
 
     def __init__(self, graph: DataflowGraph) -> None:
         self.graph = graph
@@ -42,7 +41,7 @@ class CutRuns:
         self._plans: dict[Term, PruningPlan] = {}  # one that takes the first index of an axis
 
     def output(self, keeps: KeepMasks) -> Any:
-        """What the model gives, in the structure of its own output; raises `CutError` where no cut runs."""
+        """The output of the model without some indices; raises `CutError` if no cut runs."""
         graph, edits = self.graph, self._edits(keeps)
         values = {name: node.tensor.detach() for name, node in graph.state.items() if node.tensor is not None}
         slice_of = slicer(edits, values.__getitem__)
@@ -78,7 +77,7 @@ Tensor = torch.Tensor
 
 
 class RecordedRun(ForwardReplay):
-    """One pass of the recorded operators: every value as it came to be, and where in its memory it begins."""
+    """A recorded run with all values and their storage offsets."""
 
     def __init__(self, axes: Axes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.offsets: dict[DataNode, int] = {}
@@ -91,12 +90,12 @@ class RecordedRun(ForwardReplay):
 
     @property
     def output(self) -> Any:
-        """What the model gives, in the structure of its own output."""
+        """The model's output, in its own structure."""
         return with_leaves(self.graph.result, DataNode, self.all_values.__getitem__)
 
 
 class IndexRemoval:
-    """What the outputs of a pass become when indices of an axis are zero wherever they are made.
+    """The outputs of a recorded run when indices are zero wherever they are produced.
 
     Operators that go by all indices of a dimension, as the mean of a layer norm, leave out what is removed. Where data
     decide which way forward takes, the cut model runs.
@@ -110,7 +109,7 @@ class IndexRemoval:
         self._affected: dict[Term, list[OperatorNode]] = {}
 
     def output(self, keeps: KeepMasks) -> Any:
-        """What the model gives, in the structure of its own output; raises `CutError` where it cannot be told."""
+        """The model's output, in its own structure; raises `CutError` if it cannot be computed."""
         if self._runs is None:
             return self._replay(keeps)
         try:
@@ -133,7 +132,7 @@ class IndexRemoval:
         return with_leaves(self.axes.graph.result, DataNode, replay.value_of)
 
     def affected_operators(self, atom: Term) -> list[OperatorNode]:
-        """The operators whose results change when indices of an atom go, in order."""
+        """The operators whose results depend on an atom, in order."""
         if atom not in self._affected:
             dims = self.axes.inference.dims
             changed: set[DataNode] = set()
@@ -152,7 +151,7 @@ def _merged_in_order(parts: list[list[OperatorNode]]) -> list[OperatorNode]:
 
 
 class _PartialReplay(MaskedReplay):
-    """Runs some of the operators; what none of them made is as it was in the whole pass."""
+    """Runs some operators; all other values are those of the recorded run."""
 
     def __init__(self, axes: Axes, keeps: KeepMasks, whole: RecordedRun) -> None:
         self.axes = axes
@@ -178,7 +177,7 @@ class _PartialReplay(MaskedReplay):
         return self.value_of(node).clone() if node.is_buffer_like else self.value_of(node)
 
     def _free_inputs(self, operator: OperatorNode) -> None:
-        """Nothing: what the whole pass has made serves the next index too."""
+        """Nothing is freed, as the recorded values serve the next index too."""
 
     def run_operator(self, operator: OperatorNode, call: OperatorNode) -> None:
         versions = {node: node.previous for node in operator.outputs if node.previous is not None}
@@ -190,7 +189,7 @@ class _PartialReplay(MaskedReplay):
             self.values[node] = self.values[previous]
 
     def _copy_memory(self, sharing: list[DataNode], operator: OperatorNode) -> None:
-        """Memory of their own, in common as before, for values of the whole pass that an operator writes into."""
+        """Copy the shared memory of values that an operator writes into."""
         largest = max(sharing, key=DataNode.numel)
         first = self.whole.offsets[largest]
         memory = self.value_of(largest).clone()
@@ -208,5 +207,5 @@ class _PartialReplay(MaskedReplay):
 
 
 def _is_dense(value: Tensor) -> bool:
-    """Whether its elements take all of its memory, each once."""
+    """True if a tensor uses all of its storage."""
     return value.numel() * value.itemsize == value.untyped_storage().nbytes()

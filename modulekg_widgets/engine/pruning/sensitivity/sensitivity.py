@@ -1,4 +1,4 @@
-"""Sensitivity: how much a loss rises without each index of each axis."""
+"""Sensitivity analysis: the rise of a loss when each index of each axis is removed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MAX_LEGEND_ENTRIES = 12  # lines that a legend tells apart
 def sensitivity(
     graph: DataflowGraph, batches: Iterable[Any], loss: Loss, axes: Iterable[Axis | str] | None = None
 ) -> pd.DataFrame:
-    """How much a loss rises when each index of the axes is removed, one at a time; nothing is changed.
+    """The rise of a loss when each index of the axes is removed, one at a time.
 
     The loss is computed, not estimated: of the recorded pass only the operators that depend on the index run again.
     The model runs in eval mode.
@@ -92,7 +92,7 @@ def sensitivity(
 def sensitivity_steps(
     graph: DataflowGraph, batches: Iterable[Any], loss: Loss, axes: Iterable[Axis | str] | None = None
 ) -> Steps:
-    """The same a step at a time, so that other work can go on in between; gives the table at the end.
+    """The sensitivity as a generator of steps, with the table as its result.
 
     A step removes one index in one batch: after each comes how many are done, and of how many, None where the batches
     have no length.
@@ -134,7 +134,7 @@ def _selected_axes(graph: Any, wanted: Iterable[Axis | str] | None) -> list[Axis
 def trace_batches(
     graph: DataflowGraph, batches: Iterable[Any], loss: Loss
 ) -> Iterator[tuple[DataflowGraph, Call, Any]]:
-    """Each batch with a graph of a pass in its shapes."""
+    """Each batch with a trace in its shapes."""
     check_batches(batches)
     if not isinstance(batches, Iterable):
         raise CutError(f"batches= is a {printable(type(batches).__name__)}: pass a list of batches or a DataLoader")
@@ -180,7 +180,7 @@ def _increases(
 
 
 def compute_loss(loss: Loss, output: Any, target: Any, which: str) -> float:
-    """What the user's function gives; raises `CutError` where that is no finite number."""
+    """The loss as a finite number; raises `CutError` otherwise."""
     given = () if target is NO_TARGET else (target,)
     try:
         with torch.no_grad():  # copies, for a loss may write into what it gets
@@ -194,7 +194,7 @@ def compute_loss(loss: Loss, output: Any, target: Any, which: str) -> float:
 
 
 def plot_sensitivity(table: pd.DataFrame, ax: Any = None) -> Any:
-    """Draw what each axis costs: the rise of the loss as more of its indices go, those that cost least first.
+    """Plot the rise of the loss over the share of removed indices, the cheapest first.
 
     The rises of single indices are added up, which is an estimate of what they cost together.
 
@@ -244,8 +244,7 @@ def plot_sensitivity(table: pd.DataFrame, ax: Any = None) -> Any:
     return ax
 
 
-# --------------------
-# The loss of a model without many indices at once: measured, where a sum of what single ones cost is an estimate.
+# -------------------- The measured loss of a model without many indices at once
 
 
 DroppedIndices = Mapping[str, Sequence[int]]  # by the names of the axes
@@ -255,7 +254,7 @@ LossSteps = Generator[tuple[int, int | None], None, list[float]]
 def masked_losses(
     graph: DataflowGraph, batches: Iterable[Any], loss: Callable[..., Any], drops: Sequence[DroppedIndices]
 ) -> LossSteps:
-    """The mean loss over batches of the model as it is, and then without each of `drops`; nothing is changed.
+    """The mean loss over batches of the whole model, then without each of `drops`; nothing is changed.
 
     Indices that go are zero wherever they are made, and norms over all of a dimension leave them out: the model gives
     what a cut that renews no statistics leaves, but for numbers that its code computes from sizes. It runs in eval
@@ -286,7 +285,7 @@ def masked_losses(
 
 
 def _keep_masks(axes: Axes, dropped: DroppedIndices) -> KeepMasks:
-    """Which indices stay; an axis that the pass does not have, as one of train mode alone, has no say in it."""
+    """The masks of remaining indices; axes that the trace does not have are ignored."""
     found: KeepMasks = {}
     for name, indices in dropped.items():
         axis = axes.find_by_name(name)

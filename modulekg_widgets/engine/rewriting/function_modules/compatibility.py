@@ -1,4 +1,4 @@
-"""Whether a module fits into another one's place: it takes the same inputs and gives results of the same shape."""
+"""Compatibility checks: a replacement must take the same inputs and return results of the same shapes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_LAYERS = 3  # layers of a module whose inputs are tried on it
 
 
 def mismatch_reason(old: nn.Module, new: nn.Module) -> str | None:
-    """Why `new` cannot stand where `old` does, judged by inputs that `old` takes; None when it fits or none is known.
+    """Returns the reason why `new` cannot replace `old`, tried on inputs that `old` takes; else None.
 
     `nn.Identity` stands for a module that is taken out, so its shape is not asked for.
     """
@@ -44,7 +44,7 @@ def mismatch_reason(old: nn.Module, new: nn.Module) -> str | None:
 
 
 def side_effect_reason(old: nn.Module, new: nn.Module) -> str | None:
-    """Why nothing can stand where `old` does: it is a function that is called for what it writes."""
+    """Returns the reason why a function called for its side effect cannot be replaced; else None."""
     if isinstance(old, FunctionModule) and old.site.is_side_effect and type(new) is not nn.Identity:
         return f"{old.site} is called for what it writes, and what a module returns there is used by nobody"
     return None
@@ -53,7 +53,7 @@ def side_effect_reason(old: nn.Module, new: nn.Module) -> str | None:
 def fit_arguments(
     module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], held: Callable[[Any], bool]
 ) -> CallInputs:
-    """What a module gets of a function's arguments: all, or the tensors alone, or those without the held weights.
+    """Returns the arguments that a replacement takes: all, only tensors, or only tensors that are no weights.
 
     The first that its forward takes. Raises `RewritingError` when it takes none.
     """
@@ -76,7 +76,7 @@ def fit_arguments(
 
 
 def owned_tensor_test(owner: nn.Module) -> Callable[[Any], bool]:
-    """Whether a tensor is a parameter, or a buffer of a module."""
+    """Returns a test that is True for parameters, and for buffers of the module."""
     buffers = [id(buffer) for buffer in buffers_of(owner).values()]
     return lambda tensor: isinstance(tensor, nn.Parameter) or id(tensor) in buffers
 
@@ -88,7 +88,7 @@ def result_shapes(module: nn.Module, args: Any, kwargs: Mapping[str, Any] | None
 
 
 def shape_difference(before: Mapping[str, tuple[int, ...]], after: Mapping[str, tuple[int, ...]]) -> str | None:
-    """How two sets of shapes differ, in words."""
+    """Returns the first difference between two sets of shapes as text, or None."""
     for name in {**before, **after}:
         old, new = before.get(name), after.get(name)
         if old != new:
@@ -109,7 +109,7 @@ def _result_mismatch(expected: Any, found: Any, given: CallInputs) -> str | None
 
 
 def _result(module: nn.Module, given: CallInputs) -> Any:
-    """The shapes that a module gives, or why it does not run."""
+    """Returns the result shapes of a module, or the error as text."""
     try:
         return result_shapes(module, *given, training=False)
     except ModuleKGError as error:

@@ -1,4 +1,4 @@
-"""Functions as modules: each function that a forward calls is served by a module that its owner lists."""
+"""`mk.rewrite.function_modules`: the context in which every function that a forward calls is a module."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class FunctionModules:
         self._session.install(places)
 
     def deactivate(self) -> None:
-        """Give each module its own forward and its own children back; does nothing when they have them."""
+        """Give each module its own forward and children back; does nothing when inactive."""
         self._session.remove()
 
     def is_active(self) -> bool:
-        """Whether the model's functions are served by modules now."""
+        """Returns True if the model's functions are served by modules now."""
         return self._session.active
 
     @property
@@ -210,7 +210,7 @@ def activate(model: nn.Module, args: Any = None, kwargs: Mapping[str, Any] | Non
 
 
 def deactivate(model: nn.Module) -> None:
-    """Give each module of a model its own forward back; does nothing for a model that has it.
+    """Give each module of a model its own forward back; does nothing when inactive.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def deactivate(model: nn.Module) -> None:
 
 
 def is_active(model: nn.Module) -> bool:
-    """Whether function modules serve the functions of this model, or of the model that it is part of.
+    """Returns True if function modules serve the functions of this model, or of a model around it.
 
     Parameters
     ----------

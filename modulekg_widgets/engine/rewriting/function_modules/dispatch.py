@@ -1,4 +1,4 @@
-"""Serving the functions of forwards by modules: the session of a model, and a server for each of its forwards."""
+"""The dispatch of a forward's function calls to modules: a session per model, a dispatcher per forward."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _lock = threading.Lock()
 
 
 class FunctionModuleSession:
-    """What the forwards of one model share while function modules serve them; holds no module of the model."""
+    """The state shared by the dispatchers of one model; it references no module of the model."""
 
     def __init__(self, places: Walk, runs: dict[int, list[list[FunctionCall]]]) -> None:
         root = places.modules[0]
@@ -150,7 +150,7 @@ class FunctionDispatcher(ForwardInterceptor):
         return None if self._is_fused() else _DispatchedRun(self)
 
     def _is_fused(self) -> bool:
-        """Whether torch may run the whole module as one operator, as it would without us: then nothing is called."""
+        """True if torch may run the module as one fused operator, which calls no functions."""
         if not isinstance(self.owner, FUSED) or self.owner.training or not torch.backends.mha.get_fastpath_enabled():
             return False
         if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.owner.parameters()):
@@ -159,7 +159,7 @@ class FunctionDispatcher(ForwardInterceptor):
         return not any(isinstance(server, FunctionDispatcher) and server.is_in_use() for server in servers)
 
     def is_in_use(self) -> bool:
-        """Whether a function module was replaced, or somebody listens to one."""
+        """True if a function module was replaced, or has hooks."""
         return any(type(m) is not FunctionModule or has_hooks(m) for m in self.holder.values())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FunctionDispatcher:
@@ -190,7 +190,7 @@ class _DispatchedRun(ForwardRun):
         return module(*args, **kwargs)
 
     def _site(self, function: Any, frame: FrameType) -> CallSite | None:
-        """The site of the next call, of which the ways that are left agree on what came before."""
+        """Returns the call site of the next call, among the recorded runs that match so far."""
         at, source = self.count, source_of(frame)
         ways = [way for way in self.ways if len(way) > at and way[at].source == source and way[at].function == function]
         if not ways:

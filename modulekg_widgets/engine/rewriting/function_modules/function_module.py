@@ -1,4 +1,4 @@
-"""One function call of a forward, as a module; and how modules and function modules are asked for."""
+"""The module that stands for one function call, and tests for classes and functions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from modulekg_widgets.engine.identity.walk import nominal_class
 from modulekg_widgets.engine.torch_runtime.private import CUSTOM_NAME, PACKET_NAME
 from modulekg_widgets.engine.tracing.source import Source
 
-# --------------------
-# What a function is called, however it was reached: `F.relu`, `x.relu_()`, `x + y`, an operator of one's own.
+# -------------------- Canonical names of functions, as `relu` for `F.relu` and `x.relu_()`, or `add` for `x + y`
 
 
 Function = Callable[..., Any]
@@ -33,7 +32,7 @@ _ROOTS = ("torch", "torchvision", "_operator", "math")
 
 
 def function_name(function: Any) -> str:
-    """The name that all ways to call a function share, as `relu`, `add` or `getitem`; without the namespace."""
+    """Returns the common name of a function in all its forms, as `relu`, `add` or `getitem`."""
     operator = getattr(function, CUSTOM_NAME, None) or getattr(function, PACKET_NAME, None)  # custom operators
     name = str(operator or getattr(function, "__name__", ""))
     name = name.rpartition("::")[2].partition(".")[0]
@@ -47,7 +46,7 @@ def function_name(function: Any) -> str:
 
 
 def _without_operator_prefix(name: str) -> str:
-    """`add` for `radd` and `iadd`: the method of an operator that stands right, or that writes in place."""
+    """Removes the prefix of reflected and in-place operators: `add` for `radd` and `iadd`."""
     plain = name[1:]
     return plain if name[:1] in ("r", "i") and plain in _BINARY else name
 
@@ -77,7 +76,7 @@ def checked_function_name(function: Any) -> str:
 
 @dataclass(frozen=True)
 class ArgumentLayout:
-    """What stands for a tensor in the record of a call."""
+    """A placeholder for a tensor in a recorded call: shape and dtype."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -90,7 +89,7 @@ class ArgumentLayout:
 
 @dataclass(frozen=True, eq=False)
 class CallSite:
-    """Where a forward calls a function: the source line, and how many calls of it that line has made before."""
+    """The place of a function call in a forward: source line, and how often that line called it before."""
 
     name: str  # among the function modules of its owner
     function: Function
@@ -110,7 +109,7 @@ class CallSite:
 
 
 class FunctionModule(nn.Module):
-    """A function that a forward calls, as a module: it takes what the function takes and gives what it gives.
+    """A function that a forward calls, as a module with the same arguments and results.
 
     Attributes
     ----------
@@ -161,7 +160,7 @@ ModuleTest = Callable[[nn.Module], bool]
 
 
 def module_matcher(what: Any, include_super_class: bool) -> ModuleTest:
-    """Whether a module is of a class, with its subclasses or exactly, or calls a function; of a tuple: one of them.
+    """Returns a test for modules of a class (or of its subclasses), or for function modules of a function.
 
     Raises `RewritingError` for anything else.
     """
@@ -182,7 +181,7 @@ def module_matcher(what: Any, include_super_class: bool) -> ModuleTest:
 
 
 def has_functions(pattern: Sequence[Any]) -> bool:
-    """Whether a pattern asks for functions."""
+    """True if a pattern contains functions."""
     return any(
         has_functions(one) if isinstance(one, tuple | list) else not isinstance(one, type | UnionType)
         for one in pattern
@@ -198,5 +197,5 @@ def _calls(name: str) -> ModuleTest:
 
 
 def _can_be_module(cls: type) -> bool:
-    """Whether a class is one of modules, or stands beside `nn.Module` among the bases of one."""
+    """True if the class is a module class, or a mixin of one."""
     return issubclass(cls, nn.Module) or any(_can_be_module(sub) for sub in type.__subclasses__(cls))

@@ -1,4 +1,4 @@
-"""Hearing of every function of torch that a module's forward calls, with the line that calls it."""
+"""Interception of the torch functions that a module's forward calls, with the calling line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ENGINE = str(Path(__file__).resolve().parents[2]) + os.sep
 
 
 class ForwardInterceptor:
-    """Stands in the place of a module's forward, and hears of the functions that it calls.
+    """A replacement for a module's forward that intercepts the functions which it calls.
 
     The module holds the listener, and not the other way round: a model dies when nobody holds it.
     """
@@ -41,17 +41,17 @@ class ForwardInterceptor:
 
     @property
     def owner(self) -> nn.Module:
-        """The module whose forward this stands for."""
+        """The module whose forward is replaced."""
         owner = self._owner()
         assert owner is not None
         return owner
 
     def begin_run(self) -> ForwardRun | None:
-        """What hears of the functions of the call that begins; None to leave them alone."""
+        """Returns the handler of the functions in this call; None to ignore them."""
         raise NotImplementedError
 
     def call_context(self) -> AbstractContextManager[None]:
-        """What surrounds the module's own forward."""
+        """Returns the context around the module's own forward."""
         return nullcontext()
 
     def install(self) -> None:
@@ -120,14 +120,14 @@ class ForwardRun:
 
 
 def interceptor_of(module: nn.Module) -> ForwardInterceptor | None:
-    """What listens to a module's forward, if anything does."""
+    """Returns the interceptor of a module's forward, or None."""
     forward = module_state(module).get("forward")
     found = forward.__self__ if type(forward) is MethodType else None
     return found if isinstance(found, ForwardInterceptor) else None
 
 
 def _replacement_forward(owner: nn.Module) -> Callable[..., Any]:
-    """The function behind `forward`: one that says of itself what the module's own says."""
+    """Returns a forward function with the signature of the module's own."""
 
     @torch.compiler.disable  # lines and frames are nothing that a compiler can follow
     def forward(self: ForwardInterceptor, /, *args: Any, **kwargs: Any) -> Any:
@@ -160,7 +160,7 @@ _ACCESSES = {"__get__", "__set__", "__delete__"}  # of attributes, as x.shape
 
 @contextmanager
 def _function_mode() -> Iterator[None]:
-    """A mode that hears of functions, unless one does already."""
+    """The context of a mode that intercepts functions, entered once per thread."""
     if any(type(mode) is _FunctionMode for mode in function_modes()):
         yield
         return
@@ -180,7 +180,7 @@ def _without_function_mode() -> Iterator[None]:
 
 
 def _innermost_run(frame: FrameType | None) -> tuple[ForwardRun, FrameType] | None:
-    """The run that a function is called in and the calling frame; None inside a module that nobody listens to."""
+    """Returns the innermost intercepted run and the calling frame; None inside modules without interceptor."""
     place: FrameType | None = None
     while frame is not None:
         code = frame.f_code
@@ -208,7 +208,7 @@ _kinds: dict[CodeType, int] = {}
 
 
 def _kind(code: CodeType) -> int:
-    """Whether code belongs to a forward, ends the search, or is one of torch's functions or of this engine."""
+    """Returns whether code belongs to a forward, ends the search, or is internal to torch or this engine."""
     file = code.co_filename
     # what a checkpoint holds runs a second time, outside of the forward: it would find other functions there
     if code is _CALL or file in (_CHECKPOINT, _HOOKS) or file.startswith(_RECORDER):

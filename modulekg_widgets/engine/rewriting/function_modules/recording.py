@@ -1,4 +1,4 @@
-"""Which functions the forwards of a model call, in which order: found by running it, which leaves it as it is."""
+"""The recording of the functions that the forwards of a model call, by running an isolated copy."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class FunctionCall:
 
 @dataclass(eq=False)
 class FunctionRecording:
-    """What was called, and the graph of the trace while there is one."""
+    """The recorded function calls, with the graph of the trace if there is one."""
 
     graph: Dataflow | None = None
     runs: Runs = field(default_factory=dict)
@@ -72,7 +72,7 @@ class FunctionRecording:
 
 
 def record_functions(model: nn.Module, args: Any, kwargs: Mapping[str, Any] | None) -> Runs:
-    """What each forward calls on these inputs: in eval and training mode, without and with gradients.
+    """Records the functions that each forward calls: in eval and train mode, with and without gradients.
 
     A way of calling the model that raises is left out, unless it is the present one. Where a pass keeps something for
     later ones, as a table that is made once, a second pass follows. Raises `TraceError`.
@@ -116,7 +116,7 @@ def record_functions_of_graph(graph: Dataflow) -> FunctionRecording:
 
 
 def intercepted_modules(places: Walk) -> list[int]:
-    """The modules whose forwards are listened to: the model, and all but torch's own that are a function's module."""
+    """Returns the indices of modules to intercept: the root, and all but torch's single-function modules."""
     return [at for at, module in enumerate(places.modules) if not at or not _is_single_function(places, at, module)]
 
 
@@ -129,7 +129,7 @@ def _is_single_function(places: Walk, index: int, module: nn.Module) -> bool:
 
 
 def _on_device(places: Walk, given: Any) -> Any:
-    """The inputs, without data when the model has none."""
+    """Returns the inputs, on the meta device if the model is there."""
     states = (registry(state, PARAMETERS) for state in places.states)
     on_meta = any(p is not None and p.is_meta for state in states for p in state.values())
     return with_tensors(given, lambda tensor: tensor.to("meta")) if on_meta else given
@@ -211,7 +211,7 @@ def source_of(frame: FrameType) -> Source:
 
 
 def is_operation(function: Any, result: Any) -> bool:
-    """Whether a function made or wrote tensors; the others ask questions, as `x.size()` does."""
+    """True if a function created or wrote tensors, unlike queries such as `x.size()`."""
     return next(tensors(result), None) is not None or (result is None and _writes(function))
 
 
@@ -225,13 +225,13 @@ def _writes(function: Any) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_statement(code: CodeType, at: int) -> bool:
-    """Whether the instruction at an offset is a call whose result nothing takes."""
+    """True if the call at a bytecode offset is a statement, whose result is discarded."""
     instructions = list(dis.get_instructions(code))
     following = next((number for number, one in enumerate(instructions, 1) if one.offset == at), len(instructions))
     return following < len(instructions) and instructions[following].opname == "POP_TOP"
 
 
-# -------------------- FunctionCall sites: the places in a forward that call functions, each with one name
+# -------------------- Call sites: the places in a forward that call functions, each with one name
 
 
 CONTAINER_NAME = "function_modules"  # the child under which a module lists those of its functions
@@ -239,7 +239,7 @@ Key = tuple[Source, Any, int]  # line, function, and how often that line has cal
 
 
 class CallSites:
-    """The call sites of one forward, and the ways in which its runs passed them."""
+    """The call sites of one forward, and the sequences in which its runs visited them."""
 
     def __init__(self, runs: list[list[FunctionCall]]) -> None:
         self.by_key: dict[Key, CallSite] = {}
@@ -272,7 +272,7 @@ def container_name(owner: nn.Module) -> str:
 
 
 def inactive_hint(path: str) -> str:
-    """What to add to an error for a name that only exists while function modules are in use; empty for others."""
+    """Returns a hint for errors about names that exist only while function modules are active; else ""."""
     return (
         f"; a name in {CONTAINER_NAME} exists while function_modules is active"
         if CONTAINER_NAME in path.split(".")

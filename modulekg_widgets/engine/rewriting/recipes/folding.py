@@ -1,4 +1,4 @@
-"""Folding batch norms into the layers before them: in eval mode one layer computes what two did.
+"""Folding of batch norms into the layers before them, for eval mode.
 
 A batch norm in eval mode is y = gamma (x - mean) / sqrt(var + eps) + beta per channel; behind a linear map that is one
 factor and one shift per output channel of the map (Jacob et al. 2018, section 3.2, arXiv 1712.05877).
@@ -35,7 +35,7 @@ from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
 
 class Unfolded(NamedTuple):
-    """A batch norm that stays as it is, the layer before it (empty where there is none), and why."""
+    """A batch norm that was not folded: the layer before it (or ""), the norm, and the reason."""
 
     layer: str
     norm: str
@@ -43,7 +43,7 @@ class Unfolded(NamedTuple):
 
 
 class Folding(Recipe):
-    """The batch norms that were folded, those that were not, and the way back by `undo()`.
+    """The result of `fold_conv_bn`: folded and skipped batch norms; `undo()` reverts it.
 
     Attributes
     ----------
@@ -193,7 +193,7 @@ def _without_layer(flow: ModuleFlow, listed: set[str]) -> Iterator[Unfolded]:
 
 
 def _rejection_reason(layer: ModuleNode, norm: ModuleNode, flow: ModuleFlow, layers: ReplaceableLayers) -> str:
-    """Why a norm is not folded; empty when it is."""
+    """Returns the reason why a norm is not folded; else an empty text."""
     why = layers.rejection_reason(layer.module) or norm_rejection_reason(norm.module, layers)
     why = (
         why
@@ -205,7 +205,7 @@ def _rejection_reason(layer: ModuleNode, norm: ModuleNode, flow: ModuleFlow, lay
 
 
 def norm_rejection_reason(norm: nn.Module, layers: ReplaceableLayers) -> str:
-    """Why a batch norm in eval mode is no fixed factor and shift; empty when it is."""
+    """Returns the reason why a batch norm is no fixed affine map in eval mode; else an empty text."""
     cls = torch_class(norm, NORMS)
     if cls is None or not runs_as(norm, cls):
         return f"{printable(type(norm).__name__)} has a forward of its own"
@@ -219,7 +219,7 @@ def norm_rejection_reason(norm: nn.Module, layers: ReplaceableLayers) -> str:
 
 
 def channel_mismatch_reason(layer: ModuleNode, norm: ModuleNode) -> str:
-    """Why the norm's channels are not the layer's output channels; empty when they are."""
+    """Returns the reason why norm and layer have different channels; else an empty text."""
     module: Any = layer.module
     value = layer.outputs[0]
     dims = 2 if isinstance(module, nn.Linear) else module.weight.dim()

@@ -1,4 +1,4 @@
-"""Low-rank adapters: a frozen layer and a trainable update of small rank beside it.
+"""Low-rank adapters: a frozen layer plus a trainable update of small rank.
 
 h = W x + (alpha / rank) B A x with W frozen, A random and B zero (Hu et al. 2021, section 4.1, arXiv 2106.09685). For a
 convolution A has its kernel and B is pointwise.
@@ -49,7 +49,7 @@ class LowRank(nn.Module):
 
     @property
     def weight(self) -> torch.Tensor:
-        """What the base's weight and the update amount to, for whoever reads the weight and does not call the layer."""
+        """The merged weight of base and update, for code that reads the weight without calling the layer."""
         base, down, up = self.base.weight, self.down.weight, self.up.weight
         return base + self.scale * (up.flatten(1) @ down.flatten(1)).view_as(base)
 
@@ -72,7 +72,7 @@ class Adapted(NamedTuple):
 
 
 class Adaptation(Recipe):
-    """The layers that got adapters, and the way back by `undo()`.
+    """The result of `low_rank`: the layers with adapters; `undo()` reverts it.
 
     Attributes
     ----------
@@ -238,7 +238,7 @@ def merge_adapter(adapter: LowRank) -> nn.Module:
 
 
 def rejection_reason(module: nn.Module, layers: ReplaceableLayers) -> str:
-    """Why a module cannot get an adapter; empty when it can."""
+    """Returns the reason why a module cannot get an adapter; else an empty text."""
     why = layers.rejection_reason(module, ADAPTED)
     if why:
         return why

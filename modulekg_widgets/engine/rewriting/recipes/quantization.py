@@ -1,4 +1,4 @@
-"""Fake quantisation: what a model loses in integers, and training with it, on torch.ao's quantizers."""
+"""Fake quantization with torch.ao's quantizers: the accuracy of integers, and training with them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SCALE, _ZERO_POINT, _BIAS = 4, 4, 4  # bytes: float32, int32, float32
 
 
 class QuantizationAgreement(NamedTuple):
-    """How near the quantised outputs come: relative error, signal to noise in dB, share of equal largest classes."""
+    """The agreement of quantized and float outputs: relative error, SQNR in dB, share of equal top-1."""
 
     error: float
     sqnr: float
@@ -45,7 +45,7 @@ class QuantizationAgreement(NamedTuple):
 
 
 class FakeQuantization(Recipe):
-    """What was quantised and what not, what it costs and saves, and the way back by `undo()`.
+    """The result of `fake_quant`: quantized chains, skipped layers, accuracy and bytes; `undo()` reverts it.
 
     Attributes
     ----------
@@ -208,7 +208,7 @@ def _quantized_modules(chains: Sequence[QuantizationChain], widths: tuple[int, i
 
 
 def _replacements(chain: QuantizationChain, block: FakeQuantized) -> Iterator[tuple[str, nn.Module]]:
-    """What stands where the modules of a chain stood."""
+    """Yields the replacements of a chain's modules by name."""
     yield chain.layer.path, block
     yield from ((node.path, identity_like(node.module)) for node in chain.modules[1:])
 
@@ -217,7 +217,7 @@ def _replacements(chain: QuantizationChain, block: FakeQuantized) -> Iterator[tu
 
 
 def _run_in_eval(root: nn.Module, held: Any, run: Callable[[Sandbox], T]) -> T:
-    """What `run` makes of the model in eval mode and without gradients."""
+    """Runs `run` on an isolated copy in eval mode without gradients."""
 
     def resting(stage: Sandbox) -> T:
         set_mode(stage.states, training=False)
@@ -228,7 +228,7 @@ def _run_in_eval(root: nn.Module, held: Any, run: Callable[[Sandbox], T]) -> T:
 
 
 def _calibrated(stage: Sandbox, chains: Sequence[QuantizationChain], made: Sequence[FakeQuantized]) -> Any:
-    """Let the quantizers see what the float model computes; gives its outputs for the first call."""
+    """Calibrates the quantizers on the float model, and returns its outputs for the first call."""
     pairs = list(zip(chains, made, strict=True))
     first = {id(stage.of(chain.layer.module)): (chain, block) for chain, block in pairs}
     last = {id(stage.of(chain.modules[-1].module)): (chain, block) for chain, block in pairs}
@@ -270,7 +270,7 @@ def _outputs_of_batch(root: nn.Module, call: Any, given: str) -> list[torch.Tens
 
 
 def _outputs(root: nn.Module, call: tuple[tuple[Any, ...], dict[str, Any]]) -> list[torch.Tensor]:
-    """The floating point tensors that the model gives."""
+    """Returns the floating-point tensors of the model's output."""
     args, kwargs = call
     return [tensor.detach().clone() for _, tensor in tensors(root(*args, **kwargs)) if tensor.is_floating_point()]
 
@@ -279,7 +279,7 @@ def _outputs(root: nn.Module, call: tuple[tuple[Any, ...], dict[str, Any]]) -> l
 
 
 def _agreement(expected: list[torch.Tensor], found: list[torch.Tensor]) -> QuantizationAgreement | None:
-    """How near outputs come to the expected ones; None where they cannot be compared."""
+    """Returns the agreement of two sets of outputs; None where they cannot be compared."""
     if not sum(tensor.numel() for tensor in expected) or [t.shape for t in expected] != [t.shape for t in found]:
         return None
     signal = sum(float(tensor.double().square().sum()) for tensor in expected)

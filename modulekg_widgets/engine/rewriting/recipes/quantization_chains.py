@@ -1,4 +1,4 @@
-"""What is quantised together: a layer, the batch norm and the clamping activation behind it."""
+"""Chains to quantize together: a layer, its batch norm, and the clamping activation after it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CLAMPING_FUNCTIONS = {"relu": nn.ReLU, "relu6": nn.ReLU6}
 
 
 class SkippedLayer(NamedTuple):
-    """A layer that stays in floating point, and why."""
+    """A layer that is not quantized, and the reason."""
 
     name: str
     why: str
@@ -40,7 +40,7 @@ class SkippedLayer(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class QuantizationChain:
-    """A layer to quantise with what runs directly behind it."""
+    """A layer to quantize with the norm and activation that follow it."""
 
     layer: ModuleNode
     norm: ModuleNode | None = None
@@ -103,7 +103,7 @@ def named_chains(
 
 
 def rejection_reason(node: ModuleNode, flow: ModuleFlow, layers: ReplaceableLayers) -> str:
-    """Why a layer is not quantised; empty when it can be."""
+    """Returns the reason why a layer cannot be quantized; else an empty text."""
     cls = torch_class(node.module, LAYERS)
     if cls not in QUANTIZED:
         return f"torch.ao trains no quantised {printable(type(node.module).__name__)}"
@@ -116,7 +116,7 @@ def rejection_reason(node: ModuleNode, flow: ModuleFlow, layers: ReplaceableLaye
 
 
 def is_quantized_value(value: DataNode, outputs: set[DataNode]) -> bool:
-    """Whether a value consists of numbers that a quantizer gave: `outputs`, or what only moves or drops numbers."""
+    """True if a value contains only numbers of quantizer outputs, moved or dropped at most."""
     while value not in outputs:
         producer = value.producer
         if producer is None or not traits_of(producer.overload).keeps_numbers:
@@ -155,7 +155,7 @@ def _norm_rejection_reason(layer: ModuleNode, norm: ModuleNode, flow: ModuleFlow
 
 
 def _clamping_operator(last: ModuleNode, flow: ModuleFlow) -> OperatorNode | None:
-    """The operator that alone reads what a module gives, when it is a clamp."""
+    """Returns the clamp that is the only consumer of a module's output, or None."""
     if len(last.calls) != 1 or len(last.outputs[0].consumers) != 1:
         return None
     operator = last.outputs[0].consumers[0]
@@ -190,7 +190,7 @@ def _clamp(module: nn.Module) -> nn.Module | None:
 
 
 def _invalid_chain_reason(nodes: list[ModuleNode], flow: ModuleFlow, layers: ReplaceableLayers) -> str:
-    """Why named modules are no chain; empty when they are."""
+    """Returns the reason why the named modules are no chain; else an empty text."""
     if not nodes:
         return "name a layer, the batch norm and the activation behind it"
     first, *rest = nodes

@@ -1,4 +1,4 @@
-"""Layers with torch.ao's fake quantizers: weights per output channel and symmetric, activations per tensor and affine.
+"""Layers with torch.ao's fake quantizers: weights per channel and symmetric, activations per tensor and affine.
 
 Fake quantisation rounds to the integers of a fixed range and back; gradients pass where nothing was clipped (Jacob et
 al. 2018, section 3, arXiv 1712.05877).
@@ -143,7 +143,7 @@ def quantize_layer(
     activation_bits: int,
     quantize_input: bool,
 ) -> FakeQuantized:
-    """Copies of a layer, the batch norm and the activation behind it, as one module that quantises."""
+    """Returns one quantized module with copies of a layer, its batch norm and its activation."""
     core = _qat_layer(layer, norm)
     core.weight_fake_quant = weight_quantizer(bits)
     parts = {

@@ -1,4 +1,4 @@
-"""What the recipes give: a rewrite that knows what it did."""
+"""The base class of recipe results: a rewrite with a summary."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Recipe(Rewrite):
         vars(self).update(vars(rewrite), **facts)
 
     def headline(self) -> str:
-        """What was done, in a few words.
+        """A short summary of the result.
 
         Raises
         ------
@@ -51,7 +51,7 @@ class Recipe(Rewrite):
 def replace_layers(
     model: nn.Module, new: Mapping[str, nn.Module], args: Any, kwargs: Mapping[str, Any] | None, check: bool
 ) -> Rewrite:
-    """The exchange of layers for such of the same shapes; with inputs the whole model is tried, unless not `check`."""
+    """Replaces layers by others of the same shapes; with inputs, the whole model is tried unless `check=False`."""
     return replace_modules(
         model, new, args=args, kwargs=kwargs, check=check and (args is not None or kwargs is not None)
     )

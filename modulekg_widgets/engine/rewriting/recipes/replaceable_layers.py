@@ -1,4 +1,4 @@
-"""Which layers a recipe may rebuild, and a new layer with the settings of an old one."""
+"""The layers that a recipe may rebuild, and their copies with the same settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def torch_class(module: nn.Module, classes: Sequence[type[nn.Module]]) -> type[n
 
 
 def runs_as(module: nn.Module, cls: type[nn.Module]) -> bool:
-    """Whether a call of the module runs the code of torch's own `cls`."""
+    """True if the module runs the forward code of torch's own class `cls`."""
     own = any(getattr(type(module), name, None) is not getattr(cls, name, None) for name in _METHODS)
     return not own and "forward" not in module_state(module)
 
@@ -48,7 +48,7 @@ class ReplaceableLayers:
         return ((self.walk.path(index), module) for index, module in enumerate(self.walk.modules))
 
     def rejection_reason(self, module: nn.Module, classes: Sequence[type[nn.Module]] = LAYERS) -> str:
-        """Why the module may not be rebuilt as one of `classes`; empty when it may."""
+        """Returns the reason why the module cannot be rebuilt as one of `classes`; else an empty text."""
         cls = torch_class(module, classes)
         if cls is None:
             return f"it is a {printable(type(module).__name__)}"
@@ -66,7 +66,7 @@ class ReplaceableLayers:
         return None if above < 0 else self.walk.modules[above]
 
     def is_in_plain_attribute(self, module: nn.Module) -> bool:
-        """Whether an attribute that is no slot holds the module, alone or in a list, tuple or dict."""
+        """True if a plain attribute holds the module, alone or in a list, tuple or dict."""
         return id(module) in self._in_plain_attributes
 
     def _tensor_rejection_reason(self, module: nn.Module) -> str:
@@ -120,7 +120,7 @@ def _modules_in(state: dict[str, Any]) -> Iterator[nn.Module]:
 
 
 def clone_module(module: nn.Module, cls: type[nn.Module] | None = None) -> Any:
-    """A new module with the attributes of `module` and the same tensors, of its class or of `cls`; the old stays."""
+    """Returns a shallow copy of a module with the same tensors, as its own class or as `cls`."""
     cls = cls or type(module)
     new = cls.__new__(cls)
     state = module_state(module)
@@ -152,17 +152,17 @@ def accumulation_dtype(tensor: torch.Tensor) -> torch.dtype:
 
 
 def identity_like(module: nn.Module) -> nn.Identity:
-    """What stands where `module` is no longer needed, in its mode."""
+    """Returns an `nn.Identity` in the mode of `module`."""
     new = nn.Identity()
     module_state(new)["training"] = module.training  # setting it as an attribute takes longer than folding a norm
     return new
 
 
-# -------------------- What reads a layer's output in one forward pass, and nothing else does
+# -------------------- Queries on a traced pass about consecutive modules: consumers, other readers, hooks
 
 
 class ModuleFlow:
-    """A traced forward pass, asked about modules that follow each other."""
+    """A traced forward pass with queries about consecutive modules."""
 
     def __init__(self, graph: Dataflow) -> None:
         self.graph = graph
@@ -179,7 +179,7 @@ class ModuleFlow:
                     self._watched.setdefault(node, module.path)
 
     def repeated_call_reason(self, module: ModuleNode) -> str:
-        """Why a module is no function of one tensor that is called once; empty when it is."""
+        """Returns the reason why a module is not called once with one tensor; else an empty text."""
         if len(module.calls) != 1:
             return f"{printable(module.path)} is called {len(module.calls)} times"
         call = module.calls[0]
@@ -188,30 +188,30 @@ class ModuleFlow:
         return ""
 
     def external_read_reason(self, module: ModuleNode) -> str:
-        """Which of its parameters and buffers is read outside its calls; empty when none is."""
+        """Returns the reason if a parameter or buffer is read outside the module's calls; else an empty text."""
         for name, node in module.params.items():
             if not all(_inside(operator.index, module.calls) for operator in node.consumers):
                 return f"its {name} is read outside it"
         return ""
 
     def not_sequential_reason(self, layer: ModuleNode, reader: ModuleNode) -> str:
-        """Why the output of `layer` is more than the input of `reader`, each called once; empty when it is not."""
+        """Returns the reason why `reader` is not the only consumer of `layer`; else an empty text."""
         why = self.repeated_call_reason(layer) or self.repeated_call_reason(reader)
         return why or self.other_reader_reason(layer.outputs[0], reader)
 
     def readers(self, module: ModuleNode) -> list[ModuleNode]:
-        """The modules that take what a module gives."""
+        """Returns the modules that take a module's output."""
         return [node for value in module.outputs for node in self._readers.get(value, ())]
 
     def other_reader_reason(self, value: DataNode, reader: ModuleNode) -> str:
-        """Who reads a value beside the module `reader`; empty for nobody."""
+        """Returns another reader of a value beside the module `reader`, as text; else an empty text."""
         if why := self.observer_reason(value):
             return why
         others = [operator for operator in value.consumers if not _inside(operator.index, reader.calls)]
         return f"its output is read by {others[0].where}, too" if others else ""
 
     def observer_reason(self, value: DataNode) -> str:
-        """Who sees a value beside operators; empty for nobody."""
+        """Returns an observer of a value beside operators, as text: an output, a hook; else an empty text."""
         if value.is_output:
             return "the model gives its output, too"
         if value in self._escaped:

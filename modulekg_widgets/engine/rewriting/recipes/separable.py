@@ -1,4 +1,4 @@
-"""Depthwise-separable convolutions in the place of dense ones, with the weights that come nearest.
+"""Depthwise-separable convolutions in place of dense ones, with the nearest weights.
 
 A dense kernel W[o, i, k] becomes pointwise P[o, i] times depthwise D[i, k]. For each input channel i these are the best
 approximation of the matrix W[:, i, :] of rank 1, from its largest singular value and vectors (Eckart and Young 1936);
@@ -37,7 +37,7 @@ class Separated(NamedTuple):
 
 
 class Separation(Recipe):
-    """The convolutions that became depthwise-separable, and the way back by `undo()`.
+    """The result of `depthwise_separable`: the replaced convolutions; `undo()` reverts it.
 
     Attributes
     ----------
@@ -156,7 +156,7 @@ def separate(conv: Any, multiplier: int = 1) -> nn.Sequential:
 
 
 def rejection_reason(module: Any, layers: ReplaceableLayers, multiplier: int = 1) -> str:
-    """Why a module is no dense convolution that can be separated; empty when it is."""
+    """Returns the reason why a module cannot be made depthwise-separable; else an empty text."""
     why = layers.rejection_reason(module, CONVOLUTIONS)
     if why:
         return why

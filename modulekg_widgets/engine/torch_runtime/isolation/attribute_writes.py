@@ -1,4 +1,4 @@
-"""Which attributes the code of a model may write while it runs, read off its bytecode: what stands there is a cache."""
+"""Attributes that a model's code may write in forward, read from bytecode: tensors there are caches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ITEM_STORES = {"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE"}
 
 
 class _FunctionFacts(NamedTuple):
-    """What a function and those inside of it do."""
+    """The names that a function and its inner ones use and write."""
 
     names: frozenset[str]  # global names and attributes
     stored: frozenset[str]  # attributes
@@ -46,14 +46,14 @@ class AttributeWrites:
     sets_any: bool  # whether names are computed
 
     def may_write(self, names: Iterable[str], inside: bool) -> bool:
-        """Whether what is found by these attributes may be written; `inside`: it lies in a container there."""
+        """True if one of these attributes may be assigned; `inside`: or its container changed."""
         return self.sets_any or any(name in self.stored or (inside and name in self.filled) for name in names)
 
 
 def find_attribute_writes(
     classes: Iterable[type], functions: Iterable[Any] = (), bystanders: Iterable[type] = ()
 ) -> AttributeWrites:
-    """What the methods of these classes may write in a forward pass, and what is called from there, but for torch's.
+    """Finds the attributes that methods of these classes may write in forward, from their bytecode.
 
     `functions` are others that it may begin with, as a `forward` that stands on an instance. `bystanders` are classes
     whose methods may be called too; where these set attributes by computed names, it is their own. Methods are told
@@ -80,7 +80,7 @@ def find_attribute_writes(
 def reachable_functions(
     classes: Iterable[type], functions: Iterable[Any] = (), bystanders: Iterable[type] = ()
 ) -> Iterator[FunctionType]:
-    """The methods of these classes that a forward pass may call, and what is called from there, but for torch's."""
+    """Yields the methods and functions that forward may call, found by name; torch's are excluded."""
     methods: dict[str, list[FunctionType]] = defaultdict(list)
     for cls in {**_bases(classes), **_bases(bystanders)}:
         for name, member in vars(cls).items():
@@ -153,7 +153,7 @@ def _is_analysed(module: Any) -> bool:
 
 
 def _functions(value: Any) -> Iterator[FunctionType]:
-    """The functions of Python behind a member of a class, or behind something else that can be called."""
+    """Yields the Python functions of a class member or another callable."""
     if isinstance(value, FunctionType):
         yield value
     elif isinstance(value, staticmethod | classmethod | MethodType):

@@ -1,4 +1,4 @@
-"""What can be called and leads to a model: by what it is bound to or closes over, by defaults, by global names."""
+"""Callables that lead to a model, by binding, closure, defaults or globals, and their copies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_VISITED = 10_000  # values behind one function; more are taken to lead to th
 
 
 def reaches_state(value: Any) -> bool:
-    """Whether a value leads to a module or tensor, a function by what it closes over and defaults.
+    """True if a module or tensor is reachable from a value, for functions by closure and defaults.
 
     Runs no code of the user's.
     """
@@ -38,7 +38,7 @@ def reaches_state(value: Any) -> bool:
 
 
 def reachable_state(value: Any) -> Iterator[Any]:
-    """The modules and tensors that a value leads to; the last thing that is looked at, where these are too many."""
+    """Yields the modules and tensors reachable from a value; stops with the last value after too many."""
     waiting: list[Any] = [value]
     entered: dict[int, Any] = {}
     while waiting:
@@ -91,7 +91,7 @@ def _references(value: Any) -> Iterator[Any]:
 
 
 class CallableCopies:
-    """How a shadow copies what can be called, and references: so that they lead to the copies of what they led to."""
+    """The copying of callables and references for a shadow, so that they lead to copies."""
 
     def __init__(self, of: Any, made: Any, known: Any) -> None:
         self.of, self.made, self.known = of, made, known
@@ -155,7 +155,7 @@ class CallableCopies:
         return self._scopes[id(names)][1]
 
     def release(self) -> None:
-        """Put into the copies of global names what stands there: copies of functions led to themselves."""
+        """Restores the original globals in the copied scopes, which breaks reference cycles."""
         for names, scope in self._scopes.values():
             scope.clear()
             scope.update(names)  # whoever has kept a copy of a function runs it as the function itself

@@ -1,6 +1,7 @@
-"""What code reaches past self: by global names, by what functions close over, and by what classes hold.
+"""The global variables, closure cells and class attributes that a module's code uses.
 
-A look that runs such code must find copies there, as everywhere: what it keeps would serve the next real pass.
+An isolated run needs copies of them, as of all other state: a value that the run stored there would otherwise be found
+by the next call of the model.
 """
 
 from __future__ import annotations
@@ -28,25 +29,25 @@ MAX_CACHED = 32  # sets of classes
 
 
 class CapturedState:
-    """What functions reach, each asked once."""
+    """The containers, modules and tensors that functions reach by globals, closures and attributes."""
 
     def __init__(self) -> None:
         self._reaches: dict[int, tuple[FunctionType, bool]] = {}
         self._references: dict[int, tuple[FunctionType, list[tuple[str, int]]]] = {}  # by names, when they were asked
 
     def names(self, function: FunctionType) -> list[str]:
-        """The global names that a function uses for containers, modules, tensors, and functions that reach such."""
+        """Returns the globals of a function that are containers, modules, tensors, or functions that reach such."""
         scope = function.__globals__
         return [name for name in _summarized(function.__code__).names if self.needs_copy(scope.get(name))]
 
     def needs_copy(self, value: Any) -> bool:
-        """Whether a look needs a copy of what stands under a global name or in a class."""
+        """True if an isolated run needs a copy of a global value or class attribute."""
         if isinstance(value, FunctionType):
             return is_user_module(value.__module__) and self._reaches_state(value)
         return isinstance(value, _STATE)
 
     def is_current(self) -> bool:
-        """Whether the functions that were asked find what they found then."""
+        """True if the globals of all examined functions are unchanged."""
         return all(
             id(function.__globals__.get(name)) == found
             for function, pairs in self._references.values()
@@ -54,7 +55,7 @@ class CapturedState:
         )
 
     def _reaches_state(self, function: FunctionType) -> bool:
-        """Whether a function of the user's, or one that it calls, reaches a container, a module or a tensor."""
+        """True if a user's function, or one that it calls, reaches a container, module or tensor."""
         if id(function) in self._reaches:
             return self._reaches[id(function)][1]
         waiting, entered = [function], {id(function): function}
@@ -71,7 +72,7 @@ class CapturedState:
         return False
 
     def references_of(self, function: FunctionType) -> tuple[list[Any], list[FunctionType]]:
-        """What a function uses that lies outside of it; the functions of the user's among them."""
+        """Returns the values that a function references outside itself, and the user's functions among them."""
         names, scope = _summarized(function.__code__).names, function.__globals__
         values = [scope.get(name) for name in names]
         self._references[id(function)] = function, list(zip(names, map(id, values), strict=True))
@@ -81,7 +82,7 @@ class CapturedState:
         ]
 
     def _has_own_state(self, function: FunctionType, values: list[Any], functions: list[FunctionType]) -> bool:
-        """Whether a function itself has or writes what a look must not share, or calls one that is known to reach it.
+        """True if a function itself holds or writes state that an isolated run must not share.
 
         A function may keep something in its own attributes, and writes those of another one by its name.
         """
@@ -106,7 +107,7 @@ class CapturedState:
 
 
 class CapturedClassState(CapturedState):
-    """What the code of some classes reaches in a forward pass, found by the names of attributes in that code."""
+    """The state that the code of some classes reaches in forward, found by attribute names in bytecode."""
 
     def __init__(self, classes: Collection[type]) -> None:
         super().__init__()
@@ -115,7 +116,7 @@ class CapturedClassState(CapturedState):
         self._of_class: dict[type, list[str]] = {cls: list(self._attributes_to_copy(cls)) for cls in classes}
 
     def class_attributes(self, cls: type) -> Iterator[tuple[str, Any]]:
-        """What instances find in their class that a look must not share: containers, tensors, methods that reach such.
+        """Yields the class attributes that need a copy: containers, tensors, and methods that reach such.
 
         Methods that Python itself calls, as `__len__`, it finds in the class alone.
         """
@@ -170,7 +171,7 @@ _cache: dict[frozenset[type], CapturedClassState] = {}
 
 
 def captured_class_state(classes: Iterable[type]) -> CapturedClassState:
-    """What the code of these classes reaches, as it is now."""
+    """Returns the captured state of these classes, cached while their globals are unchanged."""
     key = frozenset(cls for cls in classes if any(is_user_module(base.__module__) for base in cls.__mro__))
     found = _cache.get(key)
     if found is None or not found.is_current():
@@ -181,18 +182,18 @@ def captured_class_state(classes: Iterable[type]) -> CapturedClassState:
 
 
 def underlying_functions(value: Any) -> list[FunctionType]:
-    """The functions behind a method or property."""
+    """Returns the functions of a method, or of a property's accessors."""
     behind = [getattr(value, name, None) for name in ("fget", "fset", "func")] if type(value) in _PROPERTIES else []
     return [each for each in (unwrap_method(value), *behind) if isinstance(each, FunctionType)]
 
 
 def unwrap_method(value: Any) -> Any:
-    """The function behind a static or class method, and all else as it is."""
+    """Returns the function of a static or class method; other values unchanged."""
     return value.__func__ if isinstance(value, staticmethod | classmethod) else value
 
 
 def captured_values(function: FunctionType) -> Iterator[Any]:
-    """What a function closes over, its defaults and its attributes."""
+    """Yields the closure cells, defaults and attributes of a function."""
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents
@@ -205,12 +206,12 @@ def captured_values(function: FunctionType) -> Iterator[Any]:
 
 @lru_cache(maxsize=1 << 14)
 def is_user_module(module: Any) -> bool:
-    """Whether a module, by its name, is none of torch's, of the standard library's, or of this package's."""
+    """True if a module name belongs neither to torch, nor to the standard library, nor to this package."""
     return isinstance(module, str) and module.partition(".")[0] not in _LIBRARY_PACKAGES
 
 
 class _CodeSummary(NamedTuple):
-    """What is known of code, and of code inside of it."""
+    """The names that a code object and its inner ones use and write."""
 
     names: tuple[str, ...]  # the global ones
     attributes: frozenset[str]  # what is asked of objects by name, also in a text, as `getattr` takes it
@@ -235,7 +236,7 @@ def _summarized(code: CodeType) -> _CodeSummary:
 
 
 def writes_globals(function: FunctionType) -> bool:
-    """Whether a function, or one inside of it, assigns global names."""
+    """True if a function, or an inner one, assigns global names."""
     return _summarized(function.__code__).writes_globals
 
 

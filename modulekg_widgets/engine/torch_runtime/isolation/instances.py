@@ -1,4 +1,4 @@
-"""What instances of a class are made of, and how one without contents is made."""
+"""The attributes and slots of objects, and the creation of instances without running user code."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ def allocate(cls: type) -> Any:
 
 
 def is_external(cls: type) -> bool:
-    """Whether instances stand for something outside of the model."""
+    """True if instances represent resources outside of the model, such as files and threads."""
     names = cls.__module__ if isinstance(cls.__module__, str) else ""
     first, _, rest = names.partition(".")
     return first in _EXTERNAL_MODULES or f"{first}.{rest.partition('.')[0]}" in _EXTERNAL_MODULES
 
 
 def stores_arguments(cls: type) -> bool:
-    """Whether instances are outside of the model and keep what forward gives them: queues, pools of threads."""
+    """True if instances are queues or pools, which store what forward passes to them."""
     return is_external(cls) and cls.__module__.partition(".")[0] in _STORING_MODULES
 
 
 def has_native_state(cls: type) -> bool:
-    """Whether instances have a state of numbers outside of Python: generators, and NumPy's arrays and numbers."""
+    """True if instances have their state in C: random generators, NumPy arrays and numbers."""
     return issubclass(cls, (torch.Generator, random.Random, *_numpy_classes()))
 
 
@@ -80,7 +80,7 @@ def _numpy_classes() -> tuple[type, ...]:
 
 
 def is_plain_object(cls: type) -> bool:
-    """Whether all that an instance has stands in attributes and slots."""
+    """True if the state of an instance is in attributes and slots alone."""
     return next(base for base in cls.__mro__ if not base.__flags__ & HEAP_TYPE) is object
 
 
@@ -94,7 +94,7 @@ def attributes(value: Any) -> dict[Any, Any] | None:
 
 
 def has_attributes(tensor: torch.Tensor) -> bool:
-    """Whether a tensor has attributes of Python; asking for its `__dict__` would make one that stays."""
+    """True if a tensor has Python attributes, without creating its `__dict__`."""
     return any(type(part) is dict for part in gc.get_referents(tensor)) and bool(attributes(tensor))
 
 

@@ -1,4 +1,11 @@
-"""Looking at a model: it runs as its shadow, so that the model itself is not touched, not even for a moment."""
+"""Isolated runs of a model: a shadow copy runs, so that the model itself is never touched.
+
+`run_isolated(modules, inputs, run)` copies the model structurally (`shadow.py`), calls `run` with a `Sandbox` of the
+copies, and discards them. Tensors share memory with the model unless `own_memory` says otherwise. Random numbers come
+from generators of the run; settings of thread and process are restored. If forward reaches the model itself, past the
+copy, the run is repeated on the model, whose state is then saved and restored (`state_guard.py`); that is refused with
+`ModelInUseError` while another thread uses the model. Tracing, planning, proving, profiling and playback run this way.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +35,7 @@ _nesting = threading.local()
 
 @dataclass
 class Sandbox:
-    """What a look runs: the modules in the order in which they were given, and what the model is called with."""
+    """The environment of an isolated run: copies of the modules, and of the inputs."""
 
     modules: list[nn.Module]
     held: Any
@@ -50,15 +57,15 @@ class Sandbox:
         return [module_state(module) for module in self.modules]
 
     def of(self, value: Any) -> Any:
-        """What stands for a value of the user's."""
+        """Returns the copy of one of the user's objects."""
         return value if self.shadow is None else self.shadow.of(value)
 
     def original(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The user's tensor that one of the stage stands for; any other is its own."""
+        """Returns the user's tensor of a copy; other tensors are returned as they are."""
         return tensor if self.shadow is None else self.shadow.original(tensor)
 
     def hold(self, tensor: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-        """What stands for a tensor of the stage once it has this value: itself, so that all that leads to it finds it.
+        """Gives a tensor of the copy a new value in place where possible, and returns the tensor that holds it.
 
         The value, where there is no shadow or the tensor is of a class that cannot take it.
         """
@@ -69,7 +76,7 @@ class Sandbox:
         return tensor.requires_grad_(value.requires_grad)
 
     def check(self, value: Any) -> None:
-        """To be told of every module and tensor that a forward meets; ends the look where it left the shadow."""
+        """Ends the run if a module or tensor of the original model is met."""
         if self.shadow is not None and self.shadow.is_original(value):
             raise _ShadowEscape(value)
 
@@ -81,8 +88,7 @@ class _ShadowEscape(BaseException):
 def run_isolated(
     modules: Sequence[nn.Module], inputs: Any, run: Callable[[Sandbox], T], own_memory: int = SHARED, seed: Seed = None
 ) -> T:
-    """What `run` makes of a shadow of a model, given by all of its modules, the root first, and of `inputs`, its
-    inputs.
+    """Runs `run` on a shadow copy of the model (all its modules, root first) and of the `inputs`.
 
     `own_memory` says which tensors get memory of their own; with `SHARED` the run is on tensors without data. Random
     numbers
@@ -96,7 +102,7 @@ def run_isolated(
 
 @contextmanager
 def _limited_nesting(modules: Sequence[nn.Module]) -> Iterator[None]:
-    """Raise `ModelInUseError` where a model's own code or hooks look at it, and so would without end."""
+    """Raises `ModelInUseError` when isolated runs are nested too deeply, as by hooks that trace."""
     depth = getattr(_nesting, "depth", 0)
     if depth == MAX_NESTING:
         raise ModelInUseError(
@@ -147,7 +153,7 @@ def _run_on_shadow(
 
 
 def _random_context(own: int, seed: Seed, check: Callable[[Any], None] | None = None) -> AbstractContextManager[Any]:
-    """Where nothing has memory of its own, operators run without data: none of them draws."""
+    """Returns the context that draws random numbers; none is needed for runs on meta tensors."""
     return nullcontext() if own == SHARED else ReproducibleDraws(seed, check)
 
 
@@ -179,7 +185,7 @@ def _description(value: Any, modules: Sequence[nn.Module]) -> str:
 def _run_on_model(
     modules: Sequence[nn.Module], held: Any, run: Callable[[Sandbox], T], own: int, seed: Seed, why: str
 ) -> T:
-    """The same on the model itself, put back afterwards; refused while somebody else uses it."""
+    """Runs on the model itself and restores it afterwards; refused while another thread uses it."""
     stage = Sandbox(list(modules), held, None, notes=[f"the model itself ran, and was put back: {why}"])
     with (
         preserved(modules, held) as kept,

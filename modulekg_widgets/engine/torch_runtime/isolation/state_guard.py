@@ -1,4 +1,4 @@
-"""Leaving no trace: what a forward pass may change around it, kept and put back."""
+"""Saving and restoring the state that a forward pass may change: attributes, containers and tensor memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _lock = threading.RLock()
 
 @contextmanager
 def preserved(modules: Sequence[nn.Module], inputs: Any = ()) -> Iterator[StateSnapshot]:
-    """Put back, however the body ends: attributes of the modules and of `inputs`, and what these hold.
+    """Restores attributes of modules and inputs, and containers in them, when the context ends.
 
     What is known of the tensors is their identity, flags and gradients; `preserved_memory` looks after what is in them.
     """
@@ -55,7 +55,7 @@ def preserved(modules: Sequence[nn.Module], inputs: Any = ()) -> Iterator[StateS
 
 @contextmanager
 def preserved_memory(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
-    """Put back what the body writes into the memory of these tensors; their version counters stay as they are."""
+    """Restores the contents of these tensors when the context ends, without raising their versions."""
     kept = MemorySnapshot(tensors)
     try:
         yield
@@ -64,7 +64,7 @@ def preserved_memory(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
 
 
 class MemorySnapshot:
-    """What is in the memory of some tensors now."""
+    """A snapshot of the memory of tensors."""
 
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
         self._before = [(tensor, tensor.detach(), tensor.detach().clone()) for tensor in _with_data(tensors)]
@@ -190,7 +190,7 @@ class StateSnapshot:
             self._enqueue((value,))
 
     def has_changed(self) -> bool:
-        """Whether an attribute, or what it holds, is another object by now; what is in the tensors does not count."""
+        """True if an attribute or container entry is another object now; tensor contents are not compared."""
         return (
             any(not (_same(now, then) and _same(now.values(), then.values())) for now, then in self._dicts)
             or any(self._empty)
@@ -247,7 +247,7 @@ def _same(now: Any, before: Any) -> bool:
 
 
 def _restorer(value: Any) -> tuple[Callable[[Any], object], Any] | None:
-    """How to put back an object that has its state in C: generators of random numbers and NumPy's arrays."""
+    """Returns the setter and state of objects implemented in C: random generators and NumPy arrays."""
     if isinstance(value, torch.Generator):
         return value.set_state, value.get_state()
     if isinstance(value, random.Random):
@@ -265,7 +265,7 @@ def _restorer(value: Any) -> tuple[Callable[[Any], object], Any] | None:
 
 @contextmanager
 def preserved_classes(modules: Sequence[nn.Module]) -> Iterator[None]:
-    """Put back attributes of the users' classes, and what containers and tensors behind their code hold.
+    """Restores attributes of user classes and the state that their code reaches when the context ends.
 
     Unless other threads compute: they may have written it, as training does that runs the same code.
     """

@@ -1,4 +1,4 @@
-"""What a static picture of a model consists of: cards, frames and pills, as SVG."""
+"""SVG elements of model pictures: cards, frames and pills."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CHARACTER_WIDTH = 7  # pixels, as most fonts have it at this size
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A card, a frame or a pill of the picture, in pixels from the top left."""
+    """A card, frame or pill, in pixels from the top left."""
 
     x: float
     y: float
@@ -36,7 +36,7 @@ class Box:
 
 
 def pill(title: str, y: float, height: float = PILL_HEIGHT) -> Box:
-    """A pill in the middle of the column, as wide as its text."""
+    """Returns a pill in the middle of the column, as wide as its text."""
     width = max(90, min(WIDTH - 2 * MARGIN, _CHARACTER_WIDTH * len(title) + 24))
     return Box((WIDTH - width) / 2, y, width, height, title, "", PALETTE.other_family, "pill")
 
@@ -44,7 +44,7 @@ def pill(title: str, y: float, height: float = PILL_HEIGHT) -> Box:
 def module_box(
     payload: dict[str, Any], node: int, fold: list[Any] | None, shape: str, y: float, depth: int, kind: str
 ) -> Box:
-    """The card of a module, `depth` frames deep; of a "frame" its header."""
+    """Returns the card of a module at this depth, or the header of its frame."""
     class_name = class_of(payload, node)
     title = f"{payload['nodes']['name'][node]}  {class_name}"
     suffix = "" if fold is None else f"  ×{fold[1]}" if fold[2] == "exact" else f"  ≈×{fold[1]}"
@@ -56,7 +56,7 @@ def module_box(
 
 
 def _params(payload: dict[str, Any], node: int, fold: list[Any] | None) -> str:
-    """The parameters of a module; of a run of similar ones from the least to the most."""
+    """The parameter count of a module; for a run of similar ones the range."""
     column = payload["columns"]["params"]
     if fold is None or fold[2] == "exact":
         return _short(column[node]) if column[node] else ""
@@ -76,7 +76,7 @@ def _short(value: int | float | str) -> str:
 
 
 def svg_header(title: str, width: float, height: float) -> list[str]:
-    """The beginning of a picture: its size, its name and its ground."""
+    """Returns the first lines of an SVG: size, title and background."""
     return [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}"',
         f'  viewBox="0 0 {width:g} {height:g}" font-family="system-ui, sans-serif" font-size="12" role="img">',
@@ -86,7 +86,7 @@ def svg_header(title: str, width: float, height: float) -> list[str]:
 
 
 def svg_box(box: Box) -> Iterator[str]:
-    """A box with its text."""
+    """Yields the SVG of a box with its text."""
     frame = f'width="{box.width:g}" height="{box.height:g}" rx="{12 if box.kind == "pill" else 5}"'
     if box.stacked:
         yield f'<rect x="{box.x + 4:g}" y="{box.y + 4:g}" {frame} fill="{PAGE.behind}" stroke="{PAGE.border}"/>'
@@ -111,13 +111,13 @@ def svg_box(box: Box) -> Iterator[str]:
 
 
 def xml_text(text: str, longest: int = _MAX_CHARACTERS) -> str:
-    """One line of text for XML: shortened, escaped, without characters that XML does not know."""
+    """Returns one line of escaped XML text, shortened, without invalid characters."""
     longest = min(longest, _MAX_CHARACTERS)
     short = text if len(text) <= longest else text[: longest - 1] + "…"
     return escape("".join(c if c.isprintable() else "\ufffd" for c in short), {'"': "&quot;"})
 
 
-# -------------------- Several pictures as one: in rows, each with its title
+# -------------------- Several pictures in one SVG, arranged in rows with titles
 
 
 MAX_WIDTH = 1200  # pixels of a row of pictures; the next one stands below
@@ -135,7 +135,7 @@ class SizedPicture:
 
 
 def with_size(svg: str | None) -> SizedPicture | None:
-    """A picture with the size that it says of itself."""
+    """Returns a picture with its size; None for None."""
     if svg is None:
         return None
     size = ElementTree.fromstring(svg).attrib
@@ -143,7 +143,7 @@ def with_size(svg: str | None) -> SizedPicture | None:
 
 
 def arrange_in_rows(name: str, parts: list[tuple[str, SizedPicture]], max_width: float) -> SizedPicture:
-    """The pictures in rows of at most `max_width` pixels, as many as are `LARGEST` together."""
+    """Returns the pictures in rows of at most `max_width` pixels, up to a total length."""
     lines: list[str] = []
     x = y = bottom = across = 0.0
     written = 0

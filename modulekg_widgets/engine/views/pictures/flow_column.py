@@ -1,4 +1,4 @@
-"""The static picture of a traced model: a column in the order of the forward pass, and lines where data flows."""
+"""Picture of a traced model: a column in forward order, with lines for the data flow."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ from modulekg_widgets.engine.views.pictures.boxes import (
 )
 from modulekg_widgets.engine.views.pictures.flow_parts import FlowParts
 
-# --------------------
-# Lines beside a column of boxes: where each runs, so that no two lie on each other and none crosses a box.
+# -------------------- Tracks: routing of lines beside a column of boxes, without overlaps
 
 
 MAX_LANES = 40  # beside each other
@@ -36,7 +35,7 @@ MAX_EDGES = 400  # edges that are drawn there
 
 @dataclass(slots=True)
 class Track:
-    """All edges of one source that do not lead to the box below it: one line that branches."""
+    """A branching line: all edges of one source beyond its neighbour."""
 
     source: int  # row
     targets: list[int]  # rows, from the top
@@ -45,14 +44,14 @@ class Track:
 
 @dataclass(slots=True)
 class Tracks:
-    """What is drawn beside the rows, and how many edges are not."""
+    """Routed tracks, and the count of edges that are not drawn."""
 
     tracks: list[Track] = field(default_factory=list)
     omitted: int = 0
     lanes: int = 0
 
     def ports(self) -> dict[int, list[Track]]:
-        """Of each row the tracks that touch it, from the top: those that end there, the nearest first, then its own."""
+        """Returns the tracks that touch each row, from the top: incoming ones, nearest first, then its own."""
         found: dict[int, list[Track]] = {}
         for track in sorted(self.tracks, key=lambda track: track.lane):
             for row in track.targets:
@@ -63,7 +62,7 @@ class Tracks:
 
 
 def tracks_of(edges: Sequence[tuple[int, int]]) -> Tracks:
-    """`edges` (row, row) as tracks, the short ones near the column; those that are beyond the limits are counted."""
+    """Returns `edges` (row, row) as tracks, short ones near the column; those beyond the limits are counted."""
     targets: dict[int, set[int]] = {}
     for source, target in edges:
         targets.setdefault(source, set()).add(target)
@@ -108,7 +107,7 @@ PILL_RADIUS = 12  # of a pill's corners
 
 @dataclass(slots=True)
 class FlowColumn:
-    """Everything that is drawn, in pixels."""
+    """Boxes and lines of the picture, in pixels."""
 
     boxes: list[Box]
     arrows: list[tuple[float, float]]  # down the middle, from y to y
@@ -120,7 +119,7 @@ class FlowColumn:
 
 
 def flow_svg(payload: dict[str, Any], opened: Iterable[int], title: str) -> str:
-    """The picture as SVG without scripts, styles or references; text is escaped."""
+    """Returns the picture as SVG without scripts, styles and references; text is escaped."""
     column = flow_column(payload, opened)
     lines = svg_header(title, column.width, column.height)
     for box in column.boxes:
@@ -145,7 +144,7 @@ def _svg_lines(column: FlowColumn) -> Iterator[str]:
 
 
 def flow_column(payload: dict[str, Any], opened: Iterable[int]) -> FlowColumn:
-    """The boxes from input to output, an arrow between neighbours where data flows, and all other edges beside them."""
+    """Returns the boxes from input to output, arrows between neighbours, and tracks for all other edges."""
     flow = FlowParts(payload, opened)
     order = list(_order(flow))
     row_of = {place: row for row, (place, _) in enumerate(order)}
@@ -165,7 +164,7 @@ def flow_column(payload: dict[str, Any], opened: Iterable[int]) -> FlowColumn:
 
 
 def _order(flow: FlowParts) -> Iterator[tuple[int, int]]:
-    """(place, depth) from the top, a frame before what is in it."""
+    """Yields (index of a part, depth) from the top, frames before their content."""
     waiting = [(place, 0) for place in reversed(flow.inside(0))]
     while waiting:
         place, depth = waiting.pop()
@@ -175,13 +174,13 @@ def _order(flow: FlowParts) -> Iterator[tuple[int, int]]:
 
 
 def _neighbours(flow: FlowParts, order: list[tuple[int, int]]) -> dict[int, int]:
-    """Of each row that is no frame the next one that is none."""
+    """Maps each row that is no frame to the next one that is none."""
     rows = [row for row, (place, _) in enumerate(order) if flow.parts[place].kind != "frame"]
     return dict(pairwise(rows))
 
 
 def _boxes(flow: FlowParts, order: list[tuple[int, int]], ports: dict[int, int], crossed: set[int]) -> list[Box]:
-    """The box of each row, as high as its lines need it."""
+    """The box of each row, as high as its lines need."""
     folds = {fold[0]: fold for fold in flow.payload["folds"]}
     boxes: list[Box] = []
     open_frames: list[tuple[int, int]] = []  # (row, depth)
@@ -215,7 +214,7 @@ def _boxes(flow: FlowParts, order: list[tuple[int, int]], ports: dict[int, int],
 
 
 def _add_tracks(column: FlowColumn, tracks: Tracks, ports: dict[int, list[Track]]) -> None:
-    """The lines of the tracks: out of a box at its side, along a lane, and into others."""
+    """Add the lines of the tracks: out of a box at its side, along a lane, and into others."""
     if not tracks.tracks:
         return
     first = WIDTH - MARGIN + LANE_OFFSET
@@ -232,7 +231,7 @@ def _add_tracks(column: FlowColumn, tracks: Tracks, ports: dict[int, list[Track]
 
 
 def _port(box: Box, tracks: list[Track], track: Track, is_source: bool) -> tuple[float, float]:
-    """Where a track touches the right side of a box."""
+    """Returns the point where a track touches the right side of a box."""
     at = len(tracks) - 1 if is_source else next(i for i, other in enumerate(tracks) if other is track)
     height = HEADER if box.kind == "frame" else box.height
     y = box.y + height * (at + 1) / (len(tracks) + 1)

@@ -1,4 +1,4 @@
-"""What a static picture shows of a forward pass: cards, code between them, inputs and outputs, and the data edges."""
+"""Parts of the picture of a traced model: cards, code between them, inputs, outputs and data edges."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Origin = tuple[int, FoldedRuns]  # a part, and where in the runs
 
 @dataclass(slots=True)
 class FlowPart:
-    """Something that is drawn."""
+    """A part of the picture."""
 
     kind: str  # "input", "output", "card", "frame" or "code"
     node: int  # a card's or frame's module; else the root
@@ -46,7 +46,7 @@ class FlowPart:
 
 
 class FlowParts:
-    """The parts by place, frames before what is in them, and the edges between places."""
+    """Parts by index, frames before their content, and the edges between them."""
 
     def __init__(self, payload: dict[str, Any], opened: Iterable[int]) -> None:
         self.payload = payload = {**payload, "folds": flow_folds(payload)}
@@ -71,13 +71,13 @@ class FlowParts:
         self.edges = self._edges()
 
     def inside(self, node: int) -> list[int]:
-        """The places of what stands in an open container, in the order of time."""
+        """Returns the indices of the parts in an expanded container, in forward order."""
         return sorted(self._inside.get(node, ()), key=lambda place: self.parts[place].at)
 
     # ------------------------------------------------------------ the hierarchy
 
     def _find_visible(self, opened: set[int]) -> None:
-        """Of each module what shows it: itself, a closed container around it, or its twin in a run's drawn member."""
+        """Set the visible node of each module: itself, a collapsed ancestor, or that of the first run member."""
         names = self.payload["nodes"]["name"]
         named = {(parent, names[node]): node for node, parent in enumerate(self.parents)}
         run_of = {node: (run[0], at) for run in folded_members(self.payload) for at, node in enumerate(run)}
@@ -115,7 +115,7 @@ class FlowParts:
         return place
 
     def _card(self, node: int, ordinal: int = 0, of: int = 1) -> int:
-        """The place of a module's frame or of its card, one for each of a few calls."""
+        """Returns the index of a module's frame or card, with one card per call if there are few."""
         place = self._places.get(("module", node, ordinal))
         if place is None:
             words = f"call {ordinal + 1} of {of}" if of > 1 else ""
@@ -130,7 +130,7 @@ class FlowParts:
                     self.parts[self._card(child)].title = "not called"
 
     def _begin_frames(self, part: FlowPart) -> None:
-        """A frame begins with the first of what is in it."""
+        """Set the start of a frame to that of its first part."""
         node = part.container
         while node > 0:
             frame = self.parts[self._places["module", node, 0]]
@@ -141,7 +141,7 @@ class FlowParts:
     # ---------------------------------------------------------- the forward pass
 
     def _pills(self, kind: str, values: list[Any]) -> list[int]:
-        """Of each input or output its place."""
+        """Returns the index of the pill of each input or output."""
         count = len(values)
         at = -1 if kind == "input" else inf
         if count > MAX_PILLS or (count == 0 and kind == "input"):
@@ -161,7 +161,7 @@ class FlowParts:
         return "×".join(map(str, self.flow["shapes"][self.flow["values"]["shape"][value]])) or "scalar"
 
     def _place_calls(self) -> None:
-        """Of each call its place, whether its own code is drawn, and the module that really ran."""
+        """Set the part of each call, True if its own code is drawn, and the module that ran."""
         nodes, parents = self.flow["calls"]["node"], self.flow["calls"]["parent"]
         counts: dict[tuple[int, int], int] = {}
         for key in zip(parents, nodes, strict=True):
@@ -191,7 +191,7 @@ class FlowParts:
             self.called_modules.append(node)
 
     def _place_steps(self) -> None:
-        """Of each step what it is drawn as; steps of open containers as code, in stretches between the calls there."""
+        """Set the part of each step; steps of expanded containers are grouped between calls."""
         calls = self.flow["steps"]["call"]
         self.origins: list[Origin | None] = [None] * len(calls)
         pending: dict[int, list[int]] = {}  # own steps of an open call since the last call in it
@@ -214,7 +214,7 @@ class FlowParts:
             self._add_code(call, steps, last.get(call), None)
 
     def _above(self, call: int) -> list[tuple[int, int]]:
-        """The open calls around one, each with the call in it that leads there."""
+        """The expanded calls around one, each with its nested call that leads there."""
         found, parents = [], self.flow["calls"]["parent"]
         while parents[call] >= 0:
             if self.is_open[parents[call]]:
@@ -223,7 +223,7 @@ class FlowParts:
         return found
 
     def _add_code(self, call: int, steps: list[int], before: int | None, after: int | None) -> None:
-        """What the code of an open call does between two calls: a part for each group of steps that data connects."""
+        """Add the code of an expanded call between two nested calls, one part per connected group of steps."""
         frame = self.parts[self.of_call[call]].node
         home = self._code_container(frame, before, after)
         runs = self.runs[self.called_modules[call if before is None else before]]
@@ -241,7 +241,7 @@ class FlowParts:
                 self.origins[step] = place, runs
 
     def _code_container(self, frame: int, before: int | None, after: int | None) -> int:
-        """The container that code stands in: its module's, or one that is not called and holds what it is between."""
+        """The container of code: its module, or an uncalled one that holds the calls before and after it."""
         if before is None or after is None:
             return frame
         nodes = [self.parents[self.visible_ancestors[self.called_modules[call]]] for call in (before, after)]
@@ -253,7 +253,7 @@ class FlowParts:
         return home if around == frame else frame
 
     def _groups(self, steps: list[int]) -> list[list[int]]:
-        """Steps that are connected by what they give each other."""
+        """Returns groups of steps that are connected by values."""
         made_by, inputs = self.flow["values"]["step"], self.flow["steps"]["inputs"]
         group_of: dict[int, list[int]] = {}
         for step in steps:
@@ -267,7 +267,7 @@ class FlowParts:
         return [sorted(group) for group in {id(group): group for group in group_of.values()}.values()]
 
     def _about(self, group: list[int]) -> tuple[str, str]:
-        """What steps do, and the shape before and behind them; nothing where they read neither data nor state."""
+        """Title and shapes of a group of steps; empty if they read neither data nor state."""
         steps, values = self.flow["steps"], self.flow["values"]
         own = set(group)
         read = dict.fromkeys(v for step in group for v in steps["inputs"][step] if values["step"][v] not in own)
@@ -285,7 +285,7 @@ class FlowParts:
         return title, " → ".join(before + given) if change else "".join(given)
 
     def _title(self, steps: list[int]) -> str:
-        """All names of a few; of many the functions among them, as "relu, max_pool2d, +2"; else how many there are."""
+        """All operator names of few, the functions among many as "relu, max_pool2d, +2", else their count."""
         names = [self.flow["names"][self.flow["steps"]["name"][step]].rpartition(":")[2].strip("_") for step in steps]
         views = {name for step, name in zip(steps, names, strict=True) if step in self._views}
         names = _with_dropout(names)
@@ -299,7 +299,7 @@ class FlowParts:
     # ------------------------------------------------------------------- edges
 
     def _edges(self) -> list[tuple[int, int]]:
-        """(place, place) once each; not what only says that the members of a run follow each other."""
+        """Returns the distinct (part, part), without those that only chain the members of a run."""
         sources: dict[int, tuple[Origin, ...]] = {}
         for (_, value), place in zip(self.flow["inputs"], self.inputs, strict=True):
             sources[value] = ((place, NO_RUNS),)
@@ -330,7 +330,7 @@ class FlowParts:
         return [*edges, *(edge for edge in loops if edge[0] not in leaving and edge not in edges)]
 
     def _is_around(self, one: int, other: int) -> bool:
-        """Whether one of two parts is a frame around the other."""
+        """True if one of two parts is a frame around the other."""
         for frame, part in ((one, other), (other, one)):
             if self.parts[frame].kind == "frame":
                 node = self.parts[part].container
@@ -342,7 +342,7 @@ class FlowParts:
 
 
 def _with_dropout(names: list[str]) -> list[str]:
-    """The names of operators in a row, with dropout under its own name."""
+    """Replaces the operators of dropout by "dropout"."""
     found: list[str] = []
     for name in names:
         found.append(name)

@@ -1,4 +1,4 @@
-"""The static picture of a forward pass: the steps as a list, for a saved notebook without the widget."""
+"""Picture of a ForwardPlayer: the steps of the forward as a list."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_DEPTH = 12
 
 
 def svg(played: Playback, current: int, hide_shapes: bool) -> str:
-    """The steps around the current one as SVG without scripts, styles or references; text is escaped."""
+    """Returns the steps around the current one as SVG without scripts, styles and references."""
     first = max(0, min(current - MAX_ROWS // 2, len(played) - MAX_ROWS))
     steps = played.steps[first : first + MAX_ROWS]
     height = MARGIN * 2 + ROW_HEIGHT * (len(steps) + 1)
@@ -47,7 +47,7 @@ def _row(step: ForwardStep, y: float, is_current: bool, hide_shapes: bool) -> It
 
 
 def shape_text(layouts: tuple[TensorLayout, ...]) -> str:
-    """Sizes of the first tensor, and how many others there are."""
+    """Returns the sizes of the first tensor, and the count of others."""
     if not layouts:
         return "no tensor"
     sizes = " × ".join(map(str, layouts[0].sizes)) or "scalar"

@@ -1,4 +1,4 @@
-"""The static picture of a model: what a saved notebook, nbconvert or a code host shows in place of the widget."""
+"""Picture of a model hierarchy, for saved notebooks, nbconvert and code hosts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from modulekg_widgets.engine.views.pictures.flow_column import flow_svg
 
 
 def svg(payload: dict[str, Any], opened: Iterable[int]) -> str:
-    """The picture as SVG without scripts, styles or references; text is escaped."""
+    """Returns the picture as SVG without scripts, styles and references; text is escaped."""
     title = f"{payload['title']}: {len(payload['nodes']['name'])} modules"
     if payload["traced"] and payload["flow"]:
         return flow_svg(payload, opened, title)
@@ -43,7 +43,7 @@ def svg(payload: dict[str, Any], opened: Iterable[int]) -> str:
 def layout(
     payload: dict[str, Any], opened_nodes: Iterable[int]
 ) -> tuple[list[Box], list[tuple[float, float, float]], float]:
-    """Boxes, arrows (x, from y, to y) and the height: a column from input to output, open containers as frames.
+    """Returns boxes, arrows (x, from y, to y) and the height: a column with expanded containers as frames.
 
     A file without a graph does not tell in which order its modules run: there they only stand below each other.
     """

@@ -1,4 +1,4 @@
-"""The static picture of a knowledge graph: the structures used most, and the families of models."""
+"""Picture of a knowledge graph: the most used structures, and the families of models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LABEL_WIDTH, _VALUE_WIDTH = 250, 60
 
 
 def svg(payload: Mapping[str, Any]) -> str:
-    """The picture as SVG without scripts, styles or references; text is escaped."""
+    """Returns the picture as SVG without scripts, styles and references; text is escaped."""
     used, families = _most_used(payload), _families(payload)
     communities = payload["communities"]["count"]
     found = f" in {communities:,} communities" if payload["analysis"] == DONE else ""

@@ -1,4 +1,4 @@
-"""A mask editor as a picture, for saved notebooks: the blocks that go, and what stays of axes that lose indices."""
+"""Picture of a mask editor: the removed blocks, and the kept share of each pruned axis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BAR_LEFT, BAR_WIDTH = 280, 300  # where the bars begin, and how long a full one 
 
 
 def svg(draft: Draft, title: str) -> str:
-    """A row per block that goes and per axis that loses indices, with the sizes of the whole model above."""
+    """Returns a row per removed block and per pruned axis, with the sizes of the model above."""
     before, after = draft.sizes()
     losing = [(name, draft.axes[draft.axis_number(name)].size, len(gone)) for name, gone in draft.dropped.items()]
     losing = [*((path, 1, 1) for path in draft.removed_paths), *losing]

@@ -1,4 +1,4 @@
-"""The static picture of a MetricPanel: a line chart, which a saved notebook shows in place of the widget."""
+"""Picture of a MetricPanel: a line chart."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from modulekg_widgets.engine.views.metric_payload import (
 )
 from modulekg_widgets.engine.views.pictures.boxes import xml_text
 
-# --------------------
-# What the picture of a MetricPanel shows where nothing was chosen: the rules of the page, for series as read.
+# -------------------- Defaults of a metric chart without a selection: metric and modules, by the rules of the page
 
 
 Points = tuple[np.ndarray, np.ndarray]  # steps and values
@@ -35,7 +34,7 @@ ZERO_SHARE = 1e-6  # of the greatest magnitude: what a zero counts as
 
 
 def heatmap_metric(catalog: SeriesCatalog, found: Mapping[int, Points], alerts: Sequence[str]) -> str:
-    """The metric that a heat map opens on: of several layers; the first alert's, or that with layers furthest apart."""
+    """Returns the default metric of a heat map: the first with an alert, or the one with the largest spread."""
     layers: dict[str, dict[str, list[int]]] = {}
     for number, series in enumerate(catalog.series):
         if series.form != HISTOGRAM and number in found:
@@ -48,7 +47,7 @@ def heatmap_metric(catalog: SeriesCatalog, found: Mapping[int, Points], alerts: 
 
 
 def _spread(series: Sequence[Points]) -> float:
-    """Decades between the 10th and the 90th percentile of the series' median magnitudes."""
+    """Decades between the 10th and 90th percentile of the median magnitudes."""
     finite = [np.abs(values[np.isfinite(values)]) for _, values in series]
     typical = [np.median(values) for values in finite if len(values)]
     low, high = np.quantile(typical, (0.1, 0.9)) if typical else (0.0, 0.0)
@@ -56,7 +55,7 @@ def _spread(series: Sequence[Points]) -> float:
 
 
 def outlying_modules(modules: Sequence[tuple[str, Points]], most: int) -> list[str]:
-    """At most so many modules: those whose series lie furthest from the median of all, and the nearest one."""
+    """Returns at most `most` modules: the farthest from the median series, and the nearest one."""
     names = list(dict.fromkeys(name for name, _ in modules))
     if len(names) <= most:
         return names
@@ -73,14 +72,14 @@ def outlying_modules(modules: Sequence[tuple[str, Points]], most: int) -> list[s
 
 
 def _interpolated(places: np.ndarray, points: Points) -> np.ndarray:
-    """The values that hold at some steps; those that are not finite count as not there."""
+    """Values interpolated at some steps, without non-finite ones."""
     steps, values = points
     finite = np.isfinite(values)
     return np.interp(places, steps[finite], values[finite]) if finite.any() else np.zeros(len(places))
 
 
 def spans_decades(values: np.ndarray) -> bool:
-    """Whether no value is negative, and the greatest is a hundred times the least positive one."""
+    """True if no value is negative and the greatest is 100 times the least positive one."""
     finite = values[np.isfinite(values)]
     positive = finite[finite > 0]
     return (
@@ -105,7 +104,7 @@ COLORS = PALETTE.lines.light
 
 @dataclass(frozen=True)
 class ChartOptions:
-    """What a panel is set to show."""
+    """Settings of a chart, as the traits of a panel have them."""
 
     metric: str
     modules: Sequence[str]
@@ -118,7 +117,7 @@ class ChartOptions:
 
 @dataclass(frozen=True)
 class ChartLine:
-    """One series of the chart: steps and values side by side, the values as they are drawn."""
+    """One line of the chart; values are as drawn, possibly logarithms."""
 
     name: str
     steps: np.ndarray
@@ -126,7 +125,7 @@ class ChartLine:
 
 
 def svg(runs: Sequence[Run], shown: ChartOptions) -> str:
-    """The chart of the shown series as SVG without scripts, styles or references; text is escaped."""
+    """Returns the chart as SVG without scripts, styles and references; text is escaped."""
     metric, lines, note, is_log = chart(runs, shown)
     height = (HEIGHT if lines else 2 * ROW_HEIGHT) + ROW_HEIGHT * len(lines) + ROW_HEIGHT
     names = ", ".join(run.name for run in runs[:4])
@@ -151,7 +150,7 @@ def svg(runs: Sequence[Run], shown: ChartOptions) -> str:
 
 
 def chart(runs: Sequence[Run], shown: ChartOptions) -> tuple[str, list[ChartLine], str, bool]:
-    """The metric of the chart, its lines, what is to say about them, and whether their values are logarithms."""
+    """Returns metric, lines and note of the chart, and True if values are logarithms."""
     catalog, found, complete = _read(runs)
     metric = shown.metric or next((s.metric for s in catalog.series if s.form != HISTOGRAM), "")
     if shown.view == "heatmap" and not shown.metric:
@@ -170,7 +169,7 @@ def chart(runs: Sequence[Run], shown: ChartOptions) -> tuple[str, list[ChartLine
 
 
 def chosen_series(catalog: SeriesCatalog, found: Mapping[int, Points], metric: str, shown: ChartOptions) -> list[int]:
-    """The numbers of the series that are drawn: as chosen, of the selected module, or of the eight that differ most."""
+    """Returns the numbers of the series to draw: of the chosen, the selected, or the eight most different modules."""
     phases = PHASES if shown.phase == "both" else (phase_with_values(shown.phase, catalog.series, metric),)
     fitting = [
         (number, series.module)
@@ -186,7 +185,7 @@ def chosen_series(catalog: SeriesCatalog, found: Mapping[int, Points], metric: s
 
 
 def _read(runs: Sequence[Run]) -> tuple[SeriesCatalog, dict[int, tuple[np.ndarray, np.ndarray]], bool]:
-    """All series of the runs, thinned; False: they were too long to read to the end."""
+    """All series of the runs, downsampled; False if reading took too long."""
     updates, end = UpdateReader(runs), time.perf_counter() + READ_SECONDS
     pieces: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
     while updates.unread > 0 and time.perf_counter() < end:
@@ -216,7 +215,7 @@ def _line(name: str, steps: np.ndarray, values: np.ndarray, window: int | None, 
 
 
 def _plot(lines: Sequence[ChartLine], is_log: bool) -> Iterator[str]:
-    """Frame, the labels of its corners, and the lines."""
+    """Frame, corner labels and lines."""
     steps = np.concatenate([line.steps for line in lines])
     values = np.concatenate([line.values for line in lines])
     finite = values[np.isfinite(values)]
@@ -244,7 +243,7 @@ def _figure(value: float, is_log: bool) -> str:
 
 
 def _path_segments(x: np.ndarray, y: np.ndarray) -> Iterator[str]:
-    """The path through the finite points; a point between two gaps is a dot."""
+    """The path through finite points; an isolated point becomes a dot."""
     is_drawn = False
     for across, down in zip(x.tolist(), y.tolist(), strict=True):
         if math.isfinite(down):

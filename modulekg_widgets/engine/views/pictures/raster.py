@@ -1,4 +1,4 @@
-"""A static picture as PNG, a file or beside the SVG in a notebook: drawn from that SVG, so that both show the same."""
+"""PNG rendering of the static SVG pictures, with Pillow."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ Point = tuple[float, float]
 
 
 def notebook_pictures(picture: str) -> dict[str, str]:
-    """What a saved notebook shows where there is no widget, by MIME type: the SVG, and a PNG where that is not safe."""
+    """Returns the pictures for a saved notebook by MIME type: SVG, and PNG for viewers that block SVG."""
     return {"image/svg+xml": _with_caption(picture), "image/png": base64.b64encode(png(picture)).decode("ascii")}
 
 
 def _with_caption(picture: str) -> str:
-    """The SVG, and below it how to bring the widget back.
+    """The SVG with a caption that tells how to bring the widget back.
 
     By the classes a page of ours knows the picture, and the words, which it writes itself (saved_picture.ts).
     """
@@ -65,7 +65,7 @@ def _with_caption(picture: str) -> str:
 
 
 def file_png(svg: str) -> bytes:
-    """`svg`, one of our static pictures (rect, path and text), at twice its size."""
+    """Returns an SVG picture (rect, path and text) as PNG at twice its size."""
     root = ElementTree.fromstring(svg)
     width, height = (float(root.attrib[name]) for name in ("width", "height"))
     smooth = SUPERSAMPLING if width * height * (FILE_SCALE * SUPERSAMPLING) ** 2 <= MAX_SMOOTH_PIXELS else 1
@@ -75,7 +75,7 @@ def file_png(svg: str) -> bytes:
 
 
 def png(svg: str) -> bytes:
-    """`svg`, one of our static pictures (rect, path and text), and below it how to bring the widget back."""
+    """Returns an SVG picture (rect, path and text) as PNG of bounded size, with a caption."""
     root = ElementTree.fromstring(svg)
     height = min(float(root.attrib["height"]), MAX_HEIGHT)
     while True:
@@ -87,7 +87,7 @@ def png(svg: str) -> bytes:
 
 
 def _with_footer(root: ElementTree.Element, height: float, scale: float) -> Image:
-    """The picture down to `height`, and below it what to do."""
+    """The picture cut at `height`, with a caption below."""
     from PIL import ImageDraw
 
     image = _render(root, height, scale, FOOTER_HEIGHT, SUPERSAMPLING)
@@ -147,7 +147,7 @@ def _kind(element: ElementTree.Element) -> str:
 def _positioned(
     element: ElementTree.Element, x: float = 0, y: float = 0
 ) -> Iterator[tuple[ElementTree.Element, Point]]:
-    """Every element, with the corner of the picture that it is in: a picture may hold others."""
+    """Yields every element with the origin of the nested SVG that it is in."""
     if _kind(element) == "svg":
         x, y = x + float(element.get("x", 0)), y + float(element.get("y", 0))
     yield element, (x, y)
@@ -164,7 +164,7 @@ def _text(draw: ImageDraw, given: Mapping[str, str], words: str, origin: Point, 
 
 @cache
 def _font(is_bold: bool, size: float) -> FreeTypeFont | ImageFont:
-    """DejaVu Sans, which matplotlib brings along; its search for fonts would take seconds on a new machine."""
+    """Returns DejaVu Sans from matplotlib, without its font search, which takes seconds on a new machine."""
     from PIL import ImageFont
 
     found = find_spec("matplotlib")
@@ -208,7 +208,7 @@ _TOKEN = re.compile(r"[A-Za-z]|-?[\d.]+(?:e[-+]?\d+)?")
 
 
 def polylines(d: str) -> Iterator[list[Point]]:
-    """The lines of a path of the commands M, L, l, V, H, h and z."""
+    """Yields the lines of a path with the commands M, L, l, V, H, h and z."""
     line: list[Point] = []
     tokens = iter(_TOKEN.findall(d))
     for command in tokens:
@@ -237,7 +237,7 @@ def polylines(d: str) -> Iterator[list[Point]]:
 
 
 def _dashed(line: list[Point], on: float, off: float) -> Iterator[list[Point]]:
-    """The pieces of a dashed line; each of its parts begins with a dash."""
+    """Yields the dashes of a line; each segment begins with a dash."""
     for (x, y), (end_x, end_y) in pairwise(line):
         length = ((end_x - x) ** 2 + (end_y - y) ** 2) ** 0.5
         at = 0.0

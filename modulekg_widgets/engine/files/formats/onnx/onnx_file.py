@@ -1,4 +1,4 @@
-"""ONNX: weights, operators, modules and metadata of a file, whose numbers are left where they are."""
+"""ONNX files: weights, operators, modules and metadata, without the numbers of the weights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_HEAD_BYTES = 1 << 20  # bytes of what a model has beside graphs and functio
 
 @file_reader(".onnx")
 def read_onnx(source: FileSource) -> FileContents:
-    """What is in an ONNX file; needs the `onnx` package, whose messages are all of it that is used."""
+    """Reads an ONNX file; needs the package `onnx`, of which only the message classes are used."""
     allowance = ReadBudget(source.name)
     wire = WireReader(source, allowance)
     reader = GraphReader(source, wire, allowance, _messages())
@@ -43,7 +43,7 @@ def read_onnx(source: FileSource) -> FileContents:
 
 
 def _parts(source: FileSource, wire: WireReader) -> tuple[bytes, list[Span], list[Span]]:
-    """The model's message without graphs and functions, and where these are."""
+    """Returns the model message without graphs and functions, and the spans of these."""
     head, graphs, functions = bytearray(), [], []
     for number, tag, begin, after in wire.fields(0, source.size):
         if number == _GRAPH_FIELD:
@@ -65,7 +65,7 @@ def _parts(source: FileSource, wire: WireReader) -> tuple[bytes, list[Span], lis
 
 
 def _short_entry(wire: WireReader, start: int, stop: int) -> bytes:
-    """An entry of the metadata, as long texts as are shown of its key and its value."""
+    """A metadata entry with key and value cut to the length that is shown."""
     kept = [
         _field(number, wire.content(begin, min(after, begin + _MAX_TEXT_BYTES)))
         for number, _, begin, after in wire.fields(start, stop)
@@ -98,7 +98,7 @@ def _metadata(model: Any) -> dict[str, PlainValue]:
 
 
 def _text(text: str | bytes) -> str:
-    """A text in short; protobuf gives bytes for what is none."""
+    """Returns a text, cut; protobuf gives bytes for invalid UTF-8."""
     return abbreviate_text(text if isinstance(text, str) else text[:MAX_TEXT].decode("utf-8", "replace"))
 
 

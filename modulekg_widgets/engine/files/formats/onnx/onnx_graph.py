@@ -1,4 +1,4 @@
-"""The operators of an ONNX file, in the order in which they run, with those of bodies and of local functions.
+"""Operators of an ONNX file in execution order, with those of subgraphs and inlined local functions.
 
 Bodies of `If`, `Loop` and `Scan` come before the operator that has them: it takes what they give as further inputs, and
 what they take is what it takes. A call of a local function is a module of its class, with the function's operators;
@@ -70,7 +70,7 @@ Span = tuple[int, int]  # of bytes in the file
 
 @dataclass(slots=True)
 class LocalFunction:
-    """A local function: its message without its nodes, and where these are."""
+    """A local function: its message without nodes, and the spans of its nodes."""
 
     message: Any
     nodes: list[Span]
@@ -78,7 +78,7 @@ class LocalFunction:
 
 @dataclass(slots=True)
 class GraphBody:
-    """A graph in the file, as it is read."""
+    """A graph or subgraph of the file, before its nodes are read."""
 
     nodes: list[Span] = field(default_factory=list)
     inputs: list[str] = field(default_factory=list)
@@ -89,7 +89,7 @@ class GraphBody:
 
 @dataclass(slots=True)
 class NodeContext:
-    """Where nodes are read: what names mean there, the module around them, and what a function was called with."""
+    """Context in which nodes are read: name scope, enclosing module, attributes of the function call, depth."""
 
     scope: NameScope = field(default_factory=NameScope)
     module: str = ""
@@ -100,7 +100,7 @@ class NodeContext:
 
 
 class GraphReader:
-    """Reads the graph of one file; `tensors` and `modules` are what it found beside operators."""
+    """Reads the graph of one file; `tensors` and `modules` collect the weights and modules in it."""
 
     def __init__(self, source: FileSource, wire: WireReader, allowance: ReadBudget, messages: Any) -> None:
         self._label = printable(source.name)
@@ -118,7 +118,7 @@ class GraphReader:
         self._inlined = 0
 
     def graph(self, spans: Sequence[Span], functions: Sequence[Span]) -> OperatorGraph:
-        """The graph that lies in these parts of the file."""
+        """Returns the graph in these spans of the file."""
         for span in functions:
             self._add_function(*span)
         place = NodeContext()
@@ -133,7 +133,7 @@ class GraphReader:
         return OperatorGraph(operators, tuple(inputs), outputs, self._values)
 
     def parsed(self, kind: str, content: bytes) -> Any:
-        """A message of the `onnx` package."""
+        """Returns the parsed protobuf message; raises `ModelFileError` for invalid bytes."""
         from google.protobuf.message import DecodeError
 
         try:
@@ -176,7 +176,7 @@ class GraphReader:
         self._keep_tensor(place, record)
 
     def _keep_tensor(self, place: NodeContext, record: TensorRecord) -> None:
-        """Tensors of bodies get another name where theirs is taken."""
+        """Add a tensor, renamed if its name is in use."""
         unique = self._value_names.unique(record.name)
         if place.depth or unique != record.name:
             place.scope[record.name] = unique
@@ -212,13 +212,13 @@ class GraphReader:
         return ValueRecord(tuple(map(self._size, dims)), dtype)
 
     def _size(self, dim: Any) -> int | str:
-        """A size; one that no value has, as the -1 that some exporters write, stands for one that is not fixed."""
+        """A size as int, or a symbol; an invalid one such as -1 counts as dynamic."""
         if dim.HasField("dim_value") and 0 <= dim.dim_value <= MAX_DIMENSION_SIZE:
             return dim.dim_value
         return self._allowance.name(abbreviate_text(dim.dim_param) or "?")
 
     def _node(self, begin: int, after: int, place: NodeContext) -> None:
-        """Add a node's operator, with the operators that it holds."""
+        """Add the operator of a node, after those of its subgraphs."""
         # those of functions are looked at again for every call
         self._allowance.charge((after - begin) // (1 if place.calls else 32))
         wire: WireNode | None = None
@@ -275,7 +275,7 @@ class GraphReader:
         return unique
 
     def _is_tensor(self, node: Any, wire: WireNode, place: NodeContext) -> bool:
-        """Whether a node is a tensor of more than few numbers, which then is one of the file's."""
+        """True if a node is a `Constant` of many numbers, which is added as a tensor."""
         if (
             node.op_type != "Constant"
             or _is_custom_domain(node.domain)
@@ -315,7 +315,7 @@ class GraphReader:
         return self._allowance.name(plain) if isinstance(plain, str) else plain
 
     def _bodies(self, node: Any, wire: WireNode, module: str, place: NodeContext) -> list[str]:
-        """What the bodies of a node give, once their operators are there."""
+        """Add the operators of the subgraphs of a node; returns the names of their outputs."""
         if place.depth >= MAX_DEPTH:
             raise ModelFileError(f"{self._label} has more than {MAX_DEPTH} graphs within graphs: it is forged")
         given: list[str] = []
@@ -353,7 +353,7 @@ class GraphReader:
         )
 
     def _call(self, node: Any, function: LocalFunction, module: str, place: NodeContext) -> None:
-        """The operators of a function, in a module named after the call."""
+        """Add the operators of a local function, in a module named after the call."""
         self._allowance.charge(BODY_COST)
         self._inlined += len(function.nodes)
         message = function.message

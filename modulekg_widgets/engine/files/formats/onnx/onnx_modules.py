@@ -1,4 +1,4 @@
-"""The modules that an ONNX file tells of: by metadata that `torch.onnx` writes on nodes, or by the names of nodes.
+"""Modules of an ONNX file, from metadata that `torch.onnx` writes on nodes, or from the names of nodes.
 
 The exporter by `torch.export` writes where a node comes from, with classes; the older one by TorchScript names nodes
 after the calls, as "/layer1/layer1.0/conv1/Conv". Files of others tell of none.
@@ -24,13 +24,13 @@ _REPEATED_CALL = re.compile(r"_\d{1,6}\Z")
 
 
 class ModuleSource(Enum):
-    """The source of an operator's module: the file tells it, nothing does, or it is the body or function around."""
+    """Source of an operator's module: explicit in the file, unknown, or the enclosing subgraph or function."""
 
     EXPLICIT, UNKNOWN, ENCLOSING = range(3)
 
 
 class OnnxModules:
-    """The modules of one file, as its nodes come to tell of them."""
+    """Modules of one file, collected while its nodes are read."""
 
     def __init__(self, allowance: ReadBudget) -> None:
         self._allowance = allowance
@@ -43,7 +43,7 @@ class OnnxModules:
     def parts(
         self, tensors: Iterable[TensorRecord], operators: Iterable[OperatorRecord]
     ) -> tuple[FileModuleRecord, ...]:
-        """The modules that were told and have operators or tensors, themselves or inside.
+        """Returns the modules that have operators or tensors, themselves or in descendants.
 
         A body may be empty, and a module whose operators were folded into another's weights has none left.
         """
@@ -52,7 +52,7 @@ class OnnxModules:
         return tuple(part for part in self._modules.parts() if not part.path or part.path in known)
 
     def add_owners(self, tensors: Iterable[str]) -> None:
-        """Note modules that surely are there, by the names of their tensors."""
+        """Add the owners of tensors as known modules, by the names of the tensors."""
         for tensor in tensors:
             path = tensor.rpartition(".")[0]
             while path and path not in self._with_tensors:
@@ -61,11 +61,11 @@ class OnnxModules:
                 path = path.rpartition(".")[0]
 
     def add(self, path: str, class_name: str = "") -> str:
-        """Note a module, if it is not known."""
+        """Add a module, if it is new."""
         return self._modules.add(path, class_name)
 
     def path_from_metadata(self, metadata: Mapping[str, str]) -> str | None:
-        """The path of the module that a node runs in, by what the exporter wrote on it; None where it did not."""
+        """Returns the path of a node's module from the exporter's metadata; None if there is none."""
         if SCOPES not in metadata or CLASSES not in metadata:
             return None
         stack = (metadata[SCOPES].rpartition(", ")[0], metadata[CLASSES].rpartition(", ")[0])  # those around it
@@ -86,7 +86,7 @@ class OnnxModules:
         return self._allowance.name(paths[-2])
 
     def path_from_name(self, name: str) -> str | None:
-        """The path of the module that a node runs in, by a name as "/layer1/layer1.0/conv1/Conv"."""
+        """Returns the path of a node's module from a name such as "/layer1/layer1.0/conv1/Conv"."""
         if not name.startswith("/") or len(name) > _MAX_LIST:
             return None
         calls = tuple(name[1:].split("/")[:-1])
@@ -104,7 +104,7 @@ class OnnxModules:
         return path
 
     def _first_call(self, outer: str, own: str) -> str:
-        """The path of a module in another; later calls of a module have numbers behind its name, as "relu_1"."""
+        """Returns the path of a module; a repeated call, as "relu_1", has the path of the first one."""
         path = f"{outer}.{own}" if outer else own
         first = _REPEATED_CALL.sub("", path)
         is_call = path not in self._with_tensors and (first in self._paths or first in self._with_tensors)
@@ -112,7 +112,7 @@ class OnnxModules:
 
 
 def _call_name(calls: tuple[str, ...]) -> str:
-    """The name that a module has in the one that calls it; a child of a container has the container's before it."""
+    """Returns the attribute name of a module in its caller; a child of a container repeats the name of that."""
     *outer, own = calls
     for container in (outer[-1], _REPEATED_CALL.sub("", outer[-1])) if outer else ():
         if own.startswith(f"{container}."):
@@ -121,7 +121,7 @@ def _call_name(calls: tuple[str, ...]) -> str:
 
 
 def _listed(text: str) -> list[str]:
-    """The texts of a list as Python writes it."""
+    """Returns the strings in the repr of a Python list."""
     return [single or double for single, double in _STRINGS.findall(text[:_MAX_LIST])]
 
 
@@ -131,7 +131,7 @@ def assign_modules_by_weights(
     tensors: Iterable[TensorRecord],
     outputs: Iterable[str],
 ) -> tuple[OperatorRecord, ...]:
-    """The operators, each in the module whose weights it reads, whatever the exporter wrote on it.
+    """Returns the operators, each with the module whose weights it reads, against the metadata if need be.
 
     Who folds a normalisation into the convolution before it leaves one operator in the module of the former, with the
     weights of the latter. A weight in whose own module nothing reads weights draws those that read it there, but out of
@@ -150,7 +150,7 @@ def assign_modules_by_weights(
 def _modules_by_weights(
     operators: Sequence[OperatorRecord], standings: Sequence[ModuleSource], tensors: Iterable[TensorRecord]
 ) -> dict[int, str]:
-    """The modules of operators that weights draw to them, by the operators' places."""
+    """Returns the modules that weights assign to operators, by index of the operator."""
     owned = {each.name: (split_name(each.name)[0], each.nbytes) for each in tensors if each.role != "constant"}
     numbers = {each.name for each in tensors if not is_buffer("", each)}
     called = PathPrefixes(
@@ -187,7 +187,7 @@ def _modules_between(
     outputs: frozenset[str],
     tensors: frozenset[str],
 ) -> dict[int, str]:
-    """Operators without a module of which all that they read and all that reads them was drawn into one module."""
+    """Operators without a module whose inputs and readers are all assigned to one module."""
     made_by = {name: at for at, operator in enumerate(operators) for name in operator.outputs}
     reads = [[made_by.get(name) for name in each.inputs if name not in tensors] for each in operators]
     read_by: list[list[int | None]] = [[] for _ in operators]

@@ -1,4 +1,4 @@
-"""Tensors of ONNX as records: dtypes in torch's words, where their bytes are, and what lies in other files."""
+"""Tensors of ONNX files as records: dtypes by their names in torch, offsets, and external data files."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from modulekg_widgets.engine.files.graph_building import TENSOR_COST, ReadBudget
 from modulekg_widgets.engine.files.records import EncodedPart, EncodedValues, OperatorRecord, PlainValue, TensorRecord
 from modulekg_widgets.engine.files.source import FileSource
 
-# --------------------
-# Floats of eight and sixteen bits, from whole numbers that have their bits: formats write them so.
+# -------------------- Floats of 8 and 16 bits, decoded from integers with their bits
 
 
 class FloatLayout(NamedTuple):
-    """How bits are laid out: a sign, the exponent and then the fraction, of which patterns may stand for no number."""
+    """Bit layout of a float: sign, exponent and fraction, with the patterns for infinity and NaN."""
 
     exponent: int  # bits
     fraction: int
@@ -41,12 +40,12 @@ _POWERS = "float8_e8m0fnu"  # an exponent alone
 
 
 def is_small_float(dtype: str) -> bool:
-    """Whether numbers of a dtype can be told from their bits."""
+    """True if `small_float` decodes this dtype."""
     return dtype in _LAYOUTS or dtype == _POWERS
 
 
 def small_float(bits: int, dtype: str) -> float:
-    """The number that the lowest bits of a whole number are."""
+    """Returns the number in the lowest bits of an integer."""
     if dtype == _POWERS:
         return math.nan if bits & 0xFF == 0xFF else math.ldexp(1.0, (bits & 0xFF) - 127)
     layout = _LAYOUTS[dtype]
@@ -124,19 +123,19 @@ _DATA_MOVEMENT = frozenset((
 
 
 class QuantizedOperands:
-    """The tensors that operators of quantisation read, as they are met in a graph."""
+    """Tensors that quantisation operators read: quantised numbers, and scales and zero points."""
 
     def __init__(self) -> None:
         self._numbers: set[str] = set()
         self._scales: set[str] = set()
 
     def add(self, op: str, inputs: Sequence[str]) -> None:
-        """Note the inputs of an operator of `QUANTIZED`, by their places; "" is one that is left out."""
+        """Note the inputs of an operator of `QUANTIZED`, by position; "" is an omitted one."""
         for noted, places in zip((self._numbers, self._scales), QUANTIZED[op], strict=True):
             noted.update(inputs[place] for place in places if place < len(inputs))
 
     def with_roles(self, tensors: list[TensorRecord], operators: Sequence[OperatorRecord]) -> list[TensorRecord]:
-        """The tensors: quantised weights are parameters, whatever their dtype, their scales and zero points are not."""
+        """Returns the tensors with roles: quantised weights are parameters, scales and zero points buffers."""
         if not self._numbers and not self._scales and not any(each.op == _DYNAMIC_QUANTIZE for each in operators):
             return tensors
         self._follow(operators)
@@ -148,7 +147,7 @@ class QuantizedOperands:
         ]
 
     def _follow(self, operators: Sequence[OperatorRecord]) -> None:
-        """Note what is quantised before it is moved, and scales that are multiplied with others."""
+        """Note weights that are moved before they are quantised, and scales that are multiplied."""
         for each in reversed(operators):
             if each.op in _DATA_MOVEMENT and each.inputs and not self._numbers.isdisjoint(each.outputs):
                 self._numbers.add(each.inputs[0])
@@ -162,26 +161,26 @@ class QuantizedOperands:
 
 
 def dtype_of(number: int) -> str:
-    """The word for a `TensorProto.DataType`; "" for none, a number for what is newer than this."""
+    """Returns the dtype name of a `TensorProto.DataType`; "" for undefined, "type N" for unknown numbers."""
     if not number:
         return ""
     return DTYPES[number][0] if number in DTYPES else f"type {number}"
 
 
 def is_weight_dtype(number: int) -> bool:
-    """True for a `TensorProto.DataType` of weights, wherever they stand: floats are, indices and masks not."""
+    """True for a floating or complex `TensorProto.DataType`."""
     return dtype_of(number).startswith(("float", "bfloat", "complex"))
 
 
 class OnnxTensors:
-    """Makes records of the tensors of one file, and remembers which other files they named."""
+    """Makes records of the tensors of one file, and checks the external files that they name."""
 
     def __init__(self, source: FileSource, allowance: ReadBudget) -> None:
         self._source, self._allowance = source, allowance
         self._places: dict[str, str] = {}  # by what tensors name: paths of other files
 
     def record(self, name: str, message: Any, wire: WireTensor, role: str | None = None) -> TensorRecord:
-        """The record of a tensor, by its message without numbers."""
+        """Returns the record of a tensor, from its message without the numbers."""
         name = self._allowance.name(name)
         shape = self.shape(message.dims, name)
         dtype = dtype_of(message.data_type)
@@ -202,14 +201,14 @@ class OnnxTensors:
         return TensorRecord(name, shape, dtype, wire.nbytes, place, role=role, encoded=encoded)
 
     def sparse(self, message: Any, values: Any, parts: Sequence[WireTensor]) -> TensorRecord:
-        """The record of a sparse tensor: what its values and their indices take."""
+        """Returns the record of a sparse tensor; its bytes are those of values and indices."""
         self._allowance.charge(TENSOR_COST)
         name = self._allowance.name(values.name)
         shape = self.shape(message.dims, name)
         return TensorRecord(name, shape, dtype_of(values.data_type), sum(part.nbytes for part in parts))
 
     def shape(self, dims: Sequence[int], name: str) -> tuple[int, ...]:
-        """The sizes, if a tensor can have them."""
+        """Returns the checked sizes of a tensor."""
         shape = tuple(dims) if len(dims) <= MAX_DIMENSIONS else (-1,)
         if any(size < 0 for size in shape) or math.prod(shape) > _MAX_ELEMENTS:
             raise self._error(f"{printable(name)} has sizes that no tensor has: it is forged")
@@ -229,7 +228,7 @@ class OnnxTensors:
         return TensorRecord(name, shape, dtype, length or 0, offset, location, role=role)
 
     def _external_path(self, location: str) -> str:
-        """The path of another file, in this folder or below it; raises `ModelFileError` for what leads elsewhere."""
+        """Returns the path of an external file in this folder or below; raises `ModelFileError` for any other."""
         if location not in self._places:
             self._source.path_beside(location)
             self._places[location] = self._allowance.name(location.removeprefix("./"))
@@ -247,7 +246,7 @@ class OnnxTensors:
 
 
 def abbreviate_tensor(message: Any) -> PlainValue:
-    """A tensor among the settings of an operator: its numbers where it is small, else its kind."""
+    """Returns a tensor attribute as a setting: the numbers of a small one, else dtype and shape."""
     shape = tuple(message.dims[:MAX_DIMENSIONS])
     values = _values(message, math.prod(shape)) if is_inline_constant(message) else None
     if values is None:
@@ -256,7 +255,7 @@ def abbreviate_tensor(message: Any) -> PlainValue:
 
 
 def is_inline_constant(message: Any) -> bool:
-    """Whether a tensor is rather a setting than weights: few numbers, and in the file itself."""
+    """True if a tensor has few numbers, and these are in the file itself: it is shown as a setting."""
     return (
         message.data_location != _EXTERNAL_LOCATION and math.prod(message.dims[:MAX_DIMENSIONS]) <= MAX_INLINE_ELEMENTS
     )

@@ -1,4 +1,4 @@
-"""ONNX in the bytes of the file: where its messages begin, and messages without the numbers of their tensors.
+"""Protobuf wire format of ONNX files: spans of messages, and messages without the numbers of tensors.
 
 What is read here is protobuf's wire format: fields of a tag and a value, of which those with a length may be messages.
 The parts that are needed are handed to the `onnx` package one after another, so memory does not grow with weights.
@@ -39,7 +39,7 @@ Field = tuple[int, int, int, int]
 
 @dataclass(slots=True)
 class WireTensor:
-    """A tensor's message without its numbers: how many bytes they have, and where they are, unless they are encoded.
+    """A `TensorProto` without its numbers: the count of their bytes, and their offset unless they are encoded.
 
     `packed` is where floats stand one behind the other in the list of their type, `span` the whole message.
     """
@@ -53,7 +53,7 @@ class WireTensor:
 
 @dataclass(slots=True)
 class WireNode:
-    """A node's message without the numbers of its tensors and without its graphs, which are told by attribute.
+    """A `NodeProto` without tensor numbers and subgraphs, which are kept by index of the attribute.
 
     The keys are the places of attributes in the node's list.
     """
@@ -65,7 +65,7 @@ class WireNode:
 
 
 class WireReader:
-    """The messages of a file, read through a window that moves on."""
+    """Reader of the messages of a file, through a moving window."""
 
     def __init__(self, source: FileSource, allowance: ReadBudget) -> None:
         self._source, self._allowance = source, allowance
@@ -73,7 +73,7 @@ class WireReader:
         self._data, self._begin, self._end = b"", 0, 0
 
     def fields(self, start: int, stop: int) -> Iterator[Field]:
-        """The fields of a message, without reading what they hold."""
+        """Yields the fields of a message, without reading their content."""
         at = start
         while at < stop:
             self._allowance.charge(FIELD_COST)
@@ -103,7 +103,7 @@ class WireReader:
             yield (key >> 3 if kind == LENGTH else -(key >> 3)), tag, begin, at
 
     def content(self, start: int, stop: int) -> bytes:
-        """The bytes of a message that is not large."""
+        """Returns the bytes of a message below the size limit."""
         if stop - start > MAX_MESSAGE_BYTES:
             raise self._error(f"a message at {start:,} has {stop - start:,} bytes beside numbers, too many to be read")
         if start < self._begin or stop > self._end:
@@ -113,7 +113,7 @@ class WireReader:
         return self._data[start - self._begin : stop - self._begin]
 
     def tensor(self, start: int, stop: int) -> WireTensor:
-        """A `TensorProto`; few numbers stay in it."""
+        """Reads a `TensorProto`; few numbers are kept in it."""
         found = WireTensor(span=(start, stop))
         kept = bytearray()
         for number, tag, begin, after in self.fields(start, stop):
@@ -131,7 +131,7 @@ class WireReader:
         return found
 
     def sparse(self, start: int, stop: int) -> tuple[bytes, list[WireTensor]]:
-        """A `SparseTensorProto` without its tensors, and these: values and indices."""
+        """Reads a `SparseTensorProto` without its tensors, and the two tensors: values and indices."""
         kept = bytearray()
         tensors = [WireTensor(), WireTensor()]
         for number, tag, begin, after in self.fields(start, stop):
@@ -142,7 +142,7 @@ class WireReader:
         return bytes(kept), tensors
 
     def node(self, start: int, stop: int) -> WireNode:
-        """A `NodeProto`."""
+        """Reads a `NodeProto`."""
         found = WireNode()
         kept = bytearray()
         place = 0
@@ -224,7 +224,7 @@ class WireReader:
 
 
 def varint_bytes(value: int) -> bytes:
-    """A number as protobuf writes it."""
+    """Returns a number as a protobuf varint."""
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)

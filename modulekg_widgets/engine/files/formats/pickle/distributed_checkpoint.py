@@ -1,4 +1,4 @@
-"""Checkpoints of torch.distributed.checkpoint: a folder of shards, and the file `.metadata` that says what is in them.
+"""Checkpoints of torch.distributed.checkpoint: a folder of shards, and `.metadata`, which lists their tensors.
 
 A shard is one stream of `torch.save` after the other, each with a part of a tensor and without its name. So shards are
 read by the metadata beside them, a pickle that is followed and not loaded.
@@ -48,7 +48,7 @@ _SAFE = frozenset((
 
 @dataclass(frozen=True, slots=True)
 class StoredPart:
-    """Where a part of a tensor, or another object, is stored."""
+    """The location of a part of a tensor, or of another object: file, offset and bytes."""
 
     file: str
     start: int
@@ -61,7 +61,7 @@ StoredParts = Mapping[tuple[str, tuple[int, ...]], StoredPart]  # by the tensor'
 
 @file_reader(METADATA)
 def read_metadata(source: FileSource) -> FileContents:
-    """The tensors of all shards, by the metadata beside them; those that are not there are a warning."""
+    """Reads `.metadata`: the tensors of all shards; missing shards are a warning."""
     if source.size > MAX_METADATA_BYTES:
         raise ModelFileError(
             f"{printable(source.name)} has {source.size:,} bytes, and at most {MAX_METADATA_BYTES:,} are read: "
@@ -78,7 +78,7 @@ def read_metadata(source: FileSource) -> FileContents:
 
 @file_reader(SHARD_EXTENSION)
 def read_shard(source: FileSource) -> FileContents:
-    """The tensors of which a part lies in this shard."""
+    """Reads one shard: the tensors with a part in it."""
     if not source.has_beside(METADATA):
         raise ModelFileError(
             f"{printable(source.name)} is a shard of torch.distributed.checkpoint, and {METADATA}, which names what "
@@ -104,7 +104,7 @@ def read_shard(source: FileSource) -> FileContents:
 def _incomplete_shard_warning(
     contents: FileContents, here: list[tuple[TensorRecord, list[EncodedPart]]]
 ) -> Iterator[str]:
-    """The warning for a shard that has not all of a checkpoint."""
+    """The warning for a shard that has only a part of the checkpoint."""
     others = sum(not parts for _, parts in here)
     divided = sum(0 < len(parts) < len(_parts_of(each)) for each, parts in here)
     found = [f"{others:,} other tensors"] * (others > 0) + [f"parts of {divided:,} that are listed"] * (divided > 0)
@@ -161,7 +161,7 @@ def _contents(source: FileSource, pickles: PickleStream, root: PickleValue) -> F
 
 
 def _attributes(value: PickleValue, kind: str) -> dict[Any, PickleValue]:
-    """The attributes of a plain object of a class; none for anything else."""
+    """The attributes of an object of class `kind`; an empty dict for anything else."""
     is_one = type(value) is ObjectRecord and object_class(value) == kind
     return value.state if is_one and isinstance(value.state, dict) else {}
 
@@ -215,7 +215,7 @@ def _dtype(properties: PickleValue) -> str:
 
 
 def _prefix_before(name: str, part: str) -> str | None:
-    """The text before a part of a dotted name; None where it is none of its parts."""
+    """The part of a dotted name before a component; None if it has no such component."""
     before, found, _ = f".{name}.".partition(f".{part}.")
     return f"{before[1:]}." * bool(before[1:]) if found else None
 

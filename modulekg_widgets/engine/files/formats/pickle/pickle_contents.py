@@ -1,4 +1,4 @@
-"""What a pickle tells of a model: tensors by dotted names, modules with classes and settings, plain values."""
+"""Model in a pickle: tensors by dotted names, modules with classes and settings, plain values as metadata."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SCRIPT_PREFIX = "__torch__."
 
 
 class ScriptedClass(NamedTuple):
-    """What a TorchScript archive tells of a class: its name without marks, which tensors are what, and constants."""
+    """A TorchScript class: unmangled name, names of parameters and buffers, and constants."""
 
     name: str
     parameters: frozenset[str] = frozenset()
@@ -53,7 +53,7 @@ class ScriptedClass(NamedTuple):
 
 
 class PickleContents:
-    """Goes through what a pickle makes, and collects `tensors`, `modules`, `metadata` and `warnings`.
+    """Walks a pickled object and collects `tensors`, `modules`, `metadata` and `warnings`.
 
     Values that are reached on several ways are listed by each of them, and no value is followed into itself.
     """
@@ -72,7 +72,7 @@ class PickleContents:
         self.warnings: tuple[str, ...] = ()
 
     def add(self, value: PickleValue, path: str = "", role: str | None = None) -> None:
-        """List what is in a value at a dotted path; raises `LimitError` for more than is read of any."""
+        """Add the content of a value at a dotted path; raises `LimitError` beyond the limits."""
         self._spend(VISIT_COST)
         found = self._found.rebuild(value)
         if found is not None:
@@ -133,7 +133,7 @@ class PickleContents:
         self._in_optimizer = around
 
     def _add_plain(self, name: PickleValue, member: PickleValue, path: str) -> bool:
-        """Whether a member is told as text or number, once for all."""
+        """Adds a member to the metadata if it is plain; True if it was."""
         if len(self._above) > MAX_METADATA_DEPTH or len(self.metadata) >= MAX_METADATA:
             return False
         told = self._plain(member)
@@ -147,7 +147,7 @@ class PickleContents:
         return plain_value(member)
 
     def _members(self, value: PickleValue) -> list[tuple[PickleValue, PickleValue]]:
-        """The names and values in a container, or the attributes of an object and what was put into it."""
+        """The names and values in a container, or the attributes and items of an object."""
         parts = _parts(value)
         self._spend(sum(map(len, parts)))
         return [pair for part in parts for pair in _pairs(part)]
@@ -185,7 +185,7 @@ class PickleContents:
 
 
 def is_optimizer_state(names: Sequence[object]) -> bool:
-    """True for the keys of an optimizer's state, whose tensors are no parameters of the model."""
+    """True for the keys of an optimizer state, whose tensors are no parameters of the model."""
     return all(name in names for name in OPTIMIZER_KEYS)
 
 
@@ -198,7 +198,7 @@ _DICT_CLASSES = frozenset(
 
 
 def object_class(made: ObjectRecord) -> str:
-    """The path of the class of an object, which protocols 0 and 1 pass to a function."""
+    """Returns the class path of an object; protocols 0 and 1 pass the class to a function."""
     path = class_path(made.maker)
     if path in _RECONSTRUCTORS and type(made.args) is tuple and made.args:
         return class_path(made.args[0])
@@ -206,7 +206,7 @@ def object_class(made: ObjectRecord) -> str:
 
 
 def _module_state(made: ObjectRecord) -> dict[PickleValue, PickleValue] | None:
-    """The attributes of a module, which a traced one of torch.fx passes to a function; None for no module."""
+    """The `__dict__` of an nn.Module, or of a traced one of torch.fx; None for other objects."""
     for state in (made.state, made.args[0] if type(made.args) is tuple and made.args else None):
         if type(state) is dict and PARAMETERS in state and type(state.get(MODULES)) in (dict, ObjectRecord):
             return state
@@ -214,7 +214,7 @@ def _module_state(made: ObjectRecord) -> dict[PickleValue, PickleValue] | None:
 
 
 class _Pairs:
-    """The entries of a dict in a list."""
+    """Dict entries in a list."""
 
     def __init__(self, values: list[PickleValue]) -> None:
         self.values = values
@@ -228,7 +228,7 @@ _CONTAINERS = frozenset({dict, list, tuple, ObjectRecord, _Pairs})
 
 
 def _parts(value: PickleValue) -> list[_Part]:
-    """The containers that make up a value, none of which is gone through here."""
+    """The containers that make up a value, not walked yet."""
     parts = _parts_of(value) if type(value) is ObjectRecord else [value]
     return [({"state": part} if type(part) is ObjectRecord else part) for part in parts if type(part) in _CONTAINERS]
 
@@ -257,7 +257,7 @@ def _parts_of(made: ObjectRecord) -> list[PickleValue]:
 
 
 def _attributes(state: PickleValue) -> tuple[PickleValue, ...]:
-    """A state, or both of an object that has slots, too."""
+    """The state of an object; of one with slots, both parts of it."""
     if type(state) is tuple and len(state) == 2 and all(type(part) is dict or part is None for part in state):
         return state
     return (state,)
@@ -280,7 +280,7 @@ def _key_text(key: PickleValue) -> str:
 
 
 def plain_value(value: PickleValue) -> PlainValue:
-    """A value as text or number where it is so short that it can be shown; None where it cannot, and for None."""
+    """Returns a short value as text or number; None if it is not plain, and for None."""
     kind = type(value)
     if kind is int:
         return value if -MAX_INTEGER < value < MAX_INTEGER else f"a number of {value.bit_length():,} bits"
@@ -309,7 +309,7 @@ def _plain_object(made: ObjectRecord) -> PlainValue:
 
 
 def _plain_list(values: PickleValue) -> str | None:
-    """A short list as it is written in Python, and a long one by its length; None where it holds more than numbers."""
+    """A short list as its Python repr, a long one as its length; None if it holds other values than scalars."""
     if not _SCALAR_TYPES.issuperset(map(type, values)):
         return None
     if len(values) > MAX_LISTED_VALUES:

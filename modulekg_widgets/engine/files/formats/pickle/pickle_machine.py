@@ -1,4 +1,4 @@
-"""What pickles make, as plain values, and the tape that their opcodes read from and note it on."""
+"""Pickle machine: stack, marks and memo of a pickle, and the plain values that its opcodes make."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LINE_COST_SHIFT = 6  # 1 << LETTERS of a line
 
 
 class LimitError(ValueError):
-    """That there is more than is read of any file, which need not be forged."""
+    """More data than is read of any file, which need not be forged."""
 
 
 # what is no text, number or None: Global, Made, Persistent, Long, Key, tuple, list (of a set, too) and dict
@@ -41,14 +41,14 @@ PickleValue = Any
 
 @dataclass(frozen=True, slots=True)
 class GlobalReference:
-    """A class or function that whoever loads the pickle imports; `path` is `module` and its name."""
+    """A class or function that loading the pickle would import; `path` is the module and its name."""
 
     module: str
     path: str
 
 
 class ObjectRecord:
-    """What loading would make by calling `maker`: its arguments, then its state, and what is put into it."""
+    """An object that loading would make by calling `maker`: arguments, state, list items and dict entries."""
 
     __slots__ = ("args", "entries", "items", "maker", "state")
 
@@ -61,7 +61,7 @@ class ObjectRecord:
 
 
 class PersistentReference:
-    """What a pickle leaves to its reader to find, as the storages of tensors."""
+    """A persistent id, which the format resolves itself, as for storages of tensors."""
 
     __slots__ = ("key",)
 
@@ -71,7 +71,7 @@ class PersistentReference:
 
 @dataclass(frozen=True, slots=True)
 class TruncatedText:
-    """A text or bytes that are too long to keep: how many bytes, the first of them, and how a text is encoded."""
+    """Text or bytes above the size limit: their length, first bytes and encoding."""
 
     length: int
     head: bytes
@@ -79,7 +79,7 @@ class TruncatedText:
 
 
 class IdentityKey:
-    """A key of a dict that is neither text nor a small number, kept by identity: hashing it could take for ever."""
+    """A dict key that is compared by identity, as hashing it could take too long."""
 
     __slots__ = ("value",)
 
@@ -88,7 +88,7 @@ class IdentityKey:
 
 
 class PickleMachine:
-    """The bytes that `read(offset, length)` gives, in parts, and the stack, marks and memo of a pickle in them.
+    """The stack machine of a pickle, reading its bytes in parts through `read(offset, length)`.
 
     `globals` and `persistent` collect what every pickle on it names. `steps` are as many as opcodes may be followed,
     of which one that takes longer takes several; tapes of one file share them.
@@ -118,11 +118,11 @@ class PickleMachine:
         self.push = self.stack.append
 
     def spend(self, steps: int) -> None:
-        """Take steps from those that are left; where none are, the next opcode is not followed."""
+        """Use up steps; with none left, the next opcode is not executed."""
         next(islice(self.steps, steps, steps), None)
 
     def ensure_window(self, at: int, length: int = LOOKAHEAD_BYTES) -> int:
-        """Have at least `length` bytes in the window, or all that are left; where they begin in it."""
+        """Make sure that `length` bytes, or all that remain, are in the window; returns their position in it."""
         if at >= 0 and (at + length <= len(self.window) or self.base + len(self.window) >= self._size):
             return at
         self._ahead = min(self._ahead << 2, WINDOW_BYTES) if 0 <= at <= len(self.window) else FIRST_WINDOW_BYTES
@@ -140,7 +140,7 @@ class PickleMachine:
         return self._read(place, length)
 
     def _can_store(self, length: int) -> bool:
-        """Whether a text of so many bytes can be kept, which takes the room for it."""
+        """True if so many bytes of text can still be stored; they are charged then."""
         if length > self._room:
             if length <= MAX_GLOBAL_NAME << 2:
                 raise LimitError(f"its texts take more than {MAX_TOTAL_TEXT_BYTES:,} bytes")
@@ -193,7 +193,7 @@ class PickleMachine:
         return at + 1
 
     def _line_length(self, at: int) -> int:
-        """The length of a line that goes beyond the window."""
+        """Returns the length of a line that ends beyond the window."""
         start = self.base + at
         for place in range(self.base + len(self.window), self._size, WINDOW_BYTES):
             end = self._read_window(place, min(WINDOW_BYTES, self._size - place)).find(b"\n")
@@ -209,7 +209,7 @@ class PickleMachine:
         return at
 
     def push_truncated(self, at: int, length: int, encoding: str = "") -> int:
-        """Leave out what is long; bytes that are not there are found missing by the opcode after them."""
+        """Push a truncated value; missing bytes are noticed by the next opcode."""
         size = min(HEAD_BYTES, length)
         head, end = self.read_bytes(at, size)
         self._heads -= size
@@ -243,7 +243,7 @@ class PickleMachine:
         return values
 
     def memoize(self, index: int) -> None:
-        """Remember what was made last by a number; almost all follow each other, in whichever order."""
+        """Store the top of the stack in the memo; almost all indices are consecutive."""
         if 0 <= index < len(self.memo):
             self.memo[index] = self.stack[-1]
         elif 0 <= index - len(self.memo) <= self._gaps:

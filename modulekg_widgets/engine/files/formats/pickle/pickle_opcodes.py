@@ -1,4 +1,4 @@
-"""Pickles followed without doing what they say: nothing is imported, called or built, only noted down.
+"""Pickle opcodes, interpreted without importing, calling or building anything.
 
 The opcodes are those of protocols 0 to 5, as Python's pickletools documents them. Each makes at most one value and
 refers to those before it, so that what a pickle makes is never larger than the pickle.
@@ -46,7 +46,7 @@ def _number_of(length: int, signed: bool = False) -> Opcode:
 
 
 def _length_prefixed(length: int, then: Callable[[PickleMachine, int, int], int]) -> Opcode:
-    """What follows its own length, which is itself in `length` bytes."""
+    """An opcode with a payload whose length is stored in `length` bytes before it."""
 
     def push(tape: PickleMachine, at: int) -> int:
         return then(tape, at + length, int.from_bytes(tape.window[at : at + length], "little"))
@@ -97,7 +97,7 @@ def _tuple_of(number: int) -> Opcode:
 
 
 def _reduce(tape: PickleMachine, at: int) -> int:
-    """REDUCE and NEWOBJ, which differ in how the object is made, and not in what it is made of."""
+    """REDUCE and NEWOBJ: record a class or function with its arguments."""
     args = tape.stack.pop()
     tape.stack[-1] = ObjectRecord(tape.stack[-1], args)
     return at
@@ -134,7 +134,7 @@ def _stack_global(tape: PickleMachine) -> None:
 
 
 def _extension(tape: PickleMachine, at: int, code: int) -> int:
-    """A number that stands for something in a table of the process that loads the file."""
+    """An extension code, which stands for an entry of the loading process's registry."""
     tape.push(tape.global_reference("copyreg", f"_extension_registry[{code}]"))
     return at
 
@@ -224,7 +224,7 @@ _LETTERS = dict(zip(b"\\'\"abfnrtv\n", (*(bytes([code]) for code in b"\\'\"\a\b\
 
 
 def _unescaped(tape: PickleMachine, text: bytes) -> bytes:
-    """Bytes as a literal of Python has them; not by codecs.escape_decode, which warns of others."""
+    """Decodes the escapes of a Python bytes literal; codecs.escape_decode would warn of unknown ones."""
     tape.spend(ESCAPE_COST * text.count(b"\\"))
     return _ESCAPE.sub(_unescape_match, text)
 
@@ -311,7 +311,7 @@ _WORD = struct.Struct("<I")
 
 
 class PickleStream(PickleMachine):
-    """One pickle after the other; `position` is after the last one.
+    """Reader of consecutive pickles; `position` is the offset after the last one.
 
     Raises `ValueError` for what is no pickle, `LimitError` for what has more opcodes than are followed.
     """
@@ -321,7 +321,7 @@ class PickleStream(PickleMachine):
         return cls(lambda offset, length: content[offset : offset + length], len(content), steps)
 
     def load(self) -> PickleValue:
-        """What the next pickle makes."""
+        """Returns the value of the next pickle."""
         self.clear()
         try:
             return self._followed()
@@ -376,7 +376,7 @@ class PickleStream(PickleMachine):
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Millions of values that stay make the garbage collector look at all of them again and again, for nothing."""
+    """Context manager that pauses the garbage collector, which would scan millions of live values again and again."""
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Tensors in pickles: what the functions that would rebuild them are given, of torch and of numpy."""
+"""Tensors in pickles, from the arguments of the rebuild functions of torch and numpy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAX_DEPTH = 8  # parameters of subclasses of parameters …
 
 @dataclass(frozen=True, slots=True)
 class StorageRecord:
-    """What torch keeps the elements of tensors in; `offset` is None where they do not stand as they are."""
+    """A storage of torch; `offset` is None if its bytes are not stored as they are in memory."""
 
     dtype: str
     nbytes: int
@@ -43,7 +43,7 @@ class StorageRecord:
 
 
 class PickledTensor(NamedTuple):
-    """A tensor without its name."""
+    """A tensor of a pickle, without a name."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -54,7 +54,7 @@ class PickledTensor(NamedTuple):
 
 
 def storage_dtype(kind: PickleValue) -> str:
-    """What a storage of a class has; raises `ValueError` for what is no class of storages."""
+    """Returns the dtype of a storage class; raises `ValueError` for any other class."""
     name = kind.path.rpartition(".")[2] if isinstance(kind, GlobalReference) else ""
     if name not in STORAGES:
         raise ValueError(f"a tensor is stored in {printable(class_path(kind)) or 'nothing'}, which torch does not have")
@@ -62,7 +62,7 @@ def storage_dtype(kind: PickleValue) -> str:
 
 
 def class_path(maker: PickleValue) -> str:
-    """The path of what makes something, also where torch's old format wraps it; "" for what is made itself."""
+    """Returns the path of a class or function, unwrapped from the legacy format; "" for an object."""
     if (
         type(maker) is PersistentReference
         and type(maker.key) is tuple
@@ -74,13 +74,13 @@ def class_path(maker: PickleValue) -> str:
 
 
 class TensorRebuilder:
-    """Finds tensors; `storage` finds what a persistent id, or bytes in the pickle, stand for."""
+    """Rebuilds tensors as records; `storage` resolves a persistent id or inline bytes."""
 
     def __init__(self, storage: Callable[[PickleValue], StorageRecord]) -> None:
         self._storage = storage
 
     def rebuild(self, value: PickleValue, depth: int = 0) -> PickledTensor | None:
-        """The tensor that a value would be; None for anything else, and `ValueError` for one that cannot be."""
+        """Returns the tensor of a value; None for other values, `ValueError` for an impossible one."""
         if type(value) is ObjectRecord:
             rebuild = _REBUILD.get(class_path(value.maker))
             if rebuild is None:
@@ -99,12 +99,12 @@ class TensorRebuilder:
         return None
 
     def _dense(self, made: ObjectRecord, depth: int) -> PickledTensor:
-        """`_rebuild_tensor(storage, offset, size, stride)` and those that add to it."""
+        """`_rebuild_tensor(storage, offset, size, stride)` and its later versions."""
         storage = self._storage(made.args[0])
         return _view(storage, storage.dtype, made.args[1:4], _is_changed(made.args[6:7]))
 
     def _typed(self, made: ObjectRecord, depth: int) -> PickledTensor:
-        """`_rebuild_tensor_v3`, which tells the dtype of an untyped storage."""
+        """`_rebuild_tensor_v3`, with the dtype of an untyped storage."""
         return _view(self._storage(made.args[0]), dtype_word(made.args[6]), made.args[1:4], _is_changed(made.args[7:8]))
 
     def _quantized(self, made: ObjectRecord, depth: int) -> PickledTensor:
@@ -116,7 +116,7 @@ class TensorRebuilder:
         return found and found._replace(role="parameter")
 
     def _subclass(self, made: ObjectRecord, depth: int) -> PickledTensor | None:
-        """`_rebuild_from_type_v2(function, class, arguments, state)`, where buffers are marked in the state."""
+        """`_rebuild_from_type_v2(function, class, arguments, state)`; buffers are marked in the state."""
         found = self.rebuild(ObjectRecord(made.args[0], made.args[2]), depth)
         if found is None:
             return None
@@ -141,11 +141,11 @@ class TensorRebuilder:
         return PickledTensor(sizes_from(made.args[2]), dtype_word(made.args[1]), 0)
 
     def _wrapped(self, made: ObjectRecord, depth: int) -> PickledTensor | None:
-        """A tensor of another device, or a nested one, from a plain one."""
+        """A tensor of another device, or a nested one, rebuilt from a plain one."""
         return self.rebuild(made.args[0], depth)
 
     def _array(self, made: ObjectRecord, depth: int) -> PickledTensor | None:
-        """A numpy array, whose state is its version, shape, dtype, order and bytes."""
+        """A numpy array: version, shape, dtype, order and bytes."""
         if type(made.state) is not tuple:
             return None
         _, shape, dtype, _, content = made.state
@@ -157,7 +157,7 @@ class TensorRebuilder:
 
 
 def _is_changed(metadata: PickleValue) -> bool:
-    """Whether the values are the conjugates or negatives of those that are stored."""
+    """True if the values are conjugates or negatives of the stored ones."""
     if not metadata or not isinstance(metadata[0], dict):
         return False
     return len(metadata[0]) > MAX_FLAGS or any(map(bool, metadata[0].values()))
@@ -190,7 +190,7 @@ def _size_value(size: PickleValue) -> str:
 
 
 def _view(storage: StorageRecord, dtype: str, layout: PickleValue, changed: bool = False) -> PickledTensor:
-    """The part of a storage that offset, size and strides take; raises `ValueError` for what goes beyond it."""
+    """Returns a view of a storage; raises `ValueError` if offset, size and strides exceed it."""
     start, size, strides = layout
     shape = sizes_from(size)
     if type(strides) is not tuple or len(strides) != len(shape) or any(type(s) is not int or s < 0 for s in strides):
@@ -235,7 +235,7 @@ _NUMBERS = {
 
 
 def _code(dtype: PickleValue) -> tuple[str, int]:
-    """The code of a numpy type, as "f4", and how many bytes an element of it takes."""
+    """The code of a numpy dtype, as "f4", and its item size."""
     code = dtype.args[0]
     if type(code) is not str or not re.fullmatch(r"[A-Za-z]\d{1,9}", code):
         raise ValueError("an array has a type that numpy does not have")
@@ -243,7 +243,7 @@ def _code(dtype: PickleValue) -> tuple[str, int]:
 
 
 def _inline_array(shape: PickleValue, dtype: PickleValue, content: PickleValue) -> PickledTensor | None:
-    """An array whose bytes are in the pickle, and None for one of objects."""
+    """An array with its bytes in the pickle; None for an object array."""
     content = _encoded(content)
     code, size = _code(dtype)
     if code[0] == "O" or type(content) not in (bytes, str, TruncatedText):
@@ -256,14 +256,14 @@ def _inline_array(shape: PickleValue, dtype: PickleValue, content: PickleValue) 
 
 
 def _encoded(content: PickleValue) -> PickleValue:
-    """Bytes that an old protocol writes as text, one character for each."""
+    """Bytes that an old protocol stores as text, one character each."""
     return (
         content.args[0] if type(content) is ObjectRecord and class_path(content.maker) == "_codecs.encode" else content
     )
 
 
 def first_bytes(content: PickleValue) -> bytes | None:
-    """Bytes, or the first of long ones; None for what is none."""
+    """Returns bytes, or the first of truncated ones; None for other values."""
     content = _encoded(content)
     if type(content) is TruncatedText:
         content = content.head.decode(content.encoding, "ignore") if content.encoding else content.head
@@ -278,7 +278,7 @@ def _is_short(content: PickleValue) -> bool:
 
 
 def scalar_value(made: ObjectRecord) -> int | float | bool | None:
-    """The number that a scalar of numpy is; None for anything else."""
+    """Returns the number of a numpy scalar; None for other values."""
     if class_path(made.maker) not in _SCALARS or type(made.args) is not tuple or len(made.args) != 2:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What torch.save, torch.jit.save and torch.export.save write, and other pickles: read without loading them."""
+"""Checkpoints of torch.save, torch.jit.save and torch.export.save, and other pickles, without loading them."""
 
 from __future__ import annotations
 
@@ -43,8 +43,7 @@ from modulekg_widgets.engine.files.records import FileContents, PlainValue
 from modulekg_widgets.engine.files.source import FileSource
 from modulekg_widgets.engine.files.zip_archive import ZipArchive
 
-# --------------------
-# The classes of a TorchScript archive, from the text of its code: which tensors are parameters, and constants.
+# -------------------- TorchScript classes from the code in an archive: names of parameters and buffers, and constants
 
 
 MAX_FILE_BYTES = 4 << 20  # bytes of one file
@@ -61,7 +60,7 @@ _MARK = re.compile(r"___torch_mangle_\d+\.")  # tells apart classes of one name
 
 
 class ScriptedClasses:
-    """Finds classes by what names them in the pickle; each file of code is read once."""
+    """Looks up classes by their globals in the pickle; each code file is read once."""
 
     def __init__(self, archive: ZipArchive) -> None:
         self._archive, self._left = archive, MAX_CODE_BYTES
@@ -91,7 +90,7 @@ class ScriptedClasses:
         )
 
     def _bodies(self, file: str) -> dict[str, str]:
-        """The text of each class of a file of code, up to the next class."""
+        """The text of each class in a code file."""
         if file not in self._files:
             size = self._archive.size(file) if file in self._archive else 0
             self._left -= size
@@ -130,7 +129,7 @@ SCRIPT_WARNING = "torch.jit.load keeps the code in this file, and a call of the 
 
 @file_reader(".pt2", ".bin", ".ptl", ".jit", magic=(ZIP_MAGIC, PICKLE_MAGIC))
 def read_torch(source: FileSource) -> FileContents:
-    """A zip archive or a pickle of torch."""
+    """Reads a zip archive or a pickle of torch."""
     with gc_paused():
         try:
             return _read(source)
@@ -165,12 +164,12 @@ def _read(source: FileSource) -> FileContents:
 
 @file_reader(".pt", ".pth", ".pth.tar", ".pt.tar", ".ckpt", ".pkl", ".pickle")
 def read_any_pickle(source: FileSource) -> FileContents:
-    """The same, also of the old protocols of pickle, which begin with no mark of their own."""
+    """Reads the same, and pickles of protocols 0 and 1, which have no magic bytes."""
     return read_torch(source)
 
 
 def is_package(archive: ZipArchive) -> bool:
-    """True for an archive that `torch.package` has written, which lists there the modules that are not in it."""
+    """True for an archive of `torch.package`, by its list of external modules."""
     return ".data/extern_modules" in archive
 
 
@@ -199,7 +198,7 @@ def _read_script(source: FileSource, archive: ZipArchive) -> FileContents:
 
 
 def _script_constants(source: FileSource, archive: ZipArchive, steps: Iterator[int], left: int) -> PickleContents:
-    """The tensors that the code names as CONSTANTS.c0 and so on."""
+    """The tensors that TorchScript code names CONSTANTS.c0 etc."""
     pickles = _member(source, archive, "constants.pkl", steps)
     inventory = PickleContents(
         TensorRebuilder(ArchiveStorages(archive, "constants", pickles).find), _no_script_class, left
@@ -223,7 +222,7 @@ def _with_constants(contents: FileContents, constants: PickleContents) -> FileCo
 
 
 def _member(source: FileSource, archive: ZipArchive, name: str, steps: Iterator[int] | None = None) -> PickleStream:
-    """The pickle of a member, read in parts where it stands in the file as it is."""
+    """The pickle of a member, read in parts if it is not compressed."""
     place = archive.data_offset(name)
     if place is None:
         return PickleStream.of(archive.read(name), steps)
@@ -232,7 +231,7 @@ def _member(source: FileSource, archive: ZipArchive, name: str, steps: Iterator[
 
 @dataclass
 class ArchiveStorages:
-    """The storages of an archive: each is a member that its key names, in one folder."""
+    """Storages of an archive: members of one folder, named by their keys."""
 
     archive: ZipArchive
     folder: str
@@ -259,7 +258,7 @@ class ArchiveStorages:
 
 
 def storage_id(value: PickleValue) -> tuple[PickleValue, str, tuple[PickleValue, ...]]:
-    """The class and key of a storage, and what else torch writes of it; raises `ValueError` for what is none."""
+    """Returns class, key and further fields of a storage; raises `ValueError` for other values."""
     key = value.key if type(value) is PersistentReference else None
     if type(key) is not tuple or not 5 <= len(key) <= 16 or key[0] != "storage" or type(key[2]) is not str:
         raise ValueError("a tensor has no storage that torch could find")
@@ -267,7 +266,7 @@ def storage_id(value: PickleValue) -> tuple[PickleValue, str, tuple[PickleValue,
 
 
 class InlineStorages:
-    """Storages that a plain pickle holds, each read once, in the steps that are left to that pickle."""
+    """Storages embedded in a plain pickle, each parsed once."""
 
     def __init__(self, pickles: PickleStream) -> None:
         self._steps = pickles.steps
@@ -284,7 +283,7 @@ class InlineStorages:
 
 
 def _inline_storage(made: ObjectRecord, steps: Iterator[int]) -> StorageRecord:
-    """A storage that is held as the bytes of another file of torch's old format."""
+    """A storage embedded as a file of the legacy format."""
     head = first_bytes(made.args[0]) if class_path(made.maker) == INLINE_STORAGE else None
     if head is None:
         raise ValueError("a tensor has no storage that torch could find")
@@ -324,7 +323,7 @@ def _read_pickle(source: FileSource) -> FileContents:
 
 
 def _read_legacy(source: FileSource, pickles: PickleStream) -> FileContents:
-    """Magic number, version, system, the object, the keys of storages, and then the storages in that order."""
+    """Reads the legacy format: magic number, version, system, object, storage keys, storages."""
     version, system = pickles.load(), pickles.load()
     if version != LEGACY_VERSION:
         raise ModelFileError(
@@ -339,7 +338,7 @@ def _read_legacy(source: FileSource, pickles: PickleStream) -> FileContents:
 
 
 def _legacy_types(referred: list[PersistentReference]) -> dict[str, str]:
-    """The types of storages by their keys."""
+    """The dtypes of storages by key."""
     types: dict[str, str] = {}
     for persistent in referred:
         if type(persistent.key) is tuple and persistent.key[:1] == ("storage",):
@@ -377,7 +376,7 @@ def _legacy_storages(
 
 @dataclass
 class LegacyStorages:
-    """The storages of a file in torch's old format, where some are parts of others."""
+    """Storages of a file in the legacy format, some of which are views of others."""
 
     storages: Mapping[str, StorageRecord]
     inline: InlineStorages

@@ -1,4 +1,4 @@
-"""What torch calls things in pickles: types of elements, storages, and all that its own loader holds to be safe.
+"""Names of torch in pickles: dtypes, storages, rebuild functions, and the allow-list of its own safe loader.
 
 The last is what `torch/_weights_only_unpickler.py` lists; the tests compare.
 """
@@ -117,12 +117,12 @@ MAX_LISTED = 8
 
 
 def is_dangerous(path: str) -> bool:
-    """Whether something that a file would have imported reaches beyond any model: files, processes, other code."""
+    """True if an imported name reaches files, processes or other code."""
     return path.partition(".")[0] in _DANGEROUS_MODULES or path.partition("[")[0] in _DANGEROUS_NAMES
 
 
 def code_warnings(classes: Iterable[str], loader: str, safe: Collection[str] = SAFE_GLOBALS) -> tuple[str, ...]:
-    """What to say of a file that names more than torch's own loader takes to be safe, the most dangerous first."""
+    """Warnings for names beyond the allow-list of the safe loader, the most dangerous ones first."""
     beyond = sorted((path for path in classes if path not in safe), key=lambda path: (not is_dangerous(path), path))
     if not beyond:
         return ()

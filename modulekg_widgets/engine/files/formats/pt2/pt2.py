@@ -1,4 +1,4 @@
-"""Archives of `torch.export.save`: their JSON and the places of their weights; no pickle in them is opened."""
+"""Archives of `torch.export.save`: the JSON program and the offsets of weights; pickles in them are not opened."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _STATE_KINDS = {
 
 @dataclass(slots=True)
 class ProgramSignature:
-    """What the inputs of the graph are: tensors of the state by their names, with roles, and what the user passes."""
+    """Inputs of the graph: state tensors by value name with their roles, user inputs, and outputs."""
 
     states: dict[str, str] = field(default_factory=dict)
     roles: dict[str, str] = field(default_factory=dict)
@@ -51,12 +51,12 @@ class ProgramSignature:
 
 
 def is_pt2(archive: ZipArchive) -> bool:
-    """Whether an archive is one of torch.export, by the names of what is in it."""
+    """True if an archive is one of torch.export, by the names of its members."""
     return _FORMAT in archive or _PROGRAM in archive or bool(_models(archive))
 
 
 def read_pt2(archive: ZipArchive, source: FileSource) -> FileContents:
-    """What is in an archive of torch.export: weights and constants, the graph, modules and metadata."""
+    """Reads an archive of torch.export: weights and constants, graph, modules and metadata."""
     models = _models(archive)
     member = models[0] if models else _PROGRAM
     if member not in archive:
@@ -98,7 +98,7 @@ def _contents(archive: ZipArchive, source: FileSource, member: str, models: list
 
 
 def _models(archive: ZipArchive) -> list[str]:
-    """The programs in an archive; one named "model" is what `torch.export.save` writes, and comes first."""
+    """The programs in an archive; "model", the name that `torch.export.save` uses, comes first."""
     found = [name for name in archive.names if name.startswith("models/") and name.endswith(".json")]
     return sorted(found, key=lambda name: (name != "models/model.json", name))
 
@@ -136,14 +136,14 @@ def _signature(signature: Mapping[str, Any]) -> ProgramSignature:
 
 
 class _ArchiveTensors:
-    """The tensors of an archive; `warnings` tell of those that are pickles."""
+    """Tensors of an archive; `warnings` name those that are pickles."""
 
     def __init__(self, archive: ZipArchive, allowance: ReadBudget, signature: ProgramSignature) -> None:
         self._archive, self._allowance, self._signature = archive, allowance, signature
         self.warnings: list[str] = []
 
     def tensors(self, model: str, values: Mapping[str, Any]) -> tuple[TensorRecord, ...]:
-        """The tensors that the archive lists, and those that the program alone tells of."""
+        """Returns the tensors that the archive lists, and those that only the program has."""
         found: dict[str, TensorRecord] = {}
         for folder, kind, role in (
             ("data/weights/", "weights", "buffer"),
@@ -187,7 +187,7 @@ class _ArchiveTensors:
         layout: tuple[tuple[int, ...], tuple[int, ...] | None],
         size: int,
     ) -> int | None:
-        """Where the first of a tensor's elements is, in a member that has to hold all of them."""
+        """Returns the offset of the first element; raises `ValueError` if the member is too small for the tensor."""
         start = self._archive.data_offset(member)
         first = as_integer(as_mapping(meta.get("storage_offset")).get("as_int", 0))
         needed = (first + _extent(*layout)) * size
@@ -199,14 +199,14 @@ class _ArchiveTensors:
 
 
 def _extent(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> int:
-    """How many elements lie from the first of a tensor to its last."""
+    """Returns the count of elements from the first to the last one of a strided tensor."""
     if strides is None or not math.prod(shape):
         return math.prod(shape)
     return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
 
 
 def _contiguous(shape: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides that a contiguous tensor has; for dimensions that are never stepped along, those of `like`."""
+    """Contiguous strides; dimensions of size 0 and 1 take those of `like`."""
     strides, step = [], 1
     for size, given in zip(reversed(shape), reversed(like), strict=False):
         strides.append(step if size > 1 else given)
@@ -239,7 +239,7 @@ def _range(name: str, limits: Mapping[str, Any]) -> str:
 
 
 def _pickles(archive: ZipArchive) -> list[str]:
-    """What is in an archive that whoever loads it would unpickle."""
+    """Warnings for the pickles in an archive, which loading it opens."""
     found = [name for name in archive.names if name.endswith(".pt")]
     return [f"loading it opens pickles in it: {_abbreviated(found)}"] if found else []
 

@@ -1,4 +1,4 @@
-"""The operators of an exported program, from the JSON of its graph, with those of branches and loops.
+"""Operators of an exported program, from its JSON graph, with those of branches and loops.
 
 The operators of a subgraph, as a branch of `cond`, come before the operator that has it, which takes what they give.
 """
@@ -33,8 +33,7 @@ from modulekg_widgets.engine.files.records import (
     ValueRecord,
 )
 
-# --------------------
-# Parts of the JSON that `torch.export.save` writes, checked as they are taken out: texts, sizes, dtypes, names.
+# -------------------- Typed access to the JSON of `torch.export.save`: strings, sizes, dtypes and names, with checks
 
 
 # ScalarType of torch/_export/serde/schema.py → torch's word, and the bytes of an element
@@ -64,14 +63,14 @@ _CALL_NUMBER = re.compile(r"@\d{1,9}(?=\.|\Z)")
 
 
 def as_text(value: Any) -> str:
-    """The value, if it is a text."""
+    """Returns the value if it is a string; raises `ValueError` otherwise."""
     if not isinstance(value, str):
         raise ValueError(f"a {type(value).__name__} stands where a text should")
     return value
 
 
 def as_mapping(value: Any) -> Mapping[str, Any]:
-    """The value, if it is an object of JSON; null is an empty one."""
+    """Returns the value if it is a JSON object, an empty dict for null; raises `ValueError` otherwise."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -80,7 +79,7 @@ def as_mapping(value: Any) -> Mapping[str, Any]:
 
 
 def as_list(value: Any) -> Sequence[Any]:
-    """The value, if it is a list; null is an empty one."""
+    """Returns the value if it is a list, an empty one for null; raises `ValueError` otherwise."""
     if value is None:
         return []
     if not isinstance(value, list):
@@ -89,26 +88,26 @@ def as_list(value: Any) -> Sequence[Any]:
 
 
 def as_integer(value: Any) -> int:
-    """The value, if it is a whole number of a size that offsets and counts have."""
+    """Returns the value if it is an integer in the range of sizes and offsets; raises `ValueError` otherwise."""
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _MAX_SIZE:
         raise ValueError("something else stands where a whole number should")
     return value
 
 
 def dtype_of(number: Any) -> str:
-    """The word for a dtype; "" for none, a number for what is newer than this."""
+    """Returns the dtype name of a number; "" for none, "type N" for unknown ones."""
     if not number:
         return ""
     return DTYPES[number][0] if number in DTYPES else f"type {as_integer(number)}"
 
 
 def itemsize_of(number: Any) -> int:
-    """What an element takes; 0 where that is not known."""
+    """Returns the bytes of an element; 0 if unknown."""
     return DTYPES.get(number, ("", 0))[1]
 
 
 def fixed_shape(meta: Mapping[str, Any], key: str = "sizes") -> tuple[int, ...]:
-    """Sizes or strides that have to be numbers, as those of weights."""
+    """Returns sizes or strides that must be integers, as those of weights."""
     shape = tuple(as_integer(as_mapping(size)["as_int"]) for size in _dimensions(meta, key))
     if any(size < 0 for size in shape) or math.prod(shape) > _MAX_SIZE:
         raise ValueError("a tensor has sizes that no tensor has")
@@ -116,17 +115,17 @@ def fixed_shape(meta: Mapping[str, Any], key: str = "sizes") -> tuple[int, ...]:
 
 
 def value_of(meta: Mapping[str, Any]) -> ValueRecord:
-    """Shape and dtype of a value; what is symbolic is a text."""
+    """Returns shape and dtype of a value; symbolic sizes are strings."""
     return ValueRecord(tuple(_size(size) for size in _dimensions(meta, "sizes")), dtype_of(meta.get("dtype")))
 
 
 def size_text(expression: str) -> str:
-    """A symbolic size in short: "s77" for "Symbol('s77', positive=True, integer=True)"."""
+    """Returns a symbolic size in short: "s77" for "Symbol('s77', positive=True, integer=True)"."""
     return _SYMBOL.sub(lambda found: found[1] or found[2], expression[:_MAX_EXPRESSION])
 
 
 def module_path(name: str) -> str:
-    """The path of a module without the numbers of its calls, as "act" for "act@1"."""
+    """Returns the path of a module without call numbers: "act" for "act@1"."""
     return _CALL_NUMBER.sub("", name)
 
 
@@ -154,7 +153,7 @@ _MAX_MODULE_STACK = 100  # modules within modules
 
 @dataclass(slots=True)
 class CallArguments:
-    """What an operator is called with: values, settings, and graphs, with how many values came before each."""
+    """Arguments of an operator: values, settings and subgraphs, and the count of values before the operands."""
 
     values: list[str] = field(default_factory=list)
     settings: dict[str, PlainValue] = field(default_factory=dict)
@@ -163,7 +162,7 @@ class CallArguments:
 
 
 class ProgramReader:
-    """Reads the graph of an exported program; `names` are the state-dict names of the values that are tensors."""
+    """Reads the graph of an exported program; `names` maps values to state-dict names."""
 
     def __init__(self, allowance: ReadBudget, names: Mapping[str, str]) -> None:
         self._allowance = allowance
@@ -179,20 +178,20 @@ class ProgramReader:
         self._stacks: dict[str, str] = {}
 
     def graph(self, graph: Mapping[str, Any], inputs: list[str], outputs: list[Any]) -> OperatorGraph:
-        """The graph; `inputs` are the names of what the user passes, `outputs` arguments that he gets."""
+        """Returns the graph; `inputs` are names of user inputs, `outputs` the output arguments."""
         taken = tuple(self._define(name, self._top) for name in inputs)
         self._run(graph, self._top, "", 0)
         given = [self._top[name] for argument in outputs for name in value_names(argument)]
         return OperatorGraph(tuple(self._operators), taken, tuple(given), self._values)
 
     def modules(self, calls: Any) -> tuple[FileModuleRecord, ...]:
-        """The modules that the program lists as called, and those that its operators come from, with their classes."""
+        """Returns the modules that the program calls, and those of its operators, with classes."""
         for call in as_list(calls):
             self._modules.add(module_path(as_text(as_mapping(call)["fqn"])))
         return self._modules.parts()
 
     def _run(self, graph: Mapping[str, Any], scope: NameScope, module: str, depth: int) -> list[str]:
-        """Add the operators of a graph; what it gives."""
+        """Add the operators of a graph; returns the names of its outputs."""
         for node in as_list(graph.get("nodes")):
             self._node(as_mapping(node), scope, module, depth)
         for name, meta in as_mapping(graph.get("tensor_values")).items():
@@ -280,7 +279,7 @@ class ProgramReader:
 
 
 def value_names(argument: Any, depth: int = 0) -> Iterator[str]:
-    """The names of the values in an argument: tensors, lists of them, and sizes that are computed."""
+    """Returns the names of the values in an argument: tensors, lists of them, and symbolic sizes."""
     if depth > MAX_DEPTH:
         raise ValueError("arguments are nested too deep")
     if isinstance(argument, list):
@@ -311,7 +310,7 @@ def _named(name: Any) -> Iterator[str]:
 
 
 def _setting(argument: Mapping[str, Any]) -> PlainValue:
-    """An argument that is no value, as a plain setting; None for one that is."""
+    """An argument that is no value, as a plain setting; None for a value."""
     for kind, value in argument.items():
         if kind in _NUMBERED:
             words = _NUMBERED[kind]

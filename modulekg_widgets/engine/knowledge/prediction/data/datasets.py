@@ -1,4 +1,4 @@
-"""How much alike two data sets are, by their names and properties."""
+"""Similarity of data sets by name and properties."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from modulekg_widgets.engine.knowledge.prediction.data.features import IMAGE_DIM
 from modulekg_widgets.engine.knowledge.prediction.data.published import IMAGENET
 
 # --------------------
-# What models take and data sets hold: pictures, video, sequences, tables or text, and what task a data set is for.
+# Modality of models and data sets (pictures, video, sequences, tables, text), and tasks of data sets.
 
 
 PICTURES, VIDEO, SEQUENCES, TABLES, TEXT = "pictures", "video", "sequences", "tables", "text"
@@ -53,7 +53,7 @@ ACTIVITY_SUFFIXES = r"\w+(tion|sion|ing|ment)"
 
 
 def modality(features: Features) -> str | None:
-    """The kind of a model's inputs: by their shape, else by the layers that read such; None where nothing tells it."""
+    """Returns the modality of a model's inputs, by shape or by its layers; None if unknown."""
     read = modality_of_layers(features)
     dims = len(features.inputs[0]) if features.inputs else 0
     if not features.inputs or (read == TEXT and dims < IMAGE_DIMS):
@@ -62,18 +62,18 @@ def modality(features: Features) -> str | None:
 
 
 def modality_of_layers(features: Features) -> str | None:
-    """What some layer of a model reads, however it was called."""
+    """Returns the modality that a layer of the model reads, independent of its inputs."""
     classes = [name for name in features.ops if features.ops[name]]
     return next((kind for layer, kind in MODALITY_BY_LAYER.items() if any(layer in name for name in classes)), None)
 
 
 def is_modality_undecided(features: Features, kinds: Collection[str]) -> bool:
-    """Whether nobody knows what some others take, and no layer of a model speaks against its taking the same."""
+    """True if the modality of some models is unknown and no layer of this one contradicts it."""
     return UNKNOWN_MODALITY in kinds and modality_of_layers(features) is None
 
 
 def modality_of(dataset: DataSetNode) -> str | None:
-    """What a data set holds, by its properties `modality`, `inputs`, `task`, or by others; None where none tells it.
+    """Returns the modality of a data set by its properties; None if unknown.
 
     Of what it holds together with text it is both, as "pictures and text".
     """
@@ -91,7 +91,7 @@ def modality_of(dataset: DataSetNode) -> str | None:
 
 
 def are_compatible(one: str | None, other: str | None) -> bool:
-    """Whether two data sets may hold the same, as far as anybody knows."""
+    """True if two modalities may be the same, as far as they are known."""
     return (
         None in (one, other)
         or one == other
@@ -100,14 +100,14 @@ def are_compatible(one: str | None, other: str | None) -> bool:
 
 
 def accepts(model_modality: str | None, data_modality: str | None) -> bool:
-    """Whether a model may be for what a data set holds; rows of numbers may be pictures or sequences laid flat."""
+    """True if a model may take the data of a data set; rows of numbers may be flattened pictures or sequences."""
     return are_compatible(data_modality, model_modality) or (
         model_modality == TABLES and data_modality in (PICTURES, SEQUENCES)
     )
 
 
 def task_of(dataset: DataSetNode) -> str | None:
-    """What is to be done with the data, whatever that is: of images and of text "classification"; None if unsaid."""
+    """Returns the task of a data set without its modality, such as "classification"; None if unknown."""
     stated = dataset.properties.get("task")
     known, words, nouns = task_in_text(stated), _words(stated), "|".join(MODALITY_PATTERNS.values())
     if known is not None:
@@ -119,7 +119,7 @@ def task_of(dataset: DataSetNode) -> str | None:
 
 
 def task_in_text(text: object) -> str | None:
-    """The task that a text, or the name of a class, has a word of; None where it has none."""
+    """Returns the task that a text or class name mentions; None if it mentions none."""
     words = _words(text)
     return next(
         (task for task, known in TASK_PATTERNS.items() if any(re.fullmatch(known, word) for word in words)), None
@@ -137,7 +137,7 @@ def _kinds(words: Iterable[str], patterns: dict[str, str]) -> list[str]:
 
 
 def _combined_modality(kinds: list[str]) -> str | None:
-    """Video is pictures, too; with text beside it both count."""
+    """Returns one modality for several words; text beside another counts as both."""
     if not kinds:
         return None
     return kinds[0] if kinds[0] == TEXT or TEXT not in kinds else f"{kinds[0]} and {TEXT}"
@@ -153,14 +153,14 @@ CLEAR_DIFFERENCE = 0.15  # more alike: less is of no account
 
 
 def known_datasets(contents: Contents) -> dict[str, DataSetNode]:
-    """The data sets of the graph, with ImageNet-1K and what is known of it."""
+    """Returns the data sets of the graph, and ImageNet-1K with its properties."""
     mine = contents.datasets.get(IMAGENET)
     properties = {**IMAGENET_PROPERTIES, **(mine.properties if mine else {})}
     return {**contents.datasets, IMAGENET: DataSetNode(IMAGENET, properties)}
 
 
 def dataset_similarity(left: DataSetNode, right: DataSetNode) -> float:
-    """From 0, nothing in common, to 1, the same name: the mean over the properties that either has.
+    """Returns 0 for nothing in common to 1 for the same name: the mean over the properties of either.
 
     Numbers count by their ratio (10 classes are as far from 100 as 100 from 1000), tasks by what they mean, texts by
     being the same. With one of which nothing is known nothing is in common, nor with one that holds something else.
@@ -176,7 +176,7 @@ def dataset_similarity(left: DataSetNode, right: DataSetNode) -> float:
 
 
 def is_imagenet(name: str) -> bool:
-    """Whether a data set is called ImageNet-1K, in whatever way of writing."""
+    """True if a data set is called ImageNet-1K in any spelling."""
     return _plain(name) in IMAGENET_NAMES
 
 

@@ -1,4 +1,4 @@
-"""How alike models are as they were trained: by structure, size and cost, and the words of their training."""
+"""Kernels between samples (models as they were trained): by structure, size, cost and training words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LABEL_ROUNDS = ROUNDS + 1  # per model: those of the operations alone, and of ea
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A model as it was trained or called."""
+    """A model as it was trained, or called."""
 
     features: Features
     words: frozenset[str] = frozenset()  # of its training
@@ -30,20 +30,20 @@ class Sample:
 
     @property
     def pixel_ratio(self) -> float:
-        """How many times as many pixels as the model's own inputs have."""
+        """Ratio of the number of pixels to that of the model's own inputs."""
         side = self.features.image_side
         return (self.image_size / side) ** 2 if self.image_size is not None and side else 1.0
 
 
 class KernelParts:
-    """Parts of kernels between samples, shape (one, other) each; of a sample with itself 1, but `linear`."""
+    """Parts of kernels between two sets of samples, each of shape (one, other); 1 for equal samples, but `linear`."""
 
     def __init__(self, one: SampleRows, other: SampleRows, likeness: Array) -> None:
         self._one, self._other, self._likeness = one, other, likeness
         self.shape = len(one.samples), len(other.samples)
 
     def row_blocks(self) -> Iterator[tuple[slice, KernelParts]]:
-        """A few rows at a time, of which nothing is kept."""
+        """Yields a few rows at a time, so that large parts are never stored."""
         step = max(1, MAX_BLOCK_ELEMENTS // max(self.shape[1], 1))
         for start in range(0, self.shape[0], step):
             rows = np.arange(start, min(start + step, self.shape[0]))
@@ -56,12 +56,12 @@ class KernelParts:
 
     @cached_property
     def sizes(self) -> Array:
-        """A bump of the distance of sizes, in deviations of the known ones."""
+        """Gaussian kernel of the sizes, in standard deviations of the known ones."""
         return _gaussian(self._one.size_matrix[:, 1:], self._other.size_matrix[:, 1:], 2.0)
 
     @cached_property
     def depths(self) -> Array:
-        """One twice as wide, of these and of the number of layers."""
+        """Gaussian kernel of sizes and number of layers, twice as wide."""
         return _gaussian(self._one.size_matrix, self._other.size_matrix, 8.0)
 
     @cached_property
@@ -70,13 +70,13 @@ class KernelParts:
 
     @cached_property
     def linear(self) -> Array:
-        """In the sizes and the number of layers."""
+        """Linear kernel of the sizes and the number of layers."""
         return self._one.size_matrix @ self._other.size_matrix.T
 
 
 @dataclass(frozen=True, slots=True)
 class KernelWeights:
-    """How much each part counts in a kernel, `both` of sizes and words together, `source` of values elsewhere."""
+    """Weights of the parts of a kernel; `source` weighs values under another condition."""
 
     labels: float = 0.0
     sizes: float = 0.0
@@ -88,14 +88,14 @@ class KernelWeights:
 
     @property
     def part_count(self) -> int:
-        """How much it takes into account: of likeness, a line in the sizes, and values elsewhere."""
+        """Number of parts in use: similarity, linear, and values of a source."""
         return (self.labels > 0) + (self.linear > 0) + (self.source > 0)
 
     def with_source(self, weight: float) -> KernelWeights:
         return replace(self, source=weight)
 
     def kernel(self, parts: KernelParts) -> Array:
-        """Without what comes of values elsewhere."""
+        """Returns the weighted sum of the parts, without values of a source."""
         if parts.shape[0] * parts.shape[1] <= MAX_BLOCK_ELEMENTS:
             return self._kernel(parts)
         found = np.empty(parts.shape)
@@ -115,12 +115,12 @@ class KernelWeights:
         return found
 
     def diagonal(self, linear: Array) -> Array:
-        """Of samples with themselves, given that of the linear part."""
+        """Returns the diagonal of the kernel, given that of the linear part."""
         return self.labels + self.sizes + self.depths + self.words + self.sizes_and_words + self.linear * linear
 
 
 class SampleRows:
-    """Samples in the form in which they are compared."""
+    """Samples as matrices of sizes and words."""
 
     def __init__(self, samples: Sequence[Sample], scaled: Array, worded: Array) -> None:
         self.samples, self.size_matrix, self.word_matrix = samples, scaled, worded
@@ -134,7 +134,7 @@ class SampleRows:
         return (self.size_matrix**2).sum(1)
 
     def subset(self, some: np.ndarray) -> SampleRows:
-        """Some of the samples."""
+        """Returns some of the samples."""
         found = copy(self)
         found.samples = [self.samples[int(at)] for at in some]
         found.size_matrix, found.word_matrix, found.model_of = (
@@ -146,7 +146,7 @@ class SampleRows:
 
 
 class Design:
-    """What samples are compared by, on the scale on which the known ones scatter.
+    """Features of samples, standardized by the known ones, and the kernels between them.
 
     With `costs` by FLOPs and inputs, too, which must be known of all, and by how many operators a pass launches and
     what these read and write, where most were counted; of the others lines in the rest tell it.
@@ -169,11 +169,11 @@ class Design:
         return SampleRows(samples, scaled, self._word_matrix(samples))
 
     def kernel_parts(self, rows: SampleRows) -> KernelParts:
-        """Between samples and the known ones."""
+        """Returns kernel parts between samples and the known ones."""
         return KernelParts(rows, self.known, self.similarity(rows))
 
     def known_kernel_parts(self, some: np.ndarray | None = None) -> KernelParts:
-        """Between known ones, all or some."""
+        """Returns kernel parts between known samples, all or some."""
         rows = self.known if some is None else self.known.subset(some)
         return KernelParts(rows, rows, self._known_likeness)
 
@@ -182,19 +182,19 @@ class Design:
         return self.similarity(self.known)
 
     def similarity(self, rows: SampleRows) -> Array:
-        """Between the models of samples and the known models, by their labels."""
+        """Returns the label similarity between the models of samples and the known models."""
         own = self._labels if rows is self.known else self._label_rows(rows.models)
         return (own @ self._labels.T).toarray() / LABEL_ROUNDS
 
     def _word_matrix(self, samples: Sequence[Sample]) -> Array:
-        """Which of the words samples have, as 0 and 1; many were trained in the same way."""
+        """Returns indicators of the training words of samples."""
         kinds = list(dict.fromkeys(sample.words for sample in samples))
         rows = np.array([[word in kind for word in self._words] for kind in kinds], float)
         place = {kind: row for row, kind in enumerate(kinds)}
         return rows.reshape(len(kinds), len(self._words))[[place[sample.words] for sample in samples]]
 
     def _label_rows(self, models: Sequence[Features]) -> Any:
-        """The weights of the labels that known models have, a row for each model."""
+        """Returns label weights as a sparse matrix, a row for each model."""
         from scipy.sparse import csr_array
 
         places = np.array([self._columns.get(key, -1) for each in models for key in each.weights], np.int64)
@@ -221,7 +221,7 @@ class Design:
         return np.log10(np.maximum(np.array(rows, float), 1.0))
 
     def _fit_cost_lines(self, known: Sequence[Sample]) -> Array | None:
-        """What tells the passes of models that were not counted, by least squares; None where most were not."""
+        """Fits launches and traffic by least squares for models without counts; None if most lack them."""
         passes = _launches_and_traffic(known) if self.costs else np.empty((0, 2))
         counted = ~np.isnan(passes).any(1)
         if not counted.any() or counted.mean() < MIN_COUNTED_SHARE:
@@ -235,7 +235,7 @@ def _with_constant(rows: Array) -> Array:
 
 
 def _launches_and_traffic(samples: Sequence[Sample]) -> Array:
-    """Log10 of the operators that a pass launches and of what these read and write; NaN where nobody counted."""
+    """Returns log10 of launches and memory traffic of a forward; NaN where they were not counted."""
     rows = []
     for sample in samples:
         model = sample.features.record.model
@@ -248,7 +248,7 @@ def _launches_and_traffic(samples: Sequence[Sample]) -> Array:
 
 
 def _gaussian(one: Array, other: Array, width: float) -> Array:
-    """exp(-distance² / width); in place, as these are large."""
+    """Returns exp(-distance² / width), computed in place."""
     found = one @ other.T
     found *= -2
     found += (one**2).sum(1)[:, None]

@@ -1,4 +1,4 @@
-"""What predictors read of a model: the kinds of its operations, their surroundings, its size and its cost."""
+"""Features of a model for predictors: counts of operations, structural labels, size and cost."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ class Features:
 
     @property
     def input_elements(self) -> int | None:
-        """Numbers of its first input, of one sample; None where it was not called."""
+        """Number of elements of its first input, of one sample; None if it was not called."""
         return math.prod(self.inputs[0][1:]) if self.inputs else None
 
     @property
     def image_side(self) -> float | None:
-        """Pixels of a side of its first input, where that is pictures."""
+        """Side of its first input in pixels, if that is an image."""
         shape = self.inputs[0] if self.inputs else ()
         return math.sqrt(shape[-2] * shape[-1]) if len(shape) == IMAGE_DIMS else None
 
 
 class LabelCache:
-    """The labels of modules that records of one graph share: of each round a dict by fingerprint.
+    """Cache of the structural labels of modules by round and fingerprint, shared by the records of one graph.
 
     Plain dicts of strings: with a tuple for each module the garbage collector would go through the whole graph.
     """
@@ -72,7 +72,7 @@ class LabelCache:
         self.leaves: set[str] = set()  # modules without children
 
     def add(self, record: ModelRecord, uses: Iterable[str]) -> None:
-        """Take in the modules of a record: their own labels, then joined with their children's of the round before."""
+        """Adds the modules of a record: own labels, then labels combined with those of the children."""
         nodes = record.nodes
         unknown = [key for key in uses if self.nodes.get(key) is not nodes[key]]
         below = {key: child_keys(nodes[key]) for key in unknown}
@@ -134,7 +134,7 @@ def with_flops(record: ModelRecord, flops: int, inputs: tuple[tuple[int, ...], .
 
 
 def family_of(record: ModelRecord) -> str:
-    """The models that are defined together: the last part of the module that defines the class of the root."""
+    """Returns the family of a model: the last part of the module that defines the class of its root."""
     where, _, name = record.nodes[record.model.root].qualified_class.rpartition(".")
     shared = not where or where.startswith(("torch.nn.", "__main__")) or "<locals>" in where
     return f"{name} {record.model.name}" if shared else where.rpartition(".")[2]
@@ -145,7 +145,7 @@ def child_keys(node: StructureNode) -> list[str]:
 
 
 def operation_label(node: StructureNode) -> str:
-    """The kind of an operation without its width: its class, and of a convolution kernel, stride and groups."""
+    """Returns the kind of an operation without its width: class, and kernel, stride and groups of a convolution."""
     if child_keys(node) and (not node.qualified_class.startswith("torch.nn.") or ".container." in node.qualified_class):
         return CONTAINER
     known, weight = node.hyperparameters, node.tensors.get("weight")
@@ -163,7 +163,7 @@ def _first_number(value: object) -> str:
 
 
 def _relabelled(uses: Counter[str], known: LabelCache) -> tuple[Counter[str], ...]:
-    """Label counts, at first of the operations, then with the labels of the children in each round."""
+    """Returns label counts after each round of Weisfeiler-Leman relabelling."""
     first, *others = known.rounds
     found = [_counts(first, uses)]
     seen = Counter(found[0])

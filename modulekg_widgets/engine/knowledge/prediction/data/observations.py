@@ -1,4 +1,4 @@
-"""What is known of a target: the results of jobs, and what torchvision publishes, by where they were measured."""
+"""Known values of a target: results of jobs and of torchvision, grouped by condition."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PUBLISHED_WORDS = frozenset({"tv", "in1k"})  # the words by which timm knows how
 
 
 class Condition(NamedTuple):
-    """Where values were measured; None where nobody said."""
+    """Data set and device of a measurement; None if unknown."""
 
     dataset: str | None
     device: str | None = None
@@ -48,7 +48,7 @@ class Condition(NamedTuple):
 
 
 class FeatureCache:
-    """The features of the models of one graph, computed once, of whatever target values are asked for."""
+    """Cache of the features of the models of one graph."""
 
     def __init__(self) -> None:
         self._labels = LabelCache()
@@ -63,7 +63,7 @@ class FeatureCache:
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """What is known of one target, in one unit."""
+    """Known values of one target in one unit, by condition."""
 
     target: str
     unit: str | None
@@ -73,7 +73,7 @@ class Observations:
 
 
 def observations(contents: Contents, target: str, known: FeatureCache | None = None) -> Observations:
-    """All values of a target; raises `UnknownNameError` where there is none.
+    """Returns all values of a target; raises `UnknownNameError` if there are none.
 
     It may be called by any of its names. Values count in one unit, fractions as percents; of units that cannot be made
     one the commonest is taken. What torchvision publishes of a model counts where no job of the graph is of that model
@@ -112,7 +112,7 @@ def observations(contents: Contents, target: str, known: FeatureCache | None = N
 
 
 def _condition(job: JobNode, target: str) -> Condition:
-    """Where a job was measured; how much of the answers is right is so on any device."""
+    """Returns the condition of a job; shares do not depend on the device."""
     dataset = IMAGENET if job.dataset is not None and is_imagenet(job.dataset) else job.dataset
     return Condition(dataset, None if is_share(target) else _device(job))
 
@@ -136,7 +136,7 @@ def _add_published(
 
 
 def features_with_known_flops(record: ModelRecord, labels: LabelCache | None = None) -> Features:
-    """The features of a record, with the published cost where it is a published model that was not called.
+    """Returns the features of a record, with the published cost of a published model that was not called.
 
     `labels`: those that are known of its modules.
     """
@@ -148,7 +148,7 @@ def features_with_known_flops(record: ModelRecord, labels: LabelCache | None = N
 
 
 def training_words(training: Mapping[str, Any]) -> frozenset[str]:
-    """The words that tell how a model was trained: those of its tag, and other properties with their names."""
+    """Returns the words that describe a training: those of its tag, and other properties with their names."""
     words: set[str] = set()
     for key, value in training.items():
         if key == TAG and isinstance(value, str):
@@ -165,13 +165,12 @@ def training_image_size(training: Mapping[str, Any]) -> float | None:
     return float(value)
 
 
-# --------------------
-# Which places tell of another: those whose data are of the same kind, and of these the most alike.
+# -------------------- Relations between conditions: the same modality, the most similar data set, reasons of mismatch
 
 
 @dataclass(frozen=True)
 class KnownConditions:
-    """Where values are known, by what the data sets there hold."""
+    """The conditions with known values, and the modalities and tasks of their data sets."""
 
     known: Mapping[Condition, Sequence[tuple[Sample, float]]]
     datasets: Mapping[str, DataSetNode]
@@ -179,7 +178,7 @@ class KnownConditions:
     _others: dict[tuple[Condition, str | None], str] = field(default_factory=dict, repr=False)
 
     def modalities(self, place: Condition) -> frozenset[str]:
-        """What its data set may hold: as that says, else all that models take of which values are known on it."""
+        """Returns the possible modalities of a data set: as stated, else those of the models measured on it."""
         where = Condition(place.dataset) if place.dataset is not None else place
         if where not in self._kinds:
             stated = self._stated(place)
@@ -188,18 +187,18 @@ class KnownConditions:
         return self._kinds[where]
 
     def _samples_on(self, where: Condition) -> Iterator[Sample]:
-        """The models of which values are known on a data set, on whatever device; where none is named, on that one."""
+        """Yields the samples measured on a data set, on any device."""
         for place, pairs in self.known.items():
             if place == where or place.dataset == where.dataset is not None:
                 yield from (sample for sample, _ in pairs)
 
     def may_accept(self, place: Condition, features: Features) -> bool:
-        """Whether a model may be for what the data set of a place holds."""
+        """True if a model may take the data of a condition."""
         kinds, taken = self.modalities(place), modality(features)
         return not kinds or is_modality_undecided(features, kinds) or any(accepts(taken, kind) for kind in kinds)
 
     def same_modality(self, place: Condition, taken: str | None = None) -> list[Condition]:
-        """Those whose data may be like those of the place, or what a model takes; all where there are none."""
+        """Returns the conditions of a possibly equal modality; all if there are none."""
         kinds = self.modalities(place) or {taken}
         return [
             other
@@ -208,13 +207,13 @@ class KnownConditions:
         ] or list(self.known)
 
     def most_similar(self, place: Condition, others: Sequence[Condition]) -> Condition:
-        """The one with most models, unless the data set of another is clearly more like that of the place."""
+        """Returns the condition with most models, unless the data set of another is clearly more similar."""
         alike = {other: self._similarity(place, other) for other in others}
         nearly = [other for other in others if alike[other] >= max(alike.values()) - CLEAR_DIFFERENCE]
         return max(nearly, key=lambda other: (self._models(other), other.dataset == IMAGENET, alike[other]))
 
     def mismatch_reason(self, place: Condition, features: Features) -> str:
-        """Why a model, or what is known, is not for the data set of a place; empty where it may be."""
+        """Returns why a model or the known values do not fit a data set; empty if they may."""
         held, taken = self._stated(place), modality(features)
         if not accepts(taken, held):
             return f"{printable(str(place.dataset))} holds {held}, the model takes {taken}"

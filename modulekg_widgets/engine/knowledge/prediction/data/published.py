@@ -1,4 +1,4 @@
-"""What torchvision publishes of its models: accuracies, sizes and costs.
+"""Accuracies, sizes and costs of models that torchvision publishes.
 
 It is shipped as a table, as importing torchvision takes a second; a test compares it with the metadata of the weights.
 """
@@ -31,7 +31,7 @@ PUBLISHED_TARGETS = ("acc@1", "acc@5")
 
 @dataclass(frozen=True, slots=True)
 class PublishedModel:
-    """One model as published: `values` in percent, `flops` with a multiply-add counted as 2."""
+    """Published values of one model: `values` in percent, `flops` with a multiply-add as 2."""
 
     name: str
     family: str  # models that are defined together
@@ -41,7 +41,7 @@ class PublishedModel:
     values: dict[str, float]
 
     def matches(self, family: str, parameters: int) -> bool:
-        """Whether a user's model of that name may be the published one; auxiliary heads are not counted in it."""
+        """True if a user's model of that name may be the published one; auxiliary heads are not counted."""
         return family == self.family and 1 <= parameters / self.parameters < 2
 
 
@@ -61,7 +61,7 @@ def _from_row(row: dict[str, str]) -> PublishedModel:
 
 
 def published_by_torchvision() -> dict[str, PublishedModel]:
-    """The same as the installed torchvision has it."""
+    """Returns the same from the installed torchvision."""
     found: dict[str, PublishedModel] = {}
     sides = image_sizes()
     for name, (module, meta) in torchvision_weights().items():
@@ -88,7 +88,7 @@ def checked_target(target: str) -> str:
 def published_records(
     names: Iterable[str] | None = None, records: dict[str, ModelRecord] | None = None
 ) -> dict[str, ModelRecord]:
-    """The records of published models, from `records` where these have the published size, else built without weights.
+    """Returns records of published models: given ones of the published size, else built without weights.
 
     Raises `UnknownNameError` for a name of which nothing is published.
     """

@@ -1,4 +1,4 @@
-"""The scales on which values of a kind are compared: as they are, as log-odds of percentages, as logarithms."""
+"""Scales on which values are compared: identity, percent points, log-odds and logarithm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EDGE_PERCENT = 0.5  # percent: nearer to 0 and 100 log-odds tell of chance alone
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A scale; `least` and `most` bound the values that it can give back."""
+    """A monotone scale with its inverse; `lower` and `upper` bound the values of the inverse."""
 
     name: str
     function: Callable[[Array], Array]
@@ -53,7 +53,7 @@ LOG = Scale(
 
 
 def scales_for(values: Array, unit: str | None) -> tuple[Scale, ...]:
-    """The scales that suit values of a unit, the usual one first."""
+    """Returns the scales that suit values of a unit, the usual one first."""
     if unit == PERCENT and values.min() >= 0 and values.max() <= 100:
         beyond = np.mean((values < EDGE_PERCENT) | (values > 100 - EDGE_PERCENT))
         return (PERCENT_POINTS, LOG_ODDS) if beyond <= MAX_EDGE_SHARE else (PERCENT_POINTS,)

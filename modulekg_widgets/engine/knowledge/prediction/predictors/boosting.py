@@ -1,8 +1,8 @@
-"""Gradient-boosted regression trees of three levels, several fits side by side (Friedman, Greedy function
-approximation: a gradient boosting machine, 2001).
+"""Gradient-boosted regression trees of depth three, several fits at once (Friedman 2001, Greedy function
+approximation).
 
-As small as that, they are fitted without scikit-learn, of which the import alone takes a second. The sums of all
-nodes of all fits below all thresholds are one product of matrices a level.
+As small as they are, they are fitted without scikit-learn, whose import alone takes a second. The sums of all nodes
+of all fits at all thresholds are one matrix product for each level.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ MAX_THRESHOLDS = 64  # thresholds of a column
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Columns with numbers at which their values are parted."""
+    """Split thresholds with their columns."""
 
     columns: NDArray[np.int64]
     values: Array
 
     def compare(self, rows: Array) -> NDArray[np.float32]:
-        """Which values of rows are at most the thresholds, as 0 and 1; shape (rows, thresholds)."""
+        """Returns 1 where a value is at most the threshold, else 0; shape (rows, thresholds)."""
         return (rows[:, self.columns] <= self.values).astype(np.float32)
 
 
 def thresholds(rows: Array) -> Thresholds:
-    """Between neighbouring values of each column, at most 64."""
+    """Returns thresholds between neighbouring values of each column, at most 64."""
     columns: list[int] = []
     at: list[float] = []
     for number, column in enumerate(rows.T):
@@ -50,7 +50,7 @@ def thresholds(rows: Array) -> Thresholds:
 
 
 class BoostedTrees:
-    """Fits of the same values, each of those that `known` says, shape (fits, values)."""
+    """Fits of the same values on the subsets that `known` selects, shape (fits, values)."""
 
     def __init__(self, rows: Array, values: Array, known: np.ndarray) -> None:
         self._thresholds = thresholds(rows)
@@ -63,7 +63,7 @@ class BoostedTrees:
             told += self._grow(below, np.where(known, values - told, 0.0), known)
 
     def predict(self, rows: Array) -> Array:
-        """The values of other rows by each fit, shape (fits, rows)."""
+        """Predicts rows with each fit, shape (fits, rows)."""
         below = self._thresholds.compare(rows)
         found = np.repeat(self._means[:, None], len(rows), 1)
         for tree in range(len(self._leaves)):
@@ -71,7 +71,7 @@ class BoostedTrees:
         return found
 
     def _grow(self, below: NDArray[np.float32], residuals: Array, known: np.ndarray) -> Array:
-        """A tree for each fit towards what is left to explain, and what it adds to the values."""
+        """Grows a tree for each fit on the residuals, and returns its values."""
         nodes = np.zeros(residuals.shape, np.int64)
         splits: list[NDArray[np.int64]] = []
         for level in range(TREE_DEPTH):
@@ -92,7 +92,7 @@ class BoostedTrees:
 def _values_by_node(
     nodes: NDArray[np.int64], count: int, wanted: Array, known: np.ndarray
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """What is wanted, and 1, of the values that are in each node, shape (fits, nodes, values)."""
+    """Returns residuals and counts of the values in each node, shape (fits, nodes, values)."""
     inside = (nodes[:, None] == np.arange(count)[:, None]) & known[:, None]
     counts = inside.astype(np.float32)
     return counts * wanted[:, None].astype(np.float32), counts
@@ -101,7 +101,7 @@ def _values_by_node(
 def _best_splits(
     below: NDArray[np.float32], sums: NDArray[np.float32], counts: NDArray[np.float32]
 ) -> NDArray[np.int64]:
-    """The threshold of each node that explains most, -1 where none leaves enough values on both sides."""
+    """Returns the best threshold of each node, -1 if none leaves enough values on both sides."""
     shape = sums.shape[:2]
     both = np.concatenate([sums, counts]).reshape(-1, len(below)) @ below
     left, left_count = both.reshape(2, *shape, -1)
@@ -114,13 +114,13 @@ def _best_splits(
 
 
 def _child_nodes(nodes: NDArray[np.int64], splits: NDArray[np.int64], below: NDArray[np.float32]) -> NDArray[np.int64]:
-    """The nodes of the next level that values go to."""
+    """Returns the nodes of the next level."""
     own = np.take_along_axis(splits, nodes, 1)
     right = below[np.arange(len(below)), own] == 0
     return 2 * nodes + (right & (own >= 0))
 
 
-# -------------------- Gradient-boosted trees on sizes, operations and training
+# -------------------- Gradient boosting on sizes, operations and training words of models
 
 
 BOOSTING_TITLE = "gradient boosting on sizes, operations and training"
@@ -129,7 +129,7 @@ MIN_OPERATION_SHARE = 0.02  # of the models have an operation that is looked at
 
 
 class BoostingRegressor:
-    """Some of the known samples with their values, on one scale; a fit without each fold of families and one of all."""
+    """Boosted trees fitted to known samples on one scale, without each fold of families and on all of them."""
 
     def __init__(self, design: Design, some: np.ndarray, values: Array, folds: np.ndarray) -> None:
         self.title = BOOSTING_TITLE
@@ -153,7 +153,7 @@ class BoostingRegressor:
 
 
 def family_folds(families: Families) -> np.ndarray:
-    """A number from 0 for each value, the same for a family: the largest first where there is most room."""
+    """Returns a fold number for each value, equal within a family; largest families first, to the smallest fold."""
     kinds, inverse, counts = np.unique(families, return_inverse=True, return_counts=True)
     room = np.zeros(min(MAX_FOLDS, len(kinds)))
     found = np.zeros(len(kinds), np.int64)

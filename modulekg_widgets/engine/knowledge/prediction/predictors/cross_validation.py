@@ -1,4 +1,4 @@
-"""Kernels judged by what they tell of families left out, of some of the values where there are many."""
+"""Cross-validation of kernels by left-out families."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from modulekg_widgets.engine.knowledge.prediction.predictors.gaussian_process im
 
 @dataclass(frozen=True, slots=True)
 class KernelSetting:
-    """A kernel on a scale that may tell the values, with the noise of one of them in its units."""
+    """A kernel on a scale, with the noise of one value in units of the kernel."""
 
     scale: Scale
     weights: KernelWeights
@@ -29,7 +29,7 @@ class KernelSetting:
 
 @dataclass(frozen=True)
 class CrossValidation:
-    """Values, their families and the parts of kernels between them; `column` has values elsewhere for a setting.
+    """Leave-one-family-out errors of kernels, with shared inverses.
 
     Kernels that differ in these alone share the inverse of a matrix, by the formula of Sherman and Morrison; what is
     asked of it is kept, as its blocks and its products with values are small.
@@ -47,13 +47,13 @@ class CrossValidation:
     _by_fold: dict[KernelSetting, Array] = field(default_factory=dict, repr=False)
 
     def best_setting(self, settings: Sequence[KernelSetting], subset: np.ndarray | None = None) -> KernelSetting:
-        """The one with the least mean square error for families left out, of some values or all."""
+        """Returns the setting with the least mean square error for left-out families."""
         chosen = slice(None) if subset is None else subset
         losses = [float((self._by_family(setting)[chosen] ** 2).mean()) for setting in settings]
         return settings[int(np.argmin(losses))]
 
     def nested_errors(self, settings: Sequence[KernelSetting], folds: np.ndarray) -> Array:
-        """How far off each value is told without its fold, by the kernel that tells the families of others best."""
+        """Returns errors of nested cross-validation: each fold is predicted by the kernel best on the others."""
         found = np.zeros(len(self.values))
         for fold in range(folds.max() + 1):
             setting = self.best_setting(settings, folds != fold)
@@ -68,12 +68,12 @@ class CrossValidation:
         return self._known[setting]
 
     def _errors(self, setting: KernelSetting, groups: np.ndarray) -> Array:
-        """How far off each value is told without its group."""
+        """Returns the error of each value when its group is left out."""
         told = self.scale.transform(setting.scale.inverse(self._leave_group_out(setting, groups)))
         return told - self.scale.transform(self.values)
 
     def _leave_group_out(self, setting: KernelSetting, groups: np.ndarray) -> Array:
-        """The values without their groups, on the scale of the setting."""
+        """Returns predictions of values without their groups, on the scale of the setting."""
         values = setting.scale.transform(self.values)
         middle = float(values.mean())
         weights = self._solve(setting, None, values - middle)
@@ -89,14 +89,14 @@ class CrossValidation:
         return found
 
     def _solve(self, setting: KernelSetting, source: int | None, values: Array) -> Array:
-        """The inverse times values on the scale of a setting, those of a source or the own ones."""
+        """Returns the inverse kernel times values of a source, or times the own values."""
         key = (setting.weights.with_source(0.0), setting.noise, setting.scale.name, source)
         if key not in self._solved:
             self._solved[key] = self._shared_process(setting).solve(values)
         return self._solved[key]
 
     def _inverse_blocks(self, setting: KernelSetting, groups: np.ndarray) -> list[Array]:
-        """The parts of the inverse between the members of each group."""
+        """Returns the blocks of the inverse kernel for the members of each group."""
         key = (setting.weights.with_source(0.0), setting.noise, groups.tobytes())
         if key not in self._blocks:
             process = self._shared_process(setting)

@@ -1,4 +1,4 @@
-"""Gaussian processes on few values and on many: what they tell, without a family, and how far off that may be.
+"""Gaussian process regression with closed-form leave-family-out predictions.
 
 With one inverse A of the kernel matrix the residuals of a left-out family F are (A_FF)^-1 (A y)_F (Rasmussen and
 Williams, Gaussian Processes for Machine Learning, 2006, section 5.4.2, for blocks of one point). The scale of their
@@ -23,7 +23,7 @@ PRIOR_COUNT = 0.5  # how many values what is expected of the scatter is worth
 
 
 class BlockPrediction(NamedTuple):
-    """The values of a block with their variances as told by the rest, the log probability of that, and its freedom."""
+    """Prediction of a block from the other values: values, variances, log evidence and degrees of freedom."""
 
     values: Array
     variances: Array
@@ -33,7 +33,7 @@ class BlockPrediction(NamedTuple):
 
 @dataclass(frozen=True)
 class GaussianProcess:
-    """Known values and how alike they are; `noise` is that of one value, in units of the kernel.
+    """Gaussian process on known values; `noise` is that of one value, in units of the kernel.
 
     `expected`: the square of the scatter of values before any is known.
     """
@@ -49,7 +49,7 @@ class GaussianProcess:
 
     @property
     def degrees_of_freedom(self) -> float:
-        """The degrees of freedom of the Student t: one value goes into the constant."""
+        """Degrees of freedom of the Student t; one is used by the constant."""
         return len(self.values) - 1 + PRIOR_COUNT
 
     @cached_property
@@ -87,7 +87,7 @@ class GaussianProcess:
 
     @cached_property
     def _squares(self) -> float:
-        """The squares of the values as far as the kernel does not expect them, with those before any."""
+        """Weighted sum of squared residuals, with the prior."""
         return max(float((self.values - self.mean) @ self.weights), 0.0) + PRIOR_COUNT * self.prior_variance
 
     @property
@@ -96,7 +96,7 @@ class GaussianProcess:
         return self._squares / self.degrees_of_freedom
 
     def predict(self, across: Array, own: Array) -> tuple[Array, Array]:
-        """New values and their variances; `across`, kernel rows to those known, (new, known), `own` with themselves."""
+        """Predicts new values and variances from kernel rows to the known ones and the diagonal."""
         rows = across + self._level
         # by the factor: with the inverse the constant, which is large, would leave few digits of the difference
         halves = lapack().dtrtrs(self._factor, rows.T, lower=1)[0]
@@ -104,7 +104,7 @@ class GaussianProcess:
         return self.mean + rows @ self.weights, self.scale * np.maximum(left, self.noise)
 
     def leave_family_out(self, families: Families) -> tuple[Array, Array]:
-        """Each value as told without its family, and the variance of that."""
+        """Predicts each value without its family, with its variance."""
         values, variances = np.zeros(len(self.values)), np.zeros(len(self.values))
         for block in family_blocks(families):
             spread = np.linalg.inv(self.inverse_block(block))
@@ -118,14 +118,14 @@ class GaussianProcess:
         return 2 * float(np.log(np.diag(self._factor)).sum())
 
     def evidence(self) -> float:
-        """The log probability of the values, but for a constant."""
+        """Returns the log evidence of the values up to a constant."""
         return self._evidence(self._determinant, self.degrees_of_freedom, self._squares)
 
     def _evidence(self, determinant: float, freedom: float, squares: float) -> float:
         return float(0.5 * (PRIOR_COUNT * np.log(self.prior_variance) - determinant - freedom * np.log(squares)))
 
     def leave_block_out(self, block: np.ndarray) -> BlockPrediction:
-        """What the values outside of a block, which ascends, tell of it, of their scatter and of the kernel."""
+        """Predicts a block from the other values."""
         inverse = self.inverse_block(block)
         spread = np.linalg.inv(inverse)
         off = spread @ self.weights[block]
@@ -138,14 +138,14 @@ class GaussianProcess:
 
 
 def lapack() -> Any:
-    """Its routines, which scipy has without types."""
+    """Returns the LAPACK routines of scipy."""
     from scipy.linalg import lapack
 
     return lapack
 
 
 def family_blocks(families: Families) -> list[np.ndarray]:
-    """The places of each family's members."""
+    """Returns the indices of the members of each family."""
     order = np.argsort(families, kind="stable")
     _, starts = np.unique(families[order], return_index=True)
     return np.split(order, starts[1:])

@@ -1,4 +1,4 @@
-"""A small graph neural network on the modules of models.
+"""Graph neural network on the modules of models, trained for all families and seeds in one batch.
 
 Messages run from children to parents. Modules that look alike to it, by kind and by the kinds below, are one node, so
 that all models are one small graph; networks that have not seen a family, and one that has seen all, train at once for
@@ -49,7 +49,7 @@ class ModuleGraph:
 def module_graph(
     features: Sequence[Features], parts: list[str] | None = None, costs: bool | None = None
 ) -> ModuleGraph:
-    """The modules of all models, those merged that no round of messages tells apart.
+    """Returns the modules of all models as one graph, with modules merged that messages cannot separate.
 
     `parts` of labels and whether it goes by `costs` are those of another graph, by default what these models have.
     """
@@ -84,7 +84,7 @@ def module_graph(
 
 
 def _classes(features: Features, ids: dict[object, int]) -> dict[str, int]:
-    """For each fingerprint a number that two modules share if they and what is below look alike."""
+    """Returns a number for each fingerprint, equal for modules that are alike down to `ROUNDS` levels."""
     nodes = features.record.nodes
     known = {key: ids.setdefault(operation_label(node), len(ids)) for key, node in nodes.items()}
     for _ in range(ROUNDS):
@@ -94,7 +94,7 @@ def _classes(features: Features, ids: dict[object, int]) -> dict[str, int]:
 
 
 def _kinds(labels: list[str], known: list[str] | None) -> tuple[Tensor, list[str]]:
-    """Which parts labels have, and which parts these are."""
+    """Returns indicators of the parts of labels, and the names of the parts."""
     parts = [dict.fromkeys(text.split("/")) for text in labels]
     names = sorted({part for each in parts for part in each}) if known is None else known
     column = {part: index for index, part in enumerate(names)}
@@ -116,7 +116,7 @@ def _indices(values: list[int]) -> Tensor:
 
 
 class NetworkBatch:
-    """One network for each seed and left-out family, with the weights of all in one tensor a layer."""
+    """One network for each seed and left-out family, batched in one tensor for each layer."""
 
     def __init__(self, graph: ModuleGraph, seeds: Sequence[int], families: int) -> None:
         self.graph = graph
@@ -156,7 +156,7 @@ class NetworkBatch:
 
 
 class GraphNetworkEnsemble:
-    """Values of models as told by networks of all seeds, which were trained without each group of them, or on all."""
+    """Networks of all seeds, trained without each group of values and on all of them, with their predictions."""
 
     def __init__(self, features: Sequence[Features], values: Array, groups: np.ndarray, seeds: Sequence[int]) -> None:
         self.title = "GNN"
@@ -182,7 +182,7 @@ class GraphNetworkEnsemble:
         self.out_of_fold: Array = self.runs_by_seed.mean(0)
 
     def predict(self, samples: Sequence[Sample]) -> Array:
-        """The mean over the seeds."""
+        """Predicts the mean over the seeds."""
         features = [sample.features for sample in samples]
         outputs = self._outputs(module_graph(features, self._networks.graph.parts, self._costs))
         return outputs.reshape(len(self.runs_by_seed), -1, len(samples))[:, -1].mean(0)

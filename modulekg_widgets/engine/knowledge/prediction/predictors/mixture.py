@@ -1,4 +1,4 @@
-"""Student t's on several scales, mixed: their median and the ends of their intervals, as values."""
+"""Mixtures of Student t distributions on several scales: medians, intervals, and conformal correction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MIN_PROBABILITY = 1e-7  # probability
 
 @dataclass(frozen=True, slots=True)
 class PredictionIntervals:
-    """Predicted values, with the ends of their 90 % intervals."""
+    """Predicted values with the ends of their 90 % intervals."""
 
     values: Array
     low: Array
@@ -32,18 +32,18 @@ class PredictionIntervals:
         return (self.high - self.low) / (2 * NORMAL_QUANTILE)
 
     def assign(self, indices: np.ndarray, other: PredictionIntervals) -> None:
-        """Put others in at some places."""
+        """Assigns other predictions at some indices."""
         for own, new in ((self.values, other.values), (self.low, other.low), (self.high, other.high)):
             own[indices] = new
 
     def error_ratios(self, truth: Array, scale: Scale) -> Array:
-        """How far off the truth is on a scale, as a part of the interval on that side."""
+        """Returns the error of the truth relative to the interval on that side, on a scale."""
         wanted, values, low, high = (scale.transform(each) for each in (truth, self.values, self.low, self.high))
         sides = np.where(wanted > values, high - values, values - low)
         return np.abs(wanted - values) / np.maximum(sides, 1e-12)
 
     def widen(self, factor: float, scale: Scale, component: PredictionIntervals | None = None) -> PredictionIntervals:
-        """With intervals so many times as wide on a scale, or with so many times their part that is `component`."""
+        """Returns intervals widened by a factor on a scale; with `component`, only that part of them."""
         values, low, high = (scale.transform(each) for each in (self.values, self.low, self.high))
         if component is None:
             sides = [factor * (end - values) for end in (low, high)]
@@ -59,7 +59,7 @@ class PredictionIntervals:
 def mixture_intervals(
     scales: Sequence[Scale], centres: Array, spreads: Array, shares: Array, freedom: float
 ) -> PredictionIntervals:
-    """The mixture of Student t's with these centres and spreads, shape (parts, values), each on its scale."""
+    """Returns median and interval of a mixture of Student t distributions, each on its scale."""
     from scipy.special import stdtr, stdtrit  # scipy.stats takes long to import
 
     axis = scales[0]
@@ -86,7 +86,7 @@ def mixture_intervals(
 def normal_scores(
     values: Array, scales: Sequence[Scale], centres: Array, spreads: Array, shares: Array, freedom: float
 ) -> Array:
-    """Where values stand in such a mixture: as many deviations off as a normal value as likely."""
+    """Returns normal scores of values in such a mixture."""
     from scipy.special import ndtri, stdtr
 
     standing = np.array([scale.transform(values) for scale in scales])
@@ -94,7 +94,7 @@ def normal_scores(
 
 
 def width_ratio(freedom: float, reference: float) -> float:
-    """How many times as wide intervals of Student t's of less freedom are than of those that were told."""
+    """Returns the ratio of interval widths of two Student t distributions by their degrees of freedom."""
     from scipy.special import stdtrit
 
     own, other = (float(stdtrit(each, (1 + INTERVAL_LEVEL) / 2)) for each in (freedom, reference))
@@ -102,7 +102,7 @@ def width_ratio(freedom: float, reference: float) -> float:
 
 
 def conformal_ratio(ratios: Array, families: Families, power: float = 2 / 3) -> float:
-    """The ratio that 90 % of those of another family will not be above (split conformal prediction).
+    """Returns the ratio below which 90 % of another family's ratios lie (split conformal prediction).
 
     What is exchangeable are families, and what is asked for are their members: a family of n values counts as
     n^power of them.

@@ -1,4 +1,4 @@
-"""Which predictor tells the values at a place: the one that is least off on families left out."""
+"""Selection of the predictor with the least error on left-out families, for each condition."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from modulekg_widgets.engine.knowledge.prediction.predictors.target_regressor im
 
 
 class CandidateRegressor(Protocol):
-    """A predictor beside the kernels, on the first scale of the values; `left_out`: as told without their folds."""
+    """A predictor beside the kernels, on the first scale of the values, with its out-of-fold predictions."""
 
     title: str
     out_of_fold: Array
@@ -24,14 +24,14 @@ class CandidateRegressor(Protocol):
 
 
 class SelectedRegressor(NamedTuple):
-    """What tells a value, and by how much each predictor is off on families left out, by title."""
+    """The selected predictor of a value, and the error of each predictor on left-out families, by title."""
 
     title: str
     errors: Mapping[str, float]
 
 
 class ModelSelection:
-    """What is known at a place, and all that may tell it.
+    """All predictors of one target under one condition, with their errors.
 
     Kernels and boosting are compared on the values by which kernels are chosen. What takes minutes is compared, on all
     values, from when `add` brings it.
@@ -48,7 +48,7 @@ class ModelSelection:
         self._errors.clear()
 
     def predict(self, samples: Sequence[Sample]) -> tuple[PredictionIntervals, list[SelectedRegressor]]:
-        """The values of other samples, and how each is told.
+        """Predicts the values of samples, and returns the predictor of each.
 
         Of a sample that was not measured elsewhere other places tell only where few values are known here.
         """
@@ -67,7 +67,7 @@ class ModelSelection:
         return found, [verdicts[at] for at in range(len(samples))]
 
     def errors(self, regressor: TargetRegressor) -> dict[str, float]:
-        """The mean absolute error of each predictor for families left out, on the first scale; of many values."""
+        """Returns the mean absolute error of each predictor for left-out families, on the first scale."""
         if id(regressor) not in self._errors:
             some = np.arange(len(regressor.values)) if self._added else regressor.validation_indices
             folds = family_folds(regressor.families[some])

@@ -1,4 +1,11 @@
-"""What is known of one target at one place, and what that tells of other models."""
+"""Regression of one target under one condition, from values of models and from related conditions.
+
+A `TargetRegressor` has samples with values. With few values it averages many Gaussian processes, weighted by their
+evidence; from `MIN_VALUES_TO_SELECT` values of enough families on, one kernel is chosen by cross-validation over
+families. `sources` are regressors of other conditions whose predictions enter the kernels as features.
+
+`predict(samples)` returns values with 90 % intervals, which are widened until they hold for left-out families.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +71,7 @@ FEW_VALUES_KERNELS = tuple(
 
 
 class TargetRegressor:
-    """Values of samples at one place; `sources` are other places of which the values may tell these."""
+    """Values of samples under one condition; `sources` are regressors of related conditions."""
 
     def __init__(
         self,
@@ -92,7 +99,7 @@ class TargetRegressor:
 
     @property
     def title(self) -> str:
-        """How values are told."""
+        """Short description of the method."""
         if self.has_many_values:
             (setting,) = self._chosen
             kind = "structure, size and training" if setting.weights.words else "size, depth and structure"
@@ -102,7 +109,7 @@ class TargetRegressor:
 
     @cached_property
     def without_sources(self) -> TargetRegressor:
-        """The same values without those of other places."""
+        """The same values without those of sources."""
         if not self.sources:
             return self
         found = TargetRegressor(self.name, self.samples, self.values, self.unit, self.costs)
@@ -114,7 +121,7 @@ class TargetRegressor:
         return found
 
     def predict(self, samples: Sequence[Sample]) -> PredictionIntervals:
-        """The values of other samples, with all that is known elsewhere."""
+        """Predicts other samples, with the values of sources."""
         scale = self.scales[0]
         centres, spreads, unsure = self._kernel_predictions(samples)
         own = self._mixture(centres, spreads)
@@ -124,12 +131,12 @@ class TargetRegressor:
         return self._mixture(centres, np.hypot(spreads, unsure)).widen(self._width_factor, scale, own)
 
     def _predict_unchecked(self, samples: Sequence[Sample]) -> PredictionIntervals:
-        """With intervals that have not been checked on left-out families, which takes longer than the values."""
+        """Predicts with intervals that are not checked on left-out families, which is faster."""
         centres, spreads, unsure = self._kernel_predictions(samples)
         return self._mixture(centres, np.hypot(spreads, unsure))
 
     def _kernel_predictions(self, samples: Sequence[Sample]) -> tuple[Array, Array, Array]:
-        """Where each kernel sees samples, how far off that is, and how much further by what is not known elsewhere."""
+        """Returns predictions of each kernel, their deviations, and the uncertainty of source values."""
         rows = self.design.rows(samples)
         parts, linear = self.design.kernel_parts(rows), rows.linear
         elsewhere, centres, spreads, further = self._source_values(samples), [], [], []
@@ -148,7 +155,7 @@ class TargetRegressor:
         return np.array(centres), np.array(spreads), np.array(further)
 
     def leave_family_out(self) -> PredictionIntervals:
-        """Each known value as told without its family; of many the kernel is that for all."""
+        """Predicts each known value without its family."""
         return self._leave_family_out.widen(self._width_factor, self.scales[0])
 
     @cached_property
@@ -160,7 +167,7 @@ class TargetRegressor:
 
     @cached_property
     def _width_factor(self) -> float:
-        """By how much intervals have to be wider so that they hold of left-out families what they say.
+        """Factor by which intervals are widened to hold for left-out families.
 
         What few values tell are scaled by how many deviations these are off as others tell them. Families are what is
         alike: each counts once, by its mean square, and the interval is that of as many, not of as many values. Of so
@@ -181,12 +188,12 @@ class TargetRegressor:
 
     @property
     def _reweights_kernels(self) -> bool:
-        """Whether kernels are weighed without each family: it takes little where values are few."""
+        """True if kernels are weighted anew without each family, which is fast for few values."""
         return len(self.values) < MIN_VALUES_TO_SELECT and len(np.unique(self.families)) > 1
 
     @cached_property
     def _reweighted_leave_out(self) -> tuple[PredictionIntervals, Array]:
-        """Each value as told by other families, with kernels weighed by these, and how many deviations it is off."""
+        """Predictions of each value from other families, and normal scores of the errors."""
         settings, processes = self._candidates()
         told, off = PredictionIntervals(*(np.zeros(len(self.values)) for _ in range(3))), np.zeros(len(self.values))
         for block in family_blocks(self.families):
@@ -236,7 +243,7 @@ class TargetRegressor:
 
     @cached_property
     def _kernel_mixture(self) -> tuple[list[KernelSetting], list[GaussianProcess], Array]:
-        """The kernels that count, their processes and shares."""
+        """The kernels in use, their processes and their shares."""
         if self.has_many_values:
             best = self._cross_validation.best_setting(list(self._settings()))
             return [best], [self._process(best, self.design.known_kernel_parts())], np.ones(1)
@@ -249,7 +256,7 @@ class TargetRegressor:
         return settings, [self._process(setting, parts) for setting in settings]
 
     def _shares(self, settings: list[KernelSetting], evidence: list[float], values: Array) -> tuple[np.ndarray, Array]:
-        """The places of kernels that count by their evidence of values, and how much these do."""
+        """Returns the indices of kernels with enough evidence, and their shares."""
         steep = {scale: float(np.log(scale.derivative(values)).sum()) for scale in self.scales}
         surely = np.array([each + steep[setting.scale] for setting, each in zip(settings, evidence, strict=True)])
         counts = Counter(each.weights.part_count for each in settings)
@@ -263,7 +270,7 @@ class TargetRegressor:
 
     @cached_property
     def validation_indices(self) -> np.ndarray:
-        """Some of the values: what tells these best tells all best."""
+        """Indices of the values on which kernels are chosen."""
         every = np.arange(len(self.values))
         if len(every) <= MAX_VALIDATION_VALUES:
             return every
@@ -283,7 +290,7 @@ class TargetRegressor:
         )
 
     def nested_errors(self, some: np.ndarray, folds: np.ndarray) -> Array:
-        """How far off some values are told without their folds, on the first scale; kernels are chosen without these.
+        """Returns errors of some values without their folds, on the first scale, with kernels chosen without them.
 
         For `judged` it takes little beyond what the choice of the kernel has taken.
         """
@@ -318,7 +325,7 @@ class TargetRegressor:
         return {}
 
     def _source_values(self, samples: Sequence[Sample]) -> dict[tuple[Scale, int], tuple[Array, Array]]:
-        """What each source that counts has of samples on a scale: values, with their variances beyond those of known.
+        """Returns values and excess variances of samples in each source in use, by scale.
 
         How far off values are that are known here tells already how far off those of their models elsewhere are.
         """
@@ -329,7 +336,7 @@ class TargetRegressor:
         }
 
     def _excess_variances(self, scale: Scale, at: int, samples: Sequence[Sample]) -> Array:
-        """How much larger the variances of samples in a source are than those of the known ones on average."""
+        """Returns the variances of samples in a source beyond the mean of the known ones."""
         source = self.sources[at]
         found = source.variances(scale, samples)
         if not found.any():
@@ -338,7 +345,7 @@ class TargetRegressor:
         return np.maximum(found - known.mean(), 0.0)
 
     def standard_scores(self, scale: Scale, samples: Sequence[Sample]) -> Array:
-        """The values of samples here, in deviations of all on a scale, as known or as told."""
+        """Returns the values of samples in standard deviations on a scale, known or predicted."""
         middle, spread = self._level(scale)
         measured = [self.known_values(sample) for sample in samples]
         values = np.array([scale.transform(np.array(own)).mean() if own else 0.0 for own in measured])
@@ -348,7 +355,7 @@ class TargetRegressor:
         return (values - middle) / spread
 
     def variances(self, scale: Scale, samples: Sequence[Sample], is_checked: bool = True) -> Array:
-        """Those of the values in `column`: of known ones how far those lie apart that a sample may be one of.
+        """Returns variances of `standard_scores`, of known values by the spread of repeated measurements.
 
         Those of others are checked on left-out families, or not: few are of families of which nothing is known.
         """
@@ -377,7 +384,7 @@ class TargetRegressor:
         return found
 
     def known_values(self, sample: Sample) -> list[float]:
-        """What is known of the very model, trained and called so; of one of which nobody says how, all."""
+        """Returns the known values of the same model, trained and called alike; all if the training is unknown."""
         known = self._by_model.get(sample.features.record.model.root, [])
         return [value for other, value in known if _is_same(sample, other)]
 

@@ -1,4 +1,4 @@
-"""A plan in the making, and the corrections that it got."""
+"""A candidate plan, with the corrections that were applied to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ATTRIBUTE, CONSTRAINT, PINNED, SCALE, OUTPUT = "attribute", "tie", "whole", "sca
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A correction that a plan needed, and the line of code that asked for it."""
+    """A correction of a plan, and the line of code that required it."""
 
     kind: str  # "attribute", "tie", "whole", "scale" or "output"
     what: str
@@ -29,7 +29,7 @@ class Change:
 
 @dataclass(frozen=True)
 class PlanCandidate:
-    """A plan in the making: what goes, and which attributes follow which sizes."""
+    """A candidate plan: the remaining indices, and the attributes that follow sizes."""
 
     selection: Selection
     wanted: Mapping[Term, int]  # the counts before any correction
@@ -40,7 +40,7 @@ class PlanCandidate:
     strict: bool = False  # no attributes but those that the adapters know
 
     def attributes(self) -> dict[str, tuple[SizeValue, SizeValue]]:
-        """What the attributes become that were found by dry runs."""
+        """The changes of attributes that dry runs found, by path."""
         values: dict[tuple[int, str], tuple[SizeValue, SizeValue]] = {}
         named: dict[str, tuple[int, str]] = {}
         for attribute, term in self.attribute_terms.items():

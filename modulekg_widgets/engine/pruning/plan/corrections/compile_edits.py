@@ -1,4 +1,4 @@
-"""What a choice of indices makes of a model: the slices of every tensor, the attributes, and its size."""
+"""Compilation of a selection of indices into edits of tensors and attributes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ADDITIONS = ("aten::add", "aten::add_")
 
 
 class EditCompiler:
-    """From selections to edits; knows which dimensions of which tensors make an axis and which read it."""
+    """Compiles selections into edits; knows which tensor dimensions produce or read an axis."""
 
     def __init__(self, axes: Axes) -> None:
         self.axes = axes
@@ -47,7 +47,7 @@ class EditCompiler:
 
     @cached_property
     def _weight_norms(self) -> list[tuple[DataNode, DataNode, int]]:
-        """The gains of weight_norm, with the direction and the dimension that its norm leaves out."""
+        """The gains of weight_norm with their direction and the dimension of the norm."""
         every = self.axes.graph.operators
         norms = [OperatorCall(operator) for operator in every if traits_of(operator.overload).normalizes == LENGTH]
         calls = {call["g"]: (call["g"], call["v"], call["dim"]) for call in norms}
@@ -55,7 +55,7 @@ class EditCompiler:
         return [call for call in calls.values() if call[0].is_parameter and call[1].is_parameter]
 
     def edits(self, selection: Selection, attributes: Mapping[str, tuple[SizeValue, SizeValue]]) -> Edits:
-        """The tensors and attributes that change; `attributes` come on top of those of the adapters."""
+        """The edits of a selection; `attributes` are added to those of the adapters."""
         keeps = selection.keep_masks()
         tensors: dict[DataNode, TensorEdit] = {}
         for node in self.nodes:
@@ -87,7 +87,7 @@ class EditCompiler:
         return Edits(tuple(tensors.values()), changed, removal)
 
     def removal(self, keeps: KeepMasks) -> ModuleRemoval:
-        """The modules that go: those that the trace was made without, and elements of lists that go with axes."""
+        """The removed modules: those of the trace, and list elements on cut axes."""
         known = self.axes.graph.removal or NOTHING_REMOVED
         gone = tuple(
             each.path_of(at)
@@ -102,7 +102,7 @@ class EditCompiler:
         return self._removals[gone]
 
     def _attribute_paths(self, path: str, changed: Mapping[str, tuple[SizeValue, SizeValue]]) -> list[str]:
-        """An attribute's path, and those of `changed` under which a module in several places has it as well."""
+        """The paths of an attribute of a shared module."""
         home, _, name = path.rpartition(".")
         module = self.axes.graph.modules.get(home)
         others = [] if module is None else self._module_paths[id(module.module)]
@@ -118,7 +118,7 @@ class EditCompiler:
         return found
 
     def _renumbering_edit(self, buffer: DataNode, keeps: KeepMasks, stay: Ints) -> TensorEdit:
-        """A buffer of indices without those that go, the others numbered as they lie then."""
+        """The edit of an index buffer: removed indices are dropped, the others renumbered."""
         own = keep_mask(self.axes.inference.dims(buffer)[0], keeps)
         dims = {} if own.all() else {0: np.flatnonzero(own)}
         return TensorEdit(buffer.names, buffer.shape, dims, values=stay)
@@ -127,7 +127,7 @@ class EditCompiler:
         return frozenset(at for at in stays if (node, at) not in self._read_only_dims and self._produces(node, at))
 
     def _produces(self, node: DataNode, at: int) -> bool:
-        """Whether a tensor makes what it has along a dimension: a weight, or what is added to what buffers make."""
+        """True if a tensor produces its values along a dimension."""
         if node.is_parameter or node in self.axes.weight_buffers:
             return True
         if not node.dtype.is_floating_point or self._made_by_buffers.isdisjoint(
@@ -144,11 +144,11 @@ class EditCompiler:
         }  # fmt: skip
 
     def parameters(self, selection: Selection) -> tuple[int, int]:
-        """How many parameters there are before and after."""
+        """The number of parameters before and after."""
         return self._sizes_before_and_after(selection, lambda node: int(node.is_parameter))
 
     def bytes(self, selection: Selection) -> tuple[int, int]:
-        """How many bytes parameters and buffers take before and after."""
+        """The bytes of parameters and buffers before and after."""
         return self._sizes_before_and_after(
             selection, lambda node: node.dtype.itemsize if node.is_parameter or node.is_buffer else 0
         )
@@ -165,7 +165,7 @@ class EditCompiler:
 
 
 def _decomposed_weight_norm(operator: OperatorNode) -> tuple[DataNode, DataNode, int] | None:
-    """The gain, the direction and the dimension of a weight_norm in single operators, gain / norm(direction).
+    """The gain, direction and dimension of a weight_norm in single operators; else None.
 
     The dimension is -1 where the norm runs over all of them.
     """
@@ -184,7 +184,7 @@ def _decomposed_weight_norm(operator: OperatorNode) -> tuple[DataNode, DataNode,
 
 
 def _norm_argument(node: DataNode) -> DataNode | None:
-    """What a value is the Euclidean norm of, but for moves of elements on the way; None where it is none."""
+    """The value whose Euclidean norm this one is; None if it is no norm."""
     is_norm = False
     while node.producer is not None and node.previous is None:
         call = OperatorCall(node.producer)

@@ -1,4 +1,4 @@
-"""Corrections that helped once, tried first for the same line of code in other modules of the same class."""
+"""Cache of corrections that helped, tried first on the same line of code in other modules of the class."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CodeLine = tuple[type, str]  # a class of modules, and the line of its code
 
 
 class CachedCorrection(NamedTuple):
-    """A correction by the places that it was about: of a size constraint both sides, of axes that stayed whole each."""
+    """A correction by the locations of its dimensions."""
 
     kind: str
     locations: tuple[DimLocation, ...]
@@ -24,7 +24,7 @@ class CachedCorrection(NamedTuple):
 
 
 class CorrectionCache:
-    """The corrections that helped, by the class of the module and the line of its code."""
+    """The corrections that helped, by module class and line of code."""
 
     def __init__(self, axes: Axes, corrections: Corrections) -> None:
         self.axes = axes
@@ -32,7 +32,7 @@ class CorrectionCache:
         self._cache: dict[CodeLine, dict[CachedCorrection, None]] = {}
 
     def add(self, candidate: PlanCandidate, trial: PlanCandidate, mismatch: Mismatch) -> None:
-        """Remember what made `trial` of `candidate`."""
+        """Store the correction that led from one candidate to another."""
         spot, home = self._code_line(mismatch), _module_path(mismatch)
         kind = trial.changes[-1].kind
         times, terms = 1, []
@@ -48,7 +48,7 @@ class CorrectionCache:
     def candidates(
         self, candidate: PlanCandidate, mismatch: Mismatch, include_met: bool = False
     ) -> Iterator[PlanCandidate]:
-        """The attempts with the same corrections, in the module at work; `include_met` as of `constrained`."""
+        """The candidates with the stored corrections, in the module of the mismatch."""
         spot = self._code_line(mismatch)
         for kind, places, times in reversed(self._cache.get(spot, {})) if spot is not None else ():
             terms = [term for place in places if (term := dim_at(self.axes, _module_path(mismatch), place)) is not None]
@@ -66,7 +66,7 @@ class CorrectionCache:
                 yield self.corrections.with_pinned(candidate, [find(term) for term in terms], mismatch)
 
     def apply_everywhere(self, candidate: PlanCandidate, mismatch: Mismatch) -> PlanCandidate:
-        """The attempt with what helped at one place at all places of the same code that need it as well."""
+        """The candidate with the last correction applied to all modules that need it."""
         for here in self._same_calls(mismatch):
             trial = next(self.candidates(candidate, here, include_met=True), None)
             if trial is None or (trial.changes[-1].kind == PINNED and not self._stops_there(candidate, here)):
@@ -75,7 +75,7 @@ class CorrectionCache:
         return candidate
 
     def _same_calls(self, mismatch: Mismatch) -> Iterator[Mismatch]:
-        """The calls of the same operator in the same line, in other modules of the class, as places to correct."""
+        """Mismatches at the same line of code in other modules of the class."""
         first, spot = mismatch.operator, self._code_line(mismatch)
         if first is None or spot is None:
             return
@@ -89,7 +89,7 @@ class CorrectionCache:
                 yield here
 
     def _stops_there(self, candidate: PlanCandidate, mismatch: Mismatch) -> bool:
-        """Whether a dry run stops in that line of that module: axes are spared where this is seen."""
+        """True if a dry run stops at that line of that module."""
         found = self.corrections.rerun(candidate, mismatch.position).mismatch
         return found is not None and (_module_path(found), self._code_line(found)) == (
             _module_path(mismatch),

@@ -1,4 +1,4 @@
-"""The corrections that may make a plan run: an attribute follows a size, sizes meet constraints, axes stay whole."""
+"""Corrections of a candidate plan: attributes follow sizes, size constraints, and axes kept whole."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
 from modulekg_widgets.engine.pruning.plan.selection.shared_size import Attribute, attributes_of, shared_size_names
 from modulekg_widgets.engine.tracing.source import Source
 
-# -------------------- The attributes that one line of a class's code reads, by name
+# -------------------- The attributes that one line of a class's code reads
 
 
 @lru_cache(maxsize=1024)
 def line_attributes(cls: type, source: Source) -> frozenset[str]:
-    """The names of the attributes that the statement at a line reads; none where the line is not the class's own."""
+    """The attribute names that the statement at a line reads; none for code of other files."""
     for function in _functions(cls):
         if function.__code__.co_filename == source.file and source.line in _lines(function.__code__):
             statement = _statement(function, source.line)
@@ -74,7 +74,7 @@ def _last_line(statement: ast.stmt) -> int:
 
 
 def _attributes(statement: ast.stmt) -> Iterator[str]:
-    """Of a loop or a condition those of its head."""
+    """The attribute names in a statement; for loops and conditions those in the head."""
     waiting: list[ast.AST] = [statement]
     while waiting:
         node = waiting.pop()
@@ -83,8 +83,7 @@ def _attributes(statement: ast.stmt) -> Iterator[str]:
         waiting += [each for each in ast.iter_child_nodes(node) if not isinstance(each, ast.stmt)]
 
 
-# --------------------
-# Corresponding dimensions in several modules of one class: of a tensor that they hold, or of an input.
+# -------------------- Corresponding dimensions in modules of one class, by tensor name or input
 
 
 DimLocation = tuple[
@@ -93,7 +92,7 @@ DimLocation = tuple[
 
 
 def locate_dim(axes: Axes, term: Term, path: str) -> DimLocation | None:
-    """A tensor that a module holds or an input, a dimension of it, and which part of that the term is."""
+    """The location of a term in a module: tensor or input, dimension, and part of it."""
     prefix = f"{path}." if path else ""
     below = ((name[len(prefix) :], node) for name, node in axes.graph.state.items() if name.startswith(prefix))
     for name, node in (*below, *enumerate(axes.graph.modules[path].inputs)):
@@ -105,7 +104,7 @@ def locate_dim(axes: Axes, term: Term, path: str) -> DimLocation | None:
 
 
 def dim_at(axes: Axes, path: str, location: DimLocation) -> Term | None:
-    """The term at the same place of another module."""
+    """The term at a location of another module."""
     name, dim, number = location
     if isinstance(name, int):
         inputs = axes.graph.modules[path].inputs
@@ -119,7 +118,7 @@ def dim_at(axes: Axes, path: str, location: DimLocation) -> Term | None:
 
 
 def _term_key(term: Term) -> tuple[int, ...]:
-    """What identifies a term: runs of factors are made anew each time."""
+    """The identity of a term, whose runs of factors are made anew each time."""
     return tuple(id(part) for part in flattened_parts(term))
 
 
@@ -131,7 +130,7 @@ Option = TypeVar("Option")
 
 
 class Corrections:
-    """What may be tried where a dry run went another way; each is a new attempt."""
+    """The possible corrections after a mismatch; each is a new candidate."""
 
     def __init__(self, axes: Axes, rerun: Callable[[PlanCandidate, int], DryRunResult]) -> None:
         self.axes = axes
@@ -139,7 +138,7 @@ class Corrections:
         self.rerun = rerun  # a dry run of what lies around an operator
 
     def candidates(self, candidate: PlanCandidate, mismatch: Mismatch) -> Iterator[PlanCandidate]:
-        """The corrections, those that cost least first."""
+        """The corrected candidates, the cheapest first."""
         yield from self.with_constraints(candidate, mismatch, self.likely_constraints.equal_parts(mismatch))
         if not candidate.strict:
             yield from self._attribute_candidates(candidate, mismatch)
@@ -150,7 +149,7 @@ class Corrections:
     def _effective_options(
         self, mismatch: Mismatch, options: Sequence[Option], taken: Callable[[Sequence[Option]], PlanCandidate | None]
     ) -> Iterator[Option]:
-        """The options that may help; options that change nothing together are skipped, as they change nothing alone."""
+        """The options that may help; groups without any effect together are skipped."""
         if len(options) > 2:
             together = taken(options)
             if together is not None and self.rerun(together, mismatch.position).mismatch == mismatch:
@@ -164,7 +163,7 @@ class Corrections:
     # ------------------------------------------------------------ attributes
 
     def _attribute_candidates(self, candidate: PlanCandidate, mismatch: Mismatch) -> Iterator[PlanCandidate]:
-        """Let an attribute that holds an old size follow it: first those that the line of code reads.
+        """Candidates in which an attribute with an old size follows it, those on the failing line first.
 
         Of the others, those of the module at work first, and those above it next.
         """
@@ -204,7 +203,7 @@ class Corrections:
     def _joint_attributes(
         self, candidate: PlanCandidate, every: dict[Attribute, Term], mismatch: Mismatch
     ) -> Iterator[PlanCandidate]:
-        """Where a call takes several values of wrong sizes: all attributes at once, less those that are not needed.
+        """A candidate with all attributes at once, less those that are not needed.
 
         A call that raises names the first of its faults only, so that one correction alone comes no further; one that
         goes wrong earlier is of another number that happens to be the same.
@@ -233,7 +232,7 @@ class Corrections:
         return candidate
 
     def _attributes_on_line(self, mismatch: Mismatch) -> frozenset[str]:
-        """The attributes that the line of code itself reads."""
+        """The attributes that the failing line of code reads."""
         operator = mismatch.operator
         if operator is None or operator.source is None or operator.module not in self.axes.graph.modules:
             return frozenset()
@@ -242,7 +241,7 @@ class Corrections:
     def with_attribute(
         self, candidate: PlanCandidate, attribute: Attribute, term: Term, mismatch: Mismatch
     ) -> PlanCandidate | None:
-        """The attempt in which an attribute follows a size, that of the other modules of its class as well.
+        """The candidate in which an attribute follows a size, in all modules of the class.
 
         A number that several modules hold together, as that of a common configuration, makes their sizes equal.
         """
@@ -287,7 +286,7 @@ class Corrections:
             yield from attributes_of(path, self.axes.graph.modules[path].module)
 
     def _changed_dims(self, candidate: PlanCandidate, mismatch: Mismatch) -> list[Term]:
-        """The dimensions that change where the runs part, and their factors and summands, the requested ones first.
+        """The changed dimensions at the mismatch with their factors and summands, requested ones first.
 
         Where code raised and named no size, what it got may be of the wrong one, as a first state of zeros: then it is
         the weights of the current module that count, and neighbouring summands count together, as two directions do.
@@ -306,7 +305,7 @@ class Corrections:
     def _corresponding_attributes(
         self, attribute: Attribute, term: Term, candidate: PlanCandidate
     ) -> dict[Attribute, Term]:
-        """The same attribute of the other modules of that class, where it goes by the same dimension of their own."""
+        """The same attribute of other modules of the class, with the corresponding dimension."""
         modules = self.axes.graph.modules
         home = modules[attribute.module]
         place = locate_dim(self.axes, term, attribute.module)
@@ -335,7 +334,7 @@ class Corrections:
         constraints: Iterable[SizeConstraint],
         include_met: bool = False,
     ) -> Iterator[PlanCandidate]:
-        """The nearest sizes with which a size constraint holds as well as those found before.
+        """Candidates with the nearest sizes that meet a further size constraint.
 
         `include_met`: also where it holds already, as a search over other sizes has to know of it.
         """
@@ -349,7 +348,7 @@ class Corrections:
                 yield self._with_sizes(candidate, mismatch, constraint, candidate.selection)
 
     def _one_sided_constraints(self, candidate: PlanCandidate, mismatch: Mismatch) -> Iterator[PlanCandidate]:
-        """The same with the size that another one is tied to as it is: more may be tied to it, so far by chance."""
+        """Candidates in which the other side of a size constraint is fixed."""
         open_ones = (
             each
             for each in self.likely_constraints.constraints(candidate, mismatch)
@@ -391,7 +390,7 @@ class Corrections:
     # --------------------------------------------------------------- sparing
 
     def _pinning_candidates(self, candidate: PlanCandidate, mismatch: Mismatch) -> Iterator[PlanCandidate]:
-        """Keep axes whole: those requested, those of the operator, those of its module, those of the modules above."""
+        """Candidates that keep axes whole: requested ones, those of the operator, then of its modules."""
         groups = list(self._axis_groups(candidate, mismatch))
         # one alone is enough more often than not
         alone = list(dict.fromkeys(atom for group in groups if len(group) <= MAX_SMALL_GROUP for atom in group))
@@ -406,7 +405,7 @@ class Corrections:
                 yield self.with_pinned(candidate, cut, mismatch)
 
     def with_pinned(self, candidate: PlanCandidate, cut: list[Term], mismatch: Mismatch) -> PlanCandidate:
-        """The attempt with some axes kept whole."""
+        """The candidate with some axes kept whole."""
         names = ", ".join(self.axes.of(atom).name for atom in cut[:3]) + (", …" if len(cut) > 3 else "")
         what = f"{names} stays whole{self._shared_size_reason(candidate, cut)}"
         change = Change(PINNED, what, mismatch.where, self._axis_names(cut))
@@ -415,7 +414,7 @@ class Corrections:
         )
 
     def _shared_size_reason(self, candidate: PlanCandidate, cut: Sequence[Term]) -> str:
-        """The number of a module that has to be one for an axis and others of which not as many were to stay."""
+        """The reason that one number of a module is the size of several axes, or ""."""
         for number, group in (self._shared_sizes[atom] for atom in cut if atom in self._shared_sizes):
             if len({candidate.wanted.get(atom, atom.size) for atom in group}) > 1:
                 return self._shared_size_note(number, group)
@@ -433,7 +432,7 @@ class Corrections:
     def fewest_pinned(
         self, candidate: PlanCandidate, mismatch: Mismatch, trial: PlanCandidate, found: DryRunResult
     ) -> PlanCandidate:
-        """The correction that spares as few of these axes as will do: each obstacle keeps only the axes that it needs.
+        """The candidate that keeps as few of these axes whole as suffices.
 
         `found`: how far `trial` came.
         """
@@ -485,13 +484,13 @@ class Corrections:
         return " · ".join(self._axis_names([term])[:3])
 
     def _axis_names(self, terms: Iterable[Term]) -> tuple[str, ...]:
-        """The axes in some dimensions."""
+        """The names of the axes in some dimensions."""
         inside = (atom for term in terms for atom in atoms(term) if atom.size > 1)
         return tuple(dict.fromkeys(self.axes.of(atom).name for atom in inside))
 
 
 def _reaches_as_far(now: DryRunResult, before: DryRunResult) -> bool:
-    """Whether a dry run came at least as far as another one."""
+    """True if a dry run came at least as far as another one."""
     if now.mismatch is None or before.mismatch is None:
         return now.mismatch is None
     return now.mismatch.position >= before.mismatch.position

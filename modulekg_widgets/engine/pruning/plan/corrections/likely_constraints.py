@@ -1,4 +1,4 @@
-"""The size constraints that code may demand where a dry run went another way, the likeliest first."""
+"""Likely size constraints after a mismatch, the likeliest first."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import Mismatch, SizeR
 
 
 class LikelyConstraints:
-    """Which sizes are tied to which others, or to a number."""
+    """Proposes which sizes are tied to one another, or to a number."""
 
     def __init__(self, axes: Axes) -> None:
         self.axes = axes
 
     def equal_parts(self, mismatch: Mismatch) -> Iterator[SizeConstraint]:
-        """What one operator takes apart into parts of one size, such as halves, stays so."""
+        """Constraints that parts of one operator, such as halves, stay equal."""
         results = mismatch.operator.outputs if mismatch.operator is not None else []
         every = [self.axes.inference.dims(node) for node in results]
         for at in range(min(map(len, every), default=0)):
@@ -29,7 +29,7 @@ class LikelyConstraints:
                     yield SizeConstraint(first, other)
 
     def constraints(self, candidate: PlanCandidate, mismatch: Mismatch) -> Iterator[SizeConstraint]:
-        """Constrain a dimension to the size of another one nearby, or to the number that the code asks for."""
+        """Constraints of a dimension to the size of a nearby one, or to the requested number."""
         requests = mismatch.requests
         near = self._candidate_sources(candidate, mismatch) if requests else self._module_dims(candidate, mismatch)
         for request in requests or self._guessed_requests(candidate, mismatch):
@@ -47,7 +47,7 @@ class LikelyConstraints:
     def _quotient_constraints(
         self, candidate: PlanCandidate, request: SizeRequest, near: Sequence[Term]
     ) -> Iterator[SizeConstraint]:
-        """Where the code asks for what one size is of another, as `width // heads`: the one has to stay so many times.
+        """Constraints for a requested quotient of sizes, as `width // heads`.
 
         The dimension that this is asked of keeps its planned size.
         """
@@ -58,7 +58,7 @@ class LikelyConstraints:
                 yield SizeConstraint(part, whole, request.planned)
 
     def _guessed_requests(self, candidate: PlanCandidate, mismatch: Mismatch) -> list[SizeRequest]:
-        """Where it is not known what the code asked for: each dimension to be as long as others that were as long."""
+        """Requests for equal sizes, if the requested size is unknown."""
         if mismatch.operator is None:
             return []
         selection = candidate.selection
@@ -73,7 +73,7 @@ class LikelyConstraints:
         return found
 
     def _candidate_sources(self, candidate: PlanCandidate, mismatch: Mismatch) -> list[Term]:
-        """Of what a number that the code asks for may be the size, the likeliest first."""
+        """The dimensions whose size the requested number may be, the likeliest first."""
         every = (
             self._attribute_dims(candidate, mismatch),
             self._module_dims(candidate, mismatch),
@@ -82,7 +82,7 @@ class LikelyConstraints:
         return list(dict.fromkeys(term for terms in every for term in terms))
 
     def _module_dims(self, candidate: PlanCandidate, mismatch: Mismatch) -> list[Term]:
-        """The dimensions of the inputs of the current module, and those of its parameters, which may change."""
+        """The dimensions of the inputs and parameters of the current module that may change."""
         if mismatch.operator is None:
             return []
         module = self.axes.graph.modules.get(mismatch.operator.module)
@@ -91,12 +91,12 @@ class LikelyConstraints:
         return [term for term in dict.fromkeys(terms) if candidate.selection.free_atoms(term)]
 
     def _attribute_dims(self, candidate: PlanCandidate, mismatch: Mismatch) -> list[Term]:
-        """What the attributes of the current module follow: a number that its code asks for is likely one of these."""
+        """The dimensions that attributes of the current module follow."""
         home = mismatch.operator.module if mismatch.operator is not None else None
         return [term for attribute, term in candidate.attribute_terms.items() if attribute.module == home]
 
     def _inner_weight_axes(self, candidate: PlanCandidate, mismatch: Mismatch) -> list[Term]:
-        """The axes of the weights below the current module, as those of the projections of an attention.
+        """The axes of the weights below the current module.
 
         A number that the code asks for is most likely the size of one of these, and then a tie holds for other choices
         as well.

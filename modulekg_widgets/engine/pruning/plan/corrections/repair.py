@@ -1,4 +1,12 @@
-"""Making a plan run: sizes that Python code fixes beyond the data flow are found by dry runs, then changed or kept."""
+"""Corrects a candidate plan until it runs and is verified.
+
+Code can fix sizes beyond the data flow: `view(-1, 8, 64)`, or an attribute such as `hidden_size`. A dry
+run finds the first mismatch, `corrections` propose changes (an attribute follows a size, sizes are
+constrained, axes stay whole), and the first one that gets further is kept; `correction_cache` repeats it
+in similar modules. When the candidate runs, the cut model is compared with the masked original
+(`masked_reference`), as equal integers can be a coincidence. Axes that cannot be verified stay whole,
+unless the user named them.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +68,7 @@ AFFORDABLE_FLOPS = 2e9  # floating-point operations: two passes of such a model 
 
 
 class Repair:
-    """Rehearses an attempt, and corrects it until its dry run goes as planned."""
+    """Dry-runs a candidate, and corrects it until the dry run goes as planned."""
 
     def __init__(self, axes: Axes, compiler: EditCompiler) -> None:
         self.axes = axes
@@ -87,7 +95,7 @@ class Repair:
         return self.compiler.edits(candidate.selection, attributes)
 
     def rerun_near(self, candidate: PlanCandidate, position: int) -> DryRunResult:
-        """A dry run of what lies around an operator, the rest as planned; without a mismatch it came past that."""
+        """A dry run of the calls around an operator; no mismatch means that it got past it."""
         return self.dry_run(candidate, self.rerun_ranges.range_of(position))
 
     def dry_run(self, candidate: PlanCandidate, rerun_range: RerunRange | None = None) -> DryRunResult:
@@ -102,7 +110,7 @@ class Repair:
         return found
 
     def verified(self, candidate: PlanCandidate) -> tuple[PlanCandidate, DryRunResult]:
-        """The attempt with the corrections that it needs, once the cut model computes what the masked original does.
+        """The corrected candidate whose cut model computes the same as the masked original.
 
         Equal integers can be coincidence: where that comes out, the plan does without attributes that follow sizes.
         """
@@ -111,7 +119,7 @@ class Repair:
     def verify(
         self, candidate: PlanCandidate, fixed: PlanCandidate, found: DryRunResult
     ) -> tuple[PlanCandidate, DryRunResult]:
-        """As `proved`, where it is known what became of the attempt."""
+        """The verified candidate, if its dry run is known already."""
         wrong = self._unremovable_lists(fixed)
         if wrong:
             unlike = Mismatch(0, None, (), where="the cut model is not the one whose router cannot choose what goes")
@@ -135,7 +143,7 @@ class Repair:
         return self._largest_matching(candidate, fixed, self._verdict(fixed, found) is None)
 
     def _with_unproved_pinned(self, candidate: PlanCandidate, reasons: Mapping[Term, str]) -> PlanCandidate:
-        """The attempt with axes kept whole for want of a proof."""
+        """The candidate with unproved axes kept whole."""
         for atom, why in reasons.items():
             doubt = self._doubt(atom)
             self._pin_reasons[atom] = why if doubt is None or doubt.reason == why else f"{doubt.reason}; {why}"
@@ -144,11 +152,11 @@ class Repair:
         return replace(candidate, selection=candidate.selection.pin(list(reasons), next(iter(reasons.values()))))
 
     def _doubt(self, atom: Term) -> UnprovedReason | None:
-        """Why an axis is neither proved nor refuted on this model."""
+        """The reason why an axis is neither proved nor refuted on this model."""
         return self.axes.doubts.get(self.axes.of(atom))
 
     def _unobservable_axes(self, candidate: PlanCandidate) -> dict[Term, str]:
-        """The doubtful axes that no output shows anything of: that a cut and a mask agree says nothing there."""
+        """The doubtful axes that no output depends on, with the reason."""
         keeps = candidate.selection.keep_masks()
         found = {}
         for atom in candidate.selection.changed:
@@ -162,7 +170,7 @@ class Repair:
         return found
 
     def _affects_outputs(self, atom: Term, doubt: UnprovedReason, keep: NDArray[np.bool_]) -> bool:
-        """Whether the outputs depend on an axis: by the values that they are made of, and by a run where that pays."""
+        """True if the outputs depend on an axis."""
         if doubt.affects_output:
             return True
         if atom not in self._axes_reaching_outputs:
@@ -180,20 +188,20 @@ class Repair:
 
     @cached_property
     def _nonempty_axes(self) -> set[Term]:
-        """The axes of the values that hold anything in this pass: no row may have come to an element of a list."""
+        """The axes of the values that are not empty in this trace."""
         dims = self.axes.inference.dims
         made = (node for node in self.axes.graph.values if node.producer is not None and node.numel())
         made = (node for node in made if self.axes.graph.state.keys().isdisjoint(node.names) and not _is_weight(node))
         return {atom for node in made for term in dims(node) for atom in atoms(term)}
 
     def _sibling_affects_outputs(self, atom: Term) -> bool:
-        """Whether the outputs are made of the axis of the same place in another element of a list."""
+        """True if the outputs depend on the same axis of another list element."""
         own = _numberless_location(self.axes.of(atom))
         others = (axis for axis in self.axes.free if axis.term is not atom and axis.term in self._axes_reaching_outputs)
         return any(_numberless_location(axis) == own for axis in others)
 
     def notes(self, candidate: PlanCandidate) -> list[str]:
-        """What was kept whole for want of a proof, and what goes without one since it was asked for by name."""
+        """Notes on axes kept whole without a proof, and on explicit axes that are unproved."""
         stay: dict[str, list[str]] = {}
         for atom, why in self._pin_reasons.items():
             if atom in candidate.selection.pinned:
@@ -208,7 +216,7 @@ class Repair:
         return found
 
     def _unremovable_lists(self, candidate: PlanCandidate) -> list[Term]:
-        """The axes without whose elements of lists the model is another one than that which cannot choose them."""
+        """The list axes whose removed elements change the model beyond their router."""
         every = [atom for atom in candidate.selection.changed if atom.lists]
         if not every or self._can_be_removed(candidate, every):
             return []
@@ -216,7 +224,7 @@ class Repair:
         return alone or every
 
     def _can_be_removed(self, candidate: PlanCandidate, atoms: Sequence[Term]) -> bool:
-        """Whether it is so of some axes when these alone are cut."""
+        """True if these list axes can be removed alone."""
         selection = candidate.selection.restricted_to(atoms)
         key = tuple(
             (id(atom), selection.orders[atom][: atom.size - selection.counts[atom]].tobytes()) for atom in atoms
@@ -229,7 +237,7 @@ class Repair:
     def _largest_matching(
         self, candidate: PlanCandidate, mended: PlanCandidate, unknown: bool
     ) -> tuple[PlanCandidate, DryRunResult]:
-        """The attempt without the axes along which the cut model gives other values, found by halves.
+        """The largest verified part of a candidate, found by bisection.
 
         `unknown`: or along which it goes another way, where values cannot be compared.
         """
@@ -271,7 +279,7 @@ class Repair:
         return best
 
     def _is_verified(self, candidate: PlanCandidate, found: DryRunResult) -> bool:
-        """Whether the cut model computes what the masked original does.
+        """True if the cut model computes the same as the masked original.
 
         The dry run proves it where the same operators ran on the same values, and each number among their arguments
         is as before or the planned size of what it was the size of. Else the outputs decide; those of small models do
@@ -283,7 +291,7 @@ class Repair:
         return (found.matches_trace and not affordable and not doubted) or self._matches(candidate, found)
 
     def _matches(self, candidate: PlanCandidate, found: DryRunResult) -> bool:
-        """Whether the values are those of the masked model; where they tell nothing, the dry run alone decides."""
+        """True if the outputs match the masked model, or the dry run alone decides."""
         verdict = self._verdict(candidate, found)
         if verdict is not None:
             return verdict
@@ -291,7 +299,7 @@ class Repair:
         return found.matches_trace and not doubted
 
     def _verdict(self, candidate: PlanCandidate, found: DryRunResult) -> bool | None:
-        """What the values say; None where they cannot be compared, or two passes in a row agree by luck."""
+        """The result of the comparison; None if the outputs cannot be compared."""
         doubts = map(self._doubt, candidate.selection.changed)
         if any(doubt is not None and doubt.reason.endswith(UNSTEADY) for doubt in doubts):
             return None
@@ -304,14 +312,14 @@ class Repair:
         return self._verdict_without(candidate, shorter) if shorter else verdict
 
     def _data_chosen_axes(self, candidate: PlanCandidate) -> list[Term]:
-        """The axes that data choose from, where they decide the way: a cut model goes another one then."""
+        """The axes that data choose from, which make a cut model decide differently."""
         if self.axes.graph.traced_on != REAL:
             return []
         chosen = chosen_axes(self.axes)
         return [atom for atom in candidate.selection.changed if atom in chosen or atom.lists]
 
     def _verdict_without(self, candidate: PlanCandidate, chosen: Sequence[Term]) -> bool:
-        """What the values say without the axes that data choose from, whose proof is the permutation."""
+        """The result of the comparison without the axes that data choose from."""
         if any(self._doubt(atom) and atom not in self.explicit_axes for atom in chosen):
             return False
         rest = [atom for atom in candidate.selection.changed if atom not in chosen]
@@ -322,7 +330,7 @@ class Repair:
         return found.mismatch is None and self._is_verified(beside, found)
 
     def still_runs(self, candidate: PlanCandidate, result_before: DryRunResult, edits: Edits) -> bool:
-        """Whether a pass that went as planned, `result_before`, goes so and computes the same with further edits."""
+        """True if a dry run still passes and computes the same with further edits."""
         try:
             found = dry_run(self.axes, candidate.selection, edits)
         except CutError:
@@ -338,14 +346,14 @@ class Repair:
         )
 
     def fixed(self, candidate: PlanCandidate) -> tuple[PlanCandidate, DryRunResult]:
-        """The attempt with the corrections that it needs; raises `CutError` when none makes it run."""
+        """The corrected candidate and its dry run; raises `CutError` if no correction makes it run."""
         found = self.dry_run(candidate)
         while found.mismatch is not None:
             candidate, found = self._correct(candidate, found.mismatch)
         return candidate, found
 
     def _correct(self, candidate: PlanCandidate, mismatch: Mismatch) -> tuple[PlanCandidate, DryRunResult]:
-        """The first correction with which the dry run comes further, made at all places that need the same."""
+        """The first correction with which the dry run gets further, applied to all similar modules."""
         near = self.rerun_ranges.range_of(mismatch.position)
         if near is not None and self.dry_run(candidate, near).mismatch != mismatch:
             # what is not run again had written into the model, or its result is known by value
@@ -373,7 +381,7 @@ class Repair:
     def _narrowed_options(
         self, candidate: PlanCandidate, mismatch: Mismatch, trial: PlanCandidate, found: DryRunResult
     ) -> Iterator[PlanCandidate]:
-        """A correction that helps with as few axes spared as will do and wherever it is needed, then as it is."""
+        """Variants of a helpful correction: fewest axes and everywhere first, then as it is."""
         fewest = trial
         if trial.changes[-1].kind == PINNED:
             fewest = self.corrections.fewest_pinned(candidate, mismatch, trial, found)
@@ -386,12 +394,12 @@ class Repair:
             yield trial
 
     def _correction_options(self, candidate: PlanCandidate, mismatch: Mismatch) -> Iterator[PlanCandidate]:
-        """What helped at the same line of another module of the class first."""
+        """The corrections to try: cached ones of similar modules first."""
         yield from self.cache.candidates(candidate, mismatch)
         yield from self.corrections.candidates(candidate, mismatch)
 
     def changes(self, candidate: PlanCandidate) -> tuple[Change, ...]:
-        """The corrections, of size constraints with the sizes that they came to in the end."""
+        """The corrections, with the final sizes of size constraints."""
         constraints = iter(candidate.constraints)
         changes = [
             replace(change, what=self.corrections.describe_constraint(next(constraints), candidate.selection))
@@ -403,14 +411,14 @@ class Repair:
 
 
 def _is_weight(node: DataNode) -> bool:
-    """Whether a value is a weight in another layout."""
+    """True if a value is a weight in another layout."""
     while node.producer is not None and len(node.producer.inputs) == 1:
         node = node.producer.inputs[0]
     return node.is_parameter
 
 
 def _numberless_location(axis: Axis) -> list[tuple[str, int]]:
-    """Where an axis stands, whatever the number of the element in a list."""
+    """The locations of an axis without the numbers of list elements."""
     return [(re.sub(r"\.\d+\.", ".*.", node.label), at) for node, at in axis.tensor_dims]
 
 
@@ -424,12 +432,12 @@ def _stay_verb(names: Sequence[str]) -> str:
 
 
 def _scale_pairs(found: DryRunResult) -> list[tuple[float, float]]:
-    """The numbers that the code computes from sizes."""
+    """The scale changes of a dry run, as pairs."""
     return [(scale.before, scale.after) for scale in found.scales]
 
 
 def _is_further(found: DryRunResult, before: Mismatch) -> bool:
-    """Whether a dry run came further, or to the same place with fewer sizes that do not fit."""
+    """True if a dry run got further, or to the same operator with fewer mismatched sizes."""
     now = found.mismatch
     if now is None:
         return True
@@ -439,7 +447,7 @@ def _is_further(found: DryRunResult, before: Mismatch) -> bool:
 
 
 def scale_changes(scales: Iterable[ScaleChange]) -> list[Change]:
-    """The numbers that the code computes from sizes, each once a line."""
+    """The scale changes as corrections, each line of code once."""
     counted = Counter((f"{scale.before:.6g} becomes {scale.after:.6g}", scale.operator.source) for scale in scales)
     operators = {
         (f"{scale.before:.6g} becomes {scale.after:.6g}", scale.operator.source): scale.operator for scale in scales
@@ -451,7 +459,7 @@ def scale_changes(scales: Iterable[ScaleChange]) -> list[Change]:
 
 
 def output_changes(axes: Axes, selection: Selection) -> list[Change]:
-    """The outputs that follow the cut."""
+    """The outputs whose shape follows the cut, as corrections."""
     found = []
     for name, node in axes.graph.cuttable_outputs.items():
         after = [selection.size(term) for term in axes.inference.dims(node)]

@@ -1,4 +1,4 @@
-"""Size constraints as linear equations over how many indices of each axis stay, and the nearest solution."""
+"""Size constraints as linear equations over the counts of axes, solved by integer programming."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ TIME_LIMIT = 10.0  # for one solution
 
 @dataclass(frozen=True, slots=True)
 class SizeConstraint:
-    """What the code demands of sizes: `size(left) · times == size(right)`, or `size(left) == times` without `right`."""
+    """A constraint on sizes: `size(left) · times == size(right)`, or `size(left) == times`."""
 
     left: Term
     right: Term | None
     times: int = 1
 
     def is_met(self, selection: Selection) -> bool:
-        """Whether the sizes of a selection meet it."""
+        """True if a selection meets the constraint."""
         if self.right is None:
             return selection.size(self.left) == self.times
         return selection.size(self.left) * self.times == selection.size(self.right)
@@ -33,7 +33,7 @@ LinearForm = tuple[float, dict[Term, float]]  # a constant, and how often each a
 
 
 def linear_size(term: Term, selection: Selection) -> LinearForm:
-    """The size of a dimension as a linear form in the counts; of several factors that vary the last one counts."""
+    """The size of a dimension as a linear form in the counts."""
     term = find(term)
     if term.kind == ATOM:
         if term in selection.counts and term not in selection.pinned:
@@ -56,7 +56,7 @@ def linear_size(term: Term, selection: Selection) -> LinearForm:
 def solve(
     selection: Selection, constraints: Sequence[SizeConstraint], wanted: Mapping[Term, int], fixed: Container[Term] = ()
 ) -> Selection | None:
-    """The selection nearest to the wanted counts in which all constraints hold; None when there is none.
+    """The nearest selection that meets all constraints; None if there is none.
 
     Axes that are `fixed` keep the counts that the selection has of them.
     """
@@ -88,7 +88,7 @@ def solve(
 def _nearest_counts(
     atoms: Sequence[Term], rows: Sequence[tuple[dict[Term, float], float]], wanted: Sequence[int], selection: Selection
 ) -> list[int] | None:
-    """Counts from the least to each axis's size that satisfy the rows, as near to `wanted` as these allow.
+    """The nearest counts that satisfy the rows, by a mixed-integer linear program.
 
     A mixed-integer linear programme. Its variables are how many steps of each axis stay, whether what is left of the
     size beyond the last whole step stays too, and how far each count lies from what is wanted, relative to its size.

@@ -1,4 +1,12 @@
-"""The dry run: the model's own forward pass on tensors of the planned sizes, in lockstep with the recorded calls."""
+"""Dry run: the model's own forward pass on tensors of the planned sizes.
+
+Parameters are replaced in a sandbox by meta tensors of the planned sizes, attributes are set as
+planned, and the traced call runs again. Every operator is compared with the recorded one
+(`recorded_calls`). The first operator whose sizes differ from the plan ends the run with a
+`Mismatch`, which names the operator, the requested sizes and the line of code; `repair` then corrects
+the plan. A model whose control flow depends on data runs on real tensors and follows the traced
+decisions. `dry_run` never changes the model. With `rerun_range` only the calls around one operator run.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +48,7 @@ from modulekg_widgets.engine.torch_runtime.pytree import with_leaves
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, ModuleCall, OperatorNode
 from modulekg_widgets.engine.tracing.trace import META, REAL, trace_dataflow
 
-# --------------------
-# The part of a pass around one operator: calls that ended before the current module was called need not run again.
+# -------------------- Partial dry runs around one operator: earlier finished module calls are not run again
 
 
 OPERATORS_AFTER = 40  # operators that run behind the one in question: what an answer changes shows soon
@@ -49,20 +56,20 @@ MIN_SKIPPED = 60  # operators that need not run: to spare fewer costs more than 
 
 
 class RerunRange(NamedTuple):
-    """What runs of a pass: from the call of a module on, to an operator behind it."""
+    """The range of operators to run again, from the current module call to some operators later."""
 
     calls: dict[tuple[str, int], ModuleCall]  # by path and first operator
     begin: int
     until: int
 
     def finished_call(self, path: str, at: int) -> ModuleCall | None:
-        """The recorded call of a module that begins with an operator and has ended before these surroundings."""
+        """The recorded module call that starts at an operator and ended before the range."""
         call = self.calls.get((path, at))
         return None if call is None or call.end is None or call.end > self.begin else call
 
 
 class RerunRanges:
-    """The surroundings of the operators of one recorded pass."""
+    """The rerun ranges of the operators of a trace."""
 
     def __init__(self, graph: Dataflow) -> None:
         self.graph = graph
@@ -75,7 +82,7 @@ class RerunRanges:
                     self.calls.setdefault((call.path, call.start), call)
 
     def range_of(self, position: int) -> RerunRange | None:
-        """What runs to look at an operator; None where all has to run or hardly anything is spared."""
+        """The rerun range for an operator; None if everything has to run."""
         if self.graph.traced_on == REAL or position >= len(self.graph.operators) or position in self.unreliable:
             return None
         begin = 0
@@ -102,7 +109,7 @@ class ScaleChange(NamedTuple):
 
 
 class SizeRequest(NamedTuple):
-    """A dimension for which the code asked another size than the plan has."""
+    """A dimension for which the code requested another size than planned."""
 
     term: Term
     planned: int
@@ -111,7 +118,7 @@ class SizeRequest(NamedTuple):
 
 @dataclass(frozen=True)
 class Mismatch:
-    """Where the dry run first went another way than the plan says."""
+    """The first operator of a dry run that differs from the plan."""
 
     position: int  # of the operator among the recorded ones
     operator: OperatorNode | None  # the recorded call; None behind the last
@@ -122,7 +129,7 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class DryRunResult:
-    """The result of a dry run; `mismatch` is None when all went as planned."""
+    """The result of a dry run; `mismatch` is None if all went as planned."""
 
     graph: Dataflow | None  # None where it was stopped
     mismatch: Mismatch | None
@@ -134,7 +141,7 @@ class DryRunResult:
 def dry_run(
     axes: Axes, selection: Selection, edits: Edits, record_failures: bool = False, rerun_range: RerunRange | None = None
 ) -> DryRunResult:
-    """Run the traced call with the tensors and attributes of `edits`; the model stays as it is.
+    """Run the traced call with the tensors and attributes of `edits`; the model is unchanged.
 
     `record_failures`: to every call of a torch function from the beginning, for one that raises asks for sizes.
     `rerun_range`: only these surroundings of an operator run.
@@ -184,7 +191,7 @@ def _dry_run(
 
 
 def _traced_decisions(axes: Axes, selection: Selection) -> Decisions | None:
-    """The decisions of the traced pass, which a pass of other sizes shall go by; None where it decides anew.
+    """The traced control-flow decisions for a dry run to follow; None if it decides anew.
 
     Indices that are chosen by data are other ones once some are gone, and so are elements of lists.
     """
@@ -195,7 +202,7 @@ def _traced_decisions(axes: Axes, selection: Selection) -> Decisions | None:
 
 
 class _RunContexts:
-    """The contexts of a dry run, which may be entered once more where a look has to run a model twice."""
+    """The contexts of a dry run, which can be entered again for a second run."""
 
     def __init__(self, recorded: Dataflow, calls: FailedCall | None, decisions: Decisions | None) -> None:
         self.every = (recorded, calls, decisions)
@@ -212,7 +219,7 @@ class _RunContexts:
 
 
 def _size_dependent(axes: Axes, selection: Selection, scales: list[ScaleChange]) -> list[ScaleChange]:
-    """The numbers that change because sizes do, and not by themselves, as those that a clock gives."""
+    """The scale changes that are due to sizes, without numbers that change by themselves."""
     every = {selection.size(term) / term.size for term in selection.changed}
 
     def goes_by_a_size(change: ScaleChange) -> bool:
@@ -234,7 +241,7 @@ def planned_operators(axes: Axes, selection: Selection) -> list[OperatorNode]:
 
 
 def run_with_edits(recorded: Dataflow, edits: Edits) -> Dataflow:
-    """The traced call with the tensors and attributes of `edits`, where no axes of it are known.
+    """Run the traced call with `edits` where no axes are known.
 
     Raises `CutError` when forward raises or gives outputs of other shapes.
     """
@@ -259,7 +266,7 @@ def run_with_edits(recorded: Dataflow, edits: Edits) -> Dataflow:
 
 
 def _slicer(walk: Walk, edits: Edits, with_values: bool) -> Slicer:
-    """What stays of each tensor, or memory of that size."""
+    """A function that returns the remaining slices of tensors, or empty tensors of that size."""
     if not with_values:
         return _empty_slice
     values = {name: place.tensor.detach() for place in locate_tensors(walk, edits) for name in place.edit.names}
@@ -268,7 +275,7 @@ def _slicer(walk: Walk, edits: Edits, with_values: bool) -> Slicer:
 
 
 def _empty_slice(edit: TensorEdit, tensor: Tensor) -> Tensor:
-    """A tensor of the planned size, in memory that is not even written."""
+    """An empty tensor of the planned size."""
     layout = sorted(range(tensor.dim()), key=lambda at: -tensor.stride(at))
     return torch.empty_permuted(edit.shape_after, layout, dtype=tensor.dtype, device=tensor.device)
 
@@ -282,7 +289,7 @@ def _calls_around_shorter_lists(axes: Axes, selection: Selection) -> Iterator[Mo
 
 
 class _Diverged(BaseException):
-    """Ends a dry run that differed or came far enough; no `Exception`, so that the model's code does not catch it."""
+    """Ends a dry run early; no `Exception`, so that the model's code does not catch it."""
 
     def __init__(self, mismatch: Mismatch | None) -> None:
         super().__init__(mismatch)
@@ -307,7 +314,7 @@ class _ReplayChecker:
         self.scales: list[ScaleChange] = []
 
     def skipped_call(self, path: str) -> SkippedCall | None:
-        """What a module that is called now gives, in the planned sizes, where its call need not run."""
+        """The recorded result of a module call in planned sizes, if the call need not run."""
         call = (
             self.rerun_range.finished_call(path, self.at)
             if self.rerun_range is not None and not self.diverged
@@ -364,7 +371,7 @@ class _ReplayChecker:
             self.scales += [ScaleChange(before, old**-0.5, new**-0.5)] if old != new else []
 
     def _in_shorter_list(self, now: OperatorNode) -> bool:
-        """Whether an operator runs in a module of which a list got shorter; behind it, operators meet again."""
+        """True if an operator runs in a module with a shortened list."""
         if self.shorter_call is None and now.index + self.skipped == self.at:
             self.shorter_call = next((call for call in self.shorter_list_calls if call.start == self.at), None)
         call = self.shorter_call
@@ -381,7 +388,7 @@ class _ReplayChecker:
         return [request for old, new in pairs for request in self._requests_of(old, list(new.shape))]
 
     def final_mismatch(self, trace: Dataflow) -> Mismatch | None:
-        """The mismatch, if any, when the forward pass ended."""
+        """The mismatch of the outputs after the forward pass, if any."""
         if self.is_data_dependent and self.diverged:
             return None
         outputs: list[SizeRequest] = []
@@ -394,7 +401,7 @@ class _ReplayChecker:
         return None
 
     def error_mismatch(self, trace: Dataflow, error: str, calls: FailedCall | None) -> Mismatch:
-        """The mismatch when the forward pass raised."""
+        """The mismatch after the forward pass raised."""
         if self.diverged or self.shorter_call is not None:
             self.at = self._counterpart_of_last(trace)
         operator = self.recorded[self.at] if self.at < len(self.recorded) else None
@@ -416,7 +423,7 @@ class _ReplayChecker:
         return Mismatch(self.at, viewed or operator, tuple(found), error, where)
 
     def _counterpart_of_last(self, trace: Dataflow) -> int:
-        """The recorded operator after which a run stopped whose path depends on data: that of the same line of code."""
+        """The recorded operator from the same line of code as the last one that ran."""
         if not trace.operators:
             return self.at
         last = trace.operators[-1]
@@ -429,14 +436,14 @@ class _ReplayChecker:
         return known[min(count, len(known)) - 1].index + 1 if known else self.at
 
     def _unequal_sizes(self, operator: OperatorNode) -> list[SizeRequest]:
-        """The dimensions that meet in an idle operator, which couples none, and whose planned sizes differ."""
+        """The dimensions that meet in an idle operator with different planned sizes."""
         pairs = unified_pairs(operator, self.axes.inference.dims)
         sizes = ((term, self.selection.size(term), self.selection.size(other))
                  for a, b in pairs for term, other in ((a, b), (b, a)))  # fmt: skip
         return [SizeRequest(*entry) for entry in sizes if entry[1] != entry[2]]
 
     def _upcoming_view(self) -> OperatorNode | None:
-        """The view that a call which raised would have made: a reshape may copy first."""
+        """The view that a failed call would have made; a reshape may copy first."""
         for operator in self.recorded[self.at : self.at + 3]:
             traits = traits_of(operator.overload)
             if traits.asks_for_sizes or traits.splits:
@@ -461,19 +468,19 @@ class _ReplayChecker:
 
 
 def _model_device(graph: Dataflow) -> torch.device | str:
-    """Where the model's tensors are."""
+    """The device of the model's tensors."""
     return next((node.tensor.device for node in graph.state.values() if node.tensor is not None), "cpu")
 
 
 def _joins_changed_values(before: OperatorNode, now: OperatorNode) -> bool:
-    """Whether an operator that joins several values has some in other shapes; a pointwise one looks at them itself."""
+    """True if a non-pointwise operator joins several values of which some changed their shapes."""
     if len(now.inputs) < 2 or torch.Tag.pointwise in now.overload.tags:
         return False
     return any(old.shape != new.shape for old, new in zip(before.inputs, now.inputs, strict=False))
 
 
 def _schema_error(operator: OperatorNode) -> str:
-    """What the operator that a user's is like says against a call; without data the user's need not look at sizes."""
+    """The error of the operator that a user's operator is like, or ""."""
     reading = schema_reading(operator.overload)
     like = reading.overload
     if reading.is_native or missing_arguments(reading):
@@ -488,5 +495,5 @@ def _schema_error(operator: OperatorNode) -> str:
 
 
 def has_default_scale(operator: OperatorNode) -> bool:
-    """Whether an operator divides by the root of the query's size, as it gets no scale."""
+    """True if an attention operator uses the default scale, 1/sqrt of the query's size."""
     return traits_of(operator.overload).is_attention and OperatorCall(operator).get("scale") is None

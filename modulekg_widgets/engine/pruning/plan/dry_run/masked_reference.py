@@ -1,4 +1,4 @@
-"""The masked original: what a cut model must compute, by the recorded operators on tensors of full size."""
+"""The masked original, which a cut model must reproduce: recorded operators on full sizes with zeros."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ DOUBLE_PRECISION_TOLERANCE = 1e-9  # relative, in float64 with weights that hide
 
 
 def matches_masked_model(axes: Axes, keeps: KeepMasks, edits: Edits, scales: Sequence[ScaleChange] = ()) -> bool | None:
-    """Whether the cut model computes what the masked original does; None where nothing can be compared.
+    """True if the cut model computes the same as the masked original; None if it cannot be compared.
 
     That is so where the model has no data, where forward goes another way each time, where the recorded operators do
     not run on the model's device, and where they give other values than the uncut model, as by a clock. Where data
@@ -85,7 +85,7 @@ def matches_masked_model(axes: Axes, keeps: KeepMasks, edits: Edits, scales: Seq
 
 
 def output_error(axes: Axes, keeps: KeepMasks, edits: Edits, scales: Sequence[ScaleChange] = ()) -> float:
-    """How far the cut model's output lies from the masked original's, relative to the largest output, in float64.
+    """The relative output error of the cut model against the masked original, in float64.
 
     The weights are random where the model's own would hide an error. `scales` are numbers that the code computes from
     sizes, as attention's 1/sqrt(head_dim): the masked original goes by the new ones.
@@ -117,14 +117,14 @@ def _relative(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
 def _decision_pairs(
     own: Sequence[Sequence[Tensor]], masked: _MaskedResult
 ) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
-    """What the cut model and the masked original would have decided, in pairs."""
+    """The data-dependent decisions of the cut model and of the masked original, in pairs."""
     for cut, expected in zip(own, masked.decided, strict=True):
         if expected is not None:
             yield as_floats(cut), as_floats(expected)
 
 
 class AxisEffects:
-    """Whether the outputs, or what the data decide, change when what goes of an axis is zero, on the traced input.
+    """Tests if masking an axis changes the outputs on the traced input.
 
     The whole model runs once for all axes.
     """
@@ -134,7 +134,7 @@ class AxisEffects:
         self._uncut_results: dict[torch.dtype, tuple[State, _MaskedResult]] = {}
 
     def has_effect(self, term: Term, keep: NDArray[np.bool_]) -> bool:
-        """Whether it is so of one axis."""
+        """True if masking one axis has an effect."""
         # with others than its own weights a model may choose otherwise than on the way that it is led
         for dtype, least in ((torch.float32, SINGLE_PRECISION_TOLERANCE), (torch.float64, MIN_EFFECT)):
             state, whole = self._uncut_result(dtype)
@@ -146,7 +146,7 @@ class AxisEffects:
         return False
 
     def _uncut_result(self, dtype: torch.dtype) -> tuple[State, _MaskedResult]:
-        """The weights of the whole model, its own in float32 and rescaled ones in float64, and what they give."""
+        """The weights and outputs of the uncut model, in float32 or in float64."""
         if dtype not in self._uncut_results:
             every = list(self.axes.graph.state.values())
             own = ((node.label, node.tensor) for node in every if node.tensor is not None)
@@ -157,7 +157,7 @@ class AxisEffects:
 
 
 def _own_weights(graph: Dataflow) -> State:
-    """Copies of the model's tensors in float32; those that are constant are random."""
+    """Copies of the model's tensors in float32; constant ones are replaced by random values."""
     generator = seeded_generator(SEED)
     state = {}
     for node in graph.state.values():
@@ -174,7 +174,7 @@ def _own_weights(graph: Dataflow) -> State:
 def cut_outputs(
     axes: Axes, edits: Edits, state: State, dtype: torch.dtype, around: ContextFactory | None = None
 ) -> list[Tensor]:
-    """The outputs of the model with its tensors taken from `state` and cut; the model stays as it is.
+    """The outputs of the model with its tensors from `state`, cut; the model is unchanged.
 
     `around` the call, with the modules that run.
     """
@@ -202,7 +202,7 @@ def cut_outputs(
 
 
 def _forget_results(walked: Walk) -> None:
-    """Empty the dictionaries of tensors that modules fill: what they hold was computed from other weights."""
+    """Clear the tensor caches that modules fill."""
     tables = UnregisteredTensors(walked)
     for state in walked.states:
         for name, value in state.items():
@@ -215,12 +215,12 @@ def _forget_results(walked: Walk) -> None:
 def masked_outputs(
     axes: Axes, keeps: KeepMasks, state: State, dtype: torch.dtype, scales: Sequence[ScaleChange] = ()
 ) -> list[Tensor]:
-    """The outputs of the recorded operators when what goes is zero in every result, and left out of statistics."""
+    """The outputs of the recorded operators with removed indices masked."""
     return _run_masked(axes, keeps, state, dtype, scales).outputs
 
 
 class _MaskedResult(NamedTuple):
-    """What the masked original gives, and what its data would decide, as far as the recorded operators tell."""
+    """The outputs and decisions of the masked original."""
 
     outputs: list[Tensor]
     decided: list[list[Tensor] | None]
@@ -273,7 +273,7 @@ class MaskedReplay:
         return self.axes.inference.chosen
 
     def run_operator(self, operator: OperatorNode, call: OperatorNode) -> None:
-        """Run an operator, by a call that may differ in its numbers, and set what goes to zero in what it made."""
+        """Run an operator, and zero the removed indices of its results."""
         # ends of runs are where they were: none of what goes was chosen
         counts_on = any(self.chosen_indices.axis_of(node, ENDS) is not None for node in operator.outputs)
         compact = (
@@ -296,7 +296,7 @@ class MaskedReplay:
         self._free_inputs(operator)
 
     def _run(self, operator: OperatorNode, call: OperatorNode) -> Any:
-        """The results of an operator; of one that decides those of the traced input."""
+        """The results of an operator; decisions are those of the traced input."""
         known = self.way.at_operators.get(operator.index)
         if known is None:
             return run_operator(call, self._value, self._device)
@@ -307,7 +307,7 @@ class MaskedReplay:
         return results
 
     def _as_full_indices(self, node: DataNode, tensor: Tensor) -> Tensor:
-        """Indices that were chosen from what stays, as indices of all."""
+        """Indices chosen among the remaining ones, as indices of all."""
         axis = self.chosen_indices.axis_of(node)
         if axis is None or not any(atom in self.keeps for atom in atoms(axis)):
             return tensor
@@ -315,7 +315,7 @@ class MaskedReplay:
         return stay[tensor.long()].to(tensor.dtype)
 
     def _zero_removed(self, node: DataNode, tensor: Tensor) -> None:
-        """Set what goes to zero."""
+        """Set the removed positions to zero."""
         for at, positions in self.positions(node).items():
             shape = [1] * tensor.dim()
             shape[at] = -1
@@ -323,7 +323,7 @@ class MaskedReplay:
             tensor.masked_fill_(gone.index_fill_(0, positions.to(tensor.device), False).view(shape), 0)
 
     def _free_inputs(self, operator: OperatorNode) -> None:
-        """Drop values that nothing reads any more, as a forward pass would."""
+        """Free values that nothing reads any more."""
         for node in operator.inputs:
             self.pending_reads[node] -= 1
             if self.pending_reads[node] == 0 and node not in self.retained and node.producer is not None:
@@ -337,7 +337,7 @@ class MaskedReplay:
         return self.values[node].clone() if node.is_buffer_like else self.values[node]
 
     def positions(self, node: DataNode) -> RemainingPositions:
-        """The positions that stay in the dimensions that lose some."""
+        """The remaining positions of each dimension that loses some."""
         if node not in self.known_positions:
             found: RemainingPositions = {}
             for at, term in enumerate(self.axes.inference.dims(node)):
@@ -349,7 +349,7 @@ class MaskedReplay:
     # ----------------------------------------------------------- statistics
 
     def _run_compact(self, operator: OperatorNode) -> Any:
-        """The results at full size of an operator that saw only what stays."""
+        """The full-size results of an operator that ran on the remaining positions."""
         args = _with_compact_sizes(operator, self)
         found = run_operator(args, lambda node: self._compact(node, self._value(node)), self._device)
         nodes = iter([node for _, node in leaves(operator.result, DataNode)])
@@ -372,14 +372,14 @@ class MaskedReplay:
 
 
 def _reads_whole_dims(operator: OperatorNode) -> bool:
-    """Whether an operator goes by all indices of a dimension: what goes has to be left out, zeros would count."""
+    """True if an operator reduces over a whole dimension, so that zeros would count."""
     traits = traits_of(operator.overload)
     by_itself = traits.is_attention and not OperatorCall(operator).may_change("scale")
     return torch.Tag.reduction in operator.overload.tags or traits.reads_whole or by_itself
 
 
 def _with_compact_sizes(operator: OperatorNode, replay: MaskedReplay) -> OperatorNode:
-    """The call with the sizes in its arguments replaced by those of what stays."""
+    """The call with its size arguments reduced to the remaining positions."""
     call = OperatorCall(operator)
     x = call.inputs[0]
     stays = replay.positions(x)
@@ -392,7 +392,7 @@ def _with_compact_sizes(operator: OperatorNode, replay: MaskedReplay) -> Operato
 
 
 def _compact_size(value: Any, counts: str, size: list[int], shape: tuple[int, ...], stays: RemainingPositions) -> Any:
-    """A size argument for what stays: the last sizes, the number of channels, or that of their groups."""
+    """A size argument for the remaining positions."""
     if counts == LAST:
         return size[len(size) - len(value) :]
     if counts == CHANNELS or 1 not in stays:
@@ -403,7 +403,7 @@ def _compact_size(value: Any, counts: str, size: list[int], shape: tuple[int, ..
 
 
 def _calls_with_new_scales(scales: Sequence[ScaleChange]) -> dict[int, OperatorNode]:
-    """The calls whose numbers change, by the operator's index."""
+    """The calls with changed scales, by operator index."""
     found: dict[int, OperatorNode] = {}
     for operator, before, after in scales:
         call = found.get(operator.index, operator)
@@ -434,7 +434,8 @@ def _with_arguments(operator: OperatorNode, args: Sequence[Any], kwargs: dict[st
     )  # fmt: skip
 
 
-# -------------------- Whether a model without some elements of lists is the one whose routers cannot choose them
+# --------------------
+# Check of removed experts: the cut model equals the whole one with these experts masked in the router.
 
 
 SINGLE_PRECISION_TOLERANCE = 1e-4  # relative, where an operator of the model knows no float64
@@ -442,7 +443,7 @@ SEEDS = (0, 1)  # of weights: a router that has others leads to other elements
 
 
 def matches_masked_router(axes: Axes, keeps: KeepMasks, edits: Edits) -> bool:
-    """Whether the model cut by `edits` gives what it gives whole when what goes from `keeps` has no chance.
+    """True if the cut model equals the whole model with the removed elements masked in its routers.
 
     `edits` are of these axes alone. Where the model cannot be run so, it is not known, and no.
     """
@@ -470,7 +471,7 @@ def _matches_masked_router(
 
 
 def _without_scalars(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """Without single numbers, as a loss of the router, which goes by how many elements there are."""
+    """The outputs without scalars, as a router loss depends on the number of experts."""
     return [each for each in outputs if each.dim()] or list(outputs)
 
 

@@ -1,4 +1,4 @@
-"""Whether a call of a dry run is the recorded one: on the same values, by the same numbers or planned sizes."""
+"""Comparison of a dry run's operator calls with the recorded ones."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from modulekg_widgets.engine.torch_runtime.private import disable_current_modes,
 from modulekg_widgets.engine.torch_runtime.pytree import leaves
 from modulekg_widgets.engine.tracing.dataflow import CONSTANT, DataNode, OperatorNode
 
-# -------------------- The sizes that a call which raised had asked for
+# -------------------- The sizes that a failed view or split had requested
 
 
 class FailedCall(TorchFunctionMode):
-    """Remembers the last call of a torch function that raised, which names the sizes that the code asked for."""
+    """Records the last torch function call that raised, with the sizes that the code requested."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class FailedCall(TorchFunctionMode):
 
 
 def sizes_asked_by(name: str, sizes: Any, results: list[DataNode], dim: int) -> list[tuple[DataNode, list[int | None]]]:
-    """The sizes that a view or a split asks for, by dimension of each result; None where it leaves them open."""
+    """The sizes that a view or a split requests, by dimension of each result; None where they are open."""
     given = [size for size in flatten(sizes) if isinstance(size, int)]
     dims, traits = results[0].dim(), traits_named(f"aten::{name}")
     if traits.asks_for_sizes and len(given) == dims:
@@ -56,7 +56,7 @@ def sizes_asked_by(name: str, sizes: Any, results: list[DataNode], dim: int) -> 
 
 
 def flatten(value: Any) -> Iterator[Any]:
-    """The values in nested tuples and lists."""
+    """The values of nested tuples and lists."""
     for part in value:
         if isinstance(part, tuple | list):
             yield from flatten(part)
@@ -72,7 +72,7 @@ Pairs = set[tuple[int, int]]  # sizes before and after
 
 
 def is_same_call_site(before: OperatorNode, now: OperatorNode) -> bool:
-    """Whether a call was made by the same line of the same module, and reads the same weights."""
+    """True if two calls are by the same line of the same module, on the same weights."""
     if (before.module, before.source) != (now.module, now.source):
         return False
     read = ((old, new) for old, new in zip(before.inputs, now.inputs, strict=False) if old.names or new.names)
@@ -82,7 +82,7 @@ def is_same_call_site(before: OperatorNode, now: OperatorNode) -> bool:
 def is_same_call(
     before: OperatorNode, now: OperatorNode, dims: Callable[[DataNode], list[Term]], selection: Selection
 ) -> bool:
-    """Whether the call `now` is the recorded one on the same values, its integers as before or planned sizes.
+    """True if `now` is the recorded call, with integers unchanged or of planned sizes.
 
     Floating-point numbers are no matter of this; the sizes that a view asks for were compared as its result's.
     """
@@ -102,13 +102,13 @@ def is_same_call(
 
 
 def _are_planned(changed: Pairs, terms: list[Term], selection: Selection) -> bool:
-    """Whether all changes are those of a size, or of the place in a dimension where one part of it ends."""
+    """True if all changes are those of a size, or of the end of a part of a dimension."""
     sizes = {(part.size, selection.size(part)) for term in terms for part in subterms(term)}
     return changed <= sizes or changed <= sizes.union(*(_part_ends(find(term), selection) for term in terms))
 
 
 def _part_ends(term: Term, selection: Selection) -> Pairs:
-    """The ends of the parts of a dimension that a slice may ask for: summands, and blocks of one size."""
+    """The ends of the parts of a dimension that a slice may request."""
     parts = [] if term.kind == ATOM else flattened_parts(term)
     before, after = [part.size for part in parts], [selection.size(part) for part in parts]
     if term.kind == SUM:
@@ -123,7 +123,7 @@ def _part_ends(term: Term, selection: Selection) -> Pairs:
 
 
 def result_nodes(operator: OperatorNode) -> list[DataNode]:
-    """The values that an operator gave, in the order of its schema."""
+    """The result nodes of an operator, in the order of its schema."""
     return [node for _, node in leaves(operator.result, DataNode)]
 
 
@@ -133,7 +133,7 @@ def _argument_pairs(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[A
 
 
 def arguments_without_sizes(operator: OperatorNode) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The arguments and keywords, with integers that are computed with as floating-point numbers: they are no sizes.
+    """The arguments and keywords, with integers that are no sizes as floats.
 
     What makes a tensor of nothing, as `arange`, takes sizes everywhere.
     """
@@ -150,7 +150,7 @@ def arguments_without_sizes(operator: OperatorNode) -> tuple[tuple[Any, ...], tu
 
 
 def scalar_pairs(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[float, float]]:
-    """The pairs of numbers among the arguments of two calls that are no sizes or positions."""
+    """The pairs of scalar arguments of two calls that are no sizes or positions."""
     for old, new in _argument_pairs(before, now):
         first, second = scalar_value(old), scalar_value(new)
         if first is not None and second is not None:
@@ -158,7 +158,7 @@ def scalar_pairs(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[floa
 
 
 def scalar_value(argument: Any) -> float | None:
-    """A floating-point number, or a constant tensor of one number, as in `x / torch.tensor(channels).sqrt()`."""
+    """A float argument, or the value of a constant tensor of one element; else None."""
     if isinstance(argument, float):
         return argument
     tensor = argument.tensor if isinstance(argument, DataNode) and argument.kind == CONSTANT else None

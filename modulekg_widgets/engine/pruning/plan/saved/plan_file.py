@@ -1,4 +1,4 @@
-"""Plans read from JSON, every value checked before it is used."""
+"""Plans read from JSON, with every value checked before it is used."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def load_plan(path: str | os.PathLike[str]) -> PruningPlan:
 
 
 def parse_plan(content: bytes, call: str) -> PruningPlan:
-    """The plan that a file holds, whose repr is `call`.
+    """The plan in a file's content, whose repr is `call`.
 
     Raises `PlanFileError` for another document, `ValueError` or `RecursionError` for what is no JSON.
     """
@@ -91,7 +91,7 @@ def parse_plan(content: bytes, call: str) -> PruningPlan:
 
 
 class _PlanReader:
-    """Takes a document apart; whatever is not as `save_plan` writes it is an error."""
+    """Parses the document of a plan; anything that `save_plan` would not write is an error."""
 
     def __init__(self, document: Any) -> None:
         self.document = _mapping(document, "the document")
@@ -165,7 +165,7 @@ class _PlanReader:
         return TensorEdit(names, shape, kept, frozenset(produced), gain, values, frozenset(by_gain))
 
     def _values(self, number: Any) -> Ints | None:
-        """The indices that stay of those that a buffer holds."""
+        """The remaining indices of an index buffer."""
         if number is not None and (not _is_size(number) or number >= len(self.positions)):
             raise PlanFileError(f"a buffer of indices has no positions {_describe(number)}")
         return None if number is None else self.positions[number]
@@ -212,7 +212,7 @@ def _parse_change(value: Any) -> Change:
 
 
 def _attribute_change(name: str, pair: Any) -> tuple[SizeValue, SizeValue]:
-    """What an attribute was and becomes: sizes of one kind, as many as before."""
+    """The old and new value of an attribute: sizes of one kind and number."""
     _text(name, "an attribute's name")
     before, after = (_size_value(value, name) for value in _list(pair, name, 2))
     alike = type(before) is type(after) and (isinstance(before, int) or len(before) == len(after))  # type: ignore[arg-type]
@@ -224,7 +224,7 @@ def _attribute_change(name: str, pair: Any) -> tuple[SizeValue, SizeValue]:
 
 
 def _size_value(value: Any, name: str) -> SizeValue:
-    """A size or several; one that code leaves open is -1, as in a view."""
+    """A size or several; open sizes are -1, as in a view."""
     if isinstance(value, dict):
         return tuple(_sizes(_list(value.get("tuple"), name), name, -MAX_SIZE))
     found = _sizes(value if isinstance(value, list) else [value], name, -MAX_SIZE)
@@ -274,13 +274,13 @@ def _ascending(value: Any, name: str) -> Ints:
 
 
 def _describe(value: Any) -> str:
-    """A value for a message, formatted in time proportional to the message's length."""
+    """A value for a message, shortened before it is formatted."""
     if isinstance(value, dict | list | tuple):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
     return printable(repr(value[:80] if isinstance(value, str) else value), 40)
 
 
-# -------------------- The plan files that a page may write and read: inside one folder, never through a symbolic link
+# -------------------- The folder in which a page may read and write plan files, never through a symbolic link
 
 
 SUFFIX = ".json"
@@ -289,7 +289,7 @@ FileLocation = tuple[str, int | None]  # a name and the folder that it is in, or
 
 
 class PlanFolder:
-    """Plans by names that a page chose: `a.json` or `runs/a.json` below `folder` (None: the working folder).
+    """Plan files by the names that a page chose, below `folder` or the working folder.
 
     Every call raises `PlanFileError` for a name that leads elsewhere or does not end in .json.
     """
@@ -309,12 +309,12 @@ class PlanFolder:
         return os.fspath(name) if self._folder is None else os.path.join(self._folder, name)
 
     def checked_name(self, name: Any) -> str:
-        """The name itself; only the name is looked at, and no file."""
+        """The name, after a check of the name alone."""
         self._path_parts(name)
         return name
 
     def save(self, plan: PruningPlan, name: str) -> None:
-        """Write a plan; of what is there, only another plan is replaced."""
+        """Write a plan; only an existing plan is replaced."""
         content = plan_bytes(plan)
         try:
             with self._open_location(name) as (path, folder):
@@ -326,7 +326,7 @@ class PlanFolder:
             raise PlanFileError(f"{printable(name)} cannot be written: {printable(reason)}") from error
 
     def load(self, name: str) -> PruningPlan:
-        """Read a plan; the error is the same for what is no plan and for what is not there."""
+        """Read a plan; the error is the same for a missing file and for no plan."""
         try:
             with self._open_location(name) as (path, folder):
                 return parse_plan(read_bounded(path, MAX_FILE_SIZE, folder), f"mk.load_plan({self.path(name)!r})")
@@ -338,7 +338,7 @@ class PlanFolder:
             ) from None
 
     def _path_parts(self, name: Any) -> tuple[str, ...]:
-        """The folders on the way and the file, one after the other."""
+        """The folders and the file name, in order."""
         if not isinstance(name, str) or not name.strip():
             raise _WrongNameError("a plan needs the name of a file, as plan.modulekg.json")
         path = Path(name)
@@ -357,7 +357,7 @@ class PlanFolder:
 
     @contextmanager
     def _open_location(self, name: str) -> Iterator[FileLocation]:
-        """The file in its folder, which stays the same one whatever is renamed on the way meanwhile."""
+        """Open the folder of a file, safe against renames meanwhile."""
         *folders, last = self._path_parts(name)
         if not HAS_DIRECTORY_HANDLES:
             yield _path_without_links(self.folder, folders, last), None
@@ -374,7 +374,7 @@ class PlanFolder:
 
 
 class _WrongNameError(PlanFileError):
-    """A name that no plan of a page may have, whatever is there."""
+    """A name that no plan of a page may have."""
 
 
 def _path_without_links(folder: str, folders: list[str], last: str) -> str:
@@ -386,7 +386,7 @@ def _path_without_links(folder: str, folders: list[str], last: str) -> str:
 
 
 def _write_plan(content: bytes, path: str, folder: int | None) -> None:
-    """Write a plan where a plan or nothing is."""
+    """Write a plan where there is a plan or nothing."""
     known = _existing_plan(path, folder)
     new = AtomicFile(path, folder)
     try:
@@ -402,7 +402,7 @@ def _write_plan(content: bytes, path: str, folder: int | None) -> None:
 
 
 def _existing_plan(path: str, folder: int | None) -> tuple[int, ...] | None:
-    """Which file is there, or None; raises `PlanFileError` for one that is no plan."""
+    """The identity of the existing plan file, or None; raises `PlanFileError` for other files."""
     known = _file_identity(path, folder)
     if known is not None:
         try:

@@ -1,4 +1,4 @@
-"""Plans as JSON: written whole or not at all."""
+"""Plans as JSON files, written as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERSION_WITH_BLOCKS = 2  # of a plan that removes modules, which a reader of the
 
 
 def save_plan(plan: Any, path: str | os.PathLike[str]) -> None:
-    """Write a `PruningPlan`; the file is there whole or not at all, and one that was there stays until then.
+    """Write a `PruningPlan`; an existing file stays until the new one is complete.
 
     Raises `PlanFileError` where it cannot be written.
     """
@@ -32,7 +32,7 @@ def save_plan(plan: Any, path: str | os.PathLike[str]) -> None:
 
 
 def plan_bytes(plan: Any) -> bytes:
-    """What is in the file of a `PruningPlan`."""
+    """The JSON of a `PruningPlan` as bytes."""
     return json.dumps(_document(plan), separators=(",", ":")).encode("ascii")
 
 
@@ -75,7 +75,7 @@ def _document(plan: Any) -> dict[str, Any]:
 
 
 def _json_size(value: SizeValue) -> Any:
-    """Sizes as JSON has them, which knows no tuples; some are numbers of NumPy, as what a shape was computed with."""
+    """Sizes as JSON values."""
     if isinstance(value, tuple):
         return {"tuple": _json_size(list(value))}
     return list(map(operator.index, value)) if isinstance(value, list) else operator.index(value)

@@ -1,4 +1,10 @@
-"""A plan: what goes from a model and what it becomes, ready to print, save, mask or cut."""
+"""Pruning plans: their edits and sizes, and methods to cut, mask, save and print them.
+
+`mk.plan` and `mk.load_plan` return a `PruningPlan`. `cut` changes a model in place and returns a receipt, `mask` sets
+the same indices to zero, `save` writes JSON, `save_pretrained` writes the cut model. `axes` lists the removed indices
+of each axis, `changes` the corrections of the dry run with the line of code that required them, `notes` what could
+not be verified. Pairs such as `params` are (before, after). The repr is Python that makes the plan again.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +28,7 @@ MAX_ROWS = 40
 
 @dataclass(frozen=True, slots=True)
 class AxisCut:
-    """What goes of one axis."""
+    """The removed indices of one axis."""
 
     name: str
     size: int
@@ -36,7 +42,7 @@ class AxisCut:
 
 @dataclass(frozen=True)
 class PruningPlan:
-    """What goes, tried in a dry run on the traced model; made by `mk.plan` and `mk.load_plan`.
+    """A pruning plan, verified by a dry run on the traced model.
 
     Its repr is Python that makes it again, `print` shows every axis and correction. Every pair is (before, after).
 
@@ -169,7 +175,7 @@ class PruningPlan:
         return receipt
 
     def timed(self, model: nn.Module, call: Any, run: Any) -> Any:
-        """What `run` makes of a copy of the model as it would be cut, ready to be timed: see `graph.profile(plan=…)`.
+        """Run a timing function on a cut copy of the model: see `graph.profile(plan=…)`.
 
         Parameters
         ----------
@@ -190,7 +196,7 @@ class PruningPlan:
         return time_cut_copy(model, self.edits, call, run)
 
     def flow(self, graph: Any) -> Any:
-        """The traced pass as it would go through the cut model.
+        """The traced pass in the sizes of the cut model.
 
         Parameters
         ----------
@@ -216,7 +222,7 @@ class PruningPlan:
 
     @property
     def _axis_names(self) -> dict[tuple[str, int], str]:
-        """The axes that are cut, by the parameter and the dimension that they run along."""
+        """The axes that are cut, by parameter and dimension."""
         found: dict[tuple[str, int], list[str]] = {}
         for axis in self.axes:
             for member in axis.members:
@@ -225,7 +231,7 @@ class PruningPlan:
         return {place: " × ".join(names) for place, names in found.items()}
 
     def mask(self, model: nn.Module) -> Any:
-        """Set what would go to zero where it is produced; sizes stay.
+        """Set the removed indices to zero where they are produced; sizes stay.
 
         Parameters
         ----------
@@ -247,7 +253,7 @@ class PruningPlan:
         return mask(model, self.edits)
 
     def masks(self) -> dict[str, torch.Tensor]:
-        """What `mask` sets to zero, as masks of the kind that NNI's pruners give.
+        """The masks of this plan in the format of NNI's pruners.
 
         `torch.save(plan.masks(), path)` writes a file that `mk.speedup`, `mk.pruning.read_masks` and NNI's users read.
 
@@ -308,7 +314,7 @@ class PruningPlan:
 
     @property
     def saved_cut(self) -> Any:
-        """What a folder keeps of the cut."""
+        """The cut as a model folder stores it."""
         from modulekg_widgets.engine.pruning.saving.origin import SavedCut
 
         return SavedCut(self.edits, self.cut, plan_bytes(self))
@@ -384,7 +390,7 @@ class PruningPlan:
 
 
 def _mask(edit: TensorEdit) -> torch.Tensor:
-    """Ones in the shape of a parameter, and zeros where it produces what goes."""
+    """A mask in the shape of a parameter: zeros where it produces removed indices."""
     mask = torch.ones(edit.shape, device="cpu")
     for at in edit.produced - edit.by_gain:  # what a gain sets to zero need not be zero itself
         gone = np.setdiff1d(np.arange(edit.shape[at]), edit.kept[at])

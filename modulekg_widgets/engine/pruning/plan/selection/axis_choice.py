@@ -1,4 +1,10 @@
-"""Which axes are cut: those that a request names, and of these the ones that may go together."""
+"""Selection of the axes to prune: those that a request names, and the ones that may be cut together.
+
+`AxisChoice` resolves `only`, `keep` and keys of `per_axis`, which may be names of axes, modules,
+parameters, wildcards, classes or objects. `independent` selects axes of which no two multiply the
+same dimension, such as heads and head size; `granularity` decides which of them come first. `steps`
+converts `round_to` into multiples of indices for each axis.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +34,7 @@ OUTER_ROLES = {*WHOLE_ROLES, "group", EXPERT_GROUPS}
 
 
 class AxisChoice:
-    """The axes of a model that a plan may cut; without a granularity whole heads and groups go where axes multiply."""
+    """The axes that a plan may cut; without a granularity whole heads and groups are removed."""
 
     def __init__(self, axes: Axes, granularity: str | None, only: Any, keep: Any) -> None:
         if granularity is not None and not (isinstance(granularity, str) and granularity in GRANULARITIES):
@@ -52,11 +58,11 @@ class AxisChoice:
     # --------------------------------------------------------------- names
 
     def resolve(self, what: Any) -> list[Axis]:
-        """The axes that a name, module, class, or a list of these means."""
+        """The axes for a name, module or class, or a list of these."""
         return list(dict.fromkeys(axis for entry in _as_entries(what) for axis in self._axes_of_entry(entry)))
 
     def _axes_removing(self, keep: Any) -> Iterator[Axis]:
-        """The axes with whose indices modules that are to be kept would go, as elements of lists."""
+        """The axes whose indices would remove modules that are to be kept, as elements of lists."""
         paths = [path for entry in _as_entries(keep) if not isinstance(entry, Axis) for path in self._paths(entry)]
         for axis in self.axes:
             for each in axis.term.lists:
@@ -64,7 +70,7 @@ class AxisChoice:
                     yield axis
 
     def _axes_only_of(self, what: Any) -> set[Axis]:
-        """The axes that only these layers put out: a residual stream belongs to several blocks."""
+        """The axes that only these layers produce."""
         entries = _as_entries(what)
         chosen = {entry: set(self._axes_of_entry(entry)) for entry in entries}
         modules = [entry for entry in entries if self._paths(entry)]
@@ -76,7 +82,7 @@ class AxisChoice:
         return {axis for entry, own in chosen.items() for axis in own if entry not in modules or axis not in shared}
 
     def _paths(self, entry: Any) -> list[str]:
-        """The modules that an entry means; a name of an axis or a parameter means none."""
+        """The module paths of an entry; none for the name of an axis or a parameter."""
         return matching_paths(self.axes.graph, entry)
 
     def _axes_of_entry(self, entry: Any) -> Iterable[Axis]:
@@ -103,7 +109,7 @@ class AxisChoice:
         return [axis for name in matching for axis in self._by_name(name) or ()]
 
     def _corresponding_axes(self, axis: Axis) -> list[Axis]:
-        """An axis of the graph that was asked about, which may be of another pass, by a dimension of its own."""
+        """The corresponding axes of the plan's trace, by a dimension of the axis."""
         if axis in self.axes or not axis.tensor_dims:
             return [self.axes.of(find(axis.term))]
         node, dim = axis.tensor_dims[0]
@@ -127,7 +133,7 @@ class AxisChoice:
         return None
 
     def _of_module(self, path: str) -> list[Axis]:
-        """The axes that the layers of a module put out, or where it has none those of its tensors."""
+        """The axes that the layers of a module produce, or those of its tensors if it has no layers."""
         inside = [layer.out for layer in self.layers if _is_below(layer.label, path)]
         if not inside:
             state = self.axes.graph.state
@@ -138,15 +144,15 @@ class AxisChoice:
 
     @property
     def outer_roles(self) -> tuple[str, ...]:
-        """The roles of axes that go first where axes multiply."""
+        """The roles of axes that are cut first where axes multiply."""
         return WHOLE_ROLES if self.granularity is None else GRANULARITIES[self.granularity]
 
     def prunable(self) -> list[Axis]:
-        """The allowed axes that a parameter makes; without a granularity none that lies inside of heads."""
+        """The allowed axes that a parameter produces; without a granularity none inside of heads."""
         return [axis for axis in self.allowed_axes if self._is_learnt(axis) and not self._is_head_part(axis)]
 
     def fixed_size_axes(self) -> list[Axis]:
-        """The axes that would be allowed but for a size that stands in the code, with no allowed one beside them."""
+        """The axes that are excluded only because the code fixes their size."""
         allowed = {axis.term for axis in self.allowed_axes}
         return [
             axis
@@ -159,7 +165,7 @@ class AxisChoice:
         ]
 
     def _is_head_part(self, axis: Axis) -> bool:
-        """Whether an axis would change what a head is, as its rotary part, where whole heads go."""
+        """True if an axis changes the size of a head, as its rotary part, while whole heads are removed."""
         if self.granularity is not None or axis.role not in HEAD_PART_ROLES:
             return False
         beside = (
@@ -168,7 +174,7 @@ class AxisChoice:
         return any(self.axes.of(atom).role in OUTER_ROLES for atom in beside if atom.size > 1)
 
     def independent(self, proportions: Proportions = NO_PROPORTIONS, whole: Container[Term] = ()) -> list[Axis]:
-        """The allowed axes of which no two multiply one dimension; those that the granularity asks for come first.
+        """Allowed axes of which no two multiply one dimension; preferred granularities come first.
 
         Axes that go together are taken together or not at all, those in `whole` never.
         """
@@ -186,20 +192,20 @@ class AxisChoice:
         return [axis for axis in self.axes if axis.term in taken]
 
     def _is_learnt(self, axis: Axis) -> bool:
-        """Whether a weight makes the axis: a table of coordinates is as good as an input, and stays."""
+        """True if a weight produces the axis, and no constant table or input."""
         return any(self._is_weight(node) and (node, at) not in self.read_only for node, at in axis.tensor_dims)
 
     def _is_weight(self, node: DataNode) -> bool:
         return node.is_parameter or node in self.axes.weight_buffers
 
     def _weight_count(self, axis: Axis) -> int:
-        """How many weights lie on an axis."""
+        """The number of weight entries on an axis."""
         nodes = {node for node, _ in axis.tensor_dims if self._is_weight(node)}
         return sum(node.numel() for node in nodes)
 
     @cached_property
     def _multiplied_with(self) -> dict[Term, set[Term]]:
-        """Per atom those with which it multiplies a dimension of a parameter or buffer."""
+        """For each atom those that it multiplies in a dimension of a parameter or buffer."""
         found: dict[Term, set[Term]] = {}
         for term in self._terms():
             for product in _products(term):
@@ -215,7 +221,7 @@ class AxisChoice:
         return found
 
     def _inside_of_experts(self) -> Iterator[tuple[Term, set[Term]]]:
-        """Each axis of experts that may be cut, and the axes that are nowhere but inside of them."""
+        """Each prunable axis of experts, with the axes that lie only inside of them."""
         for experts in self.allowed_axes:
             if experts.role == EXPERTS:
                 own = {node for node, _ in experts.tensor_dims}
@@ -233,7 +239,7 @@ class AxisChoice:
     # ------------------------------------------------------------- rounding
 
     def steps(self, chosen: Iterable[Axis], round_to: int | None) -> dict[Term, int]:
-        """What the number of indices of each axis must be a multiple of, so that whole dimensions are of `round_to`."""
+        """The multiple for the count of each axis, so that whole dimensions are multiples of `round_to`."""
         if round_to is None:
             return {}
         steps = {axis.term: 1 for axis in chosen}
@@ -248,7 +254,7 @@ HEAD_PART_ROLES = {"head_dim", "rot", "pair"}  # what a head is made of
 
 
 def read_only_dims(axes: Axes, layers: Iterable[Layer]) -> set[tuple[DataNode, int]]:
-    """The dimensions of weights that read an axis, and make none; all the others make one."""
+    """The weight dimensions that read an axis and produce none."""
     found = set()
     for layer in layers:
         into, out = set(atoms(layer.into)), set(atoms(layer.out))
@@ -259,7 +265,7 @@ def read_only_dims(axes: Axes, layers: Iterable[Layer]) -> set[tuple[DataNode, i
 
 
 def indices_dropped_by_cuts(axes: Axes, cuts: Iterable[Cut]) -> dict[Term, list[int]]:
-    """The indices that several cuts drop together; those of another trace of the model go by their parameters."""
+    """The indices that several cuts drop; cuts of another trace are matched by their parameters."""
     gone: dict[Term, set[int]] = {}
     for cut in cuts:
         if not isinstance(cut, Cut):
@@ -287,7 +293,7 @@ def _cut_indices(axes: Axes, cut: Cut) -> dict[Term, list[int]]:
 
 
 def matching_paths(graph: Dataflow, entry: Any) -> list[str]:
-    """The modules that an entry of `only` or `keep` means; a name of an axis or a parameter means none."""
+    """The module paths that match an entry of `only` or `keep`."""
     if isinstance(entry, str):
         return [path for path in graph.modules if path == entry or fnmatchcase(path, entry)]
     cls = entry if isinstance(entry, type) else ()
@@ -295,7 +301,7 @@ def matching_paths(graph: Dataflow, entry: Any) -> list[str]:
 
 
 def protected_names(graph: Dataflow, keep: Any) -> list[str]:
-    """The modules that `keep` means, and the parameters that it does."""
+    """The module paths and parameter names that `keep` protects."""
     entries = [entry for entry in _as_entries(() if keep is None else keep) if not isinstance(entry, Axis)]
     named = [name for entry in entries if isinstance(entry, str) for name in graph.state if fnmatchcase(name, entry)]
     return [*(path for entry in entries for path in matching_paths(graph, entry)), *named]
@@ -315,7 +321,7 @@ def _is_below(name: str, path: str) -> bool:
 
 
 def _role_rank(role: str | None, wanted: Sequence[str]) -> int:
-    """What was asked for, then what lies inside of heads and groups, then these."""
+    """The rank of a role: requested ones, then parts of heads and groups, then heads and groups."""
     return 0 if role in wanted else 2 if role in OUTER_ROLES else 1
 
 
@@ -330,7 +336,7 @@ def _products(term: Term) -> Iterator[Term]:
 
 
 def _position_counts(term: Term, times: int = 1) -> Iterator[tuple[Term, int]]:
-    """Every atom of a dimension with the number of positions that each of its indices has there."""
+    """Each atom of a dimension with the number of positions of each of its indices."""
     term = find(term)
     if term.kind == ATOM:
         yield term, times

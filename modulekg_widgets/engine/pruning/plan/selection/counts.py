@@ -1,4 +1,4 @@
-"""How many indices of each axis stay: by ratio, each axis alone or all ranked together, in steps and within limits."""
+"""Counts of remaining indices: by ratio, for each axis or ranked together, within steps and limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCOPES = (LOCAL, "global", "isomorphic")
 
 
 def removed_count(size: int, ratio: float) -> int:
-    """How many of `size` indices a ratio takes; never more than it says, and never all."""
+    """The number of indices that a ratio removes; at most the ratio, and never all."""
     return min(size - 1, math.floor(size * ratio + 1e-9))
 
 
@@ -34,7 +34,7 @@ def round_up(count: int, size: int, step: int) -> int:
 
 
 class Counts:
-    """The numbers of indices that may stay of some axes, and what a ratio leaves.
+    """The possible counts of remaining indices of some axes, and the counts for a ratio.
 
     `scores`: of every axis, comparable with one another unless the scope is "local"; `is_fair`: no axis may lose much
     more than others; `paces`: for a target, the powers to which axes keep what a ratio leaves where the scope is
@@ -71,7 +71,7 @@ class Counts:
         self._ranked = [self._ranking(group) for group in self._groups(scope)]
 
     def at_ratio(self, ratio: float, tilt: Floats | float = 0.0) -> Ints:
-        """How many stay; `tilt` is added to the ratio of each axis, or lowers its scores in a common ranking."""
+        """The counts for a ratio; `tilt` is added to the ratio of each axis, or lowers its scores in a ranking."""
         if self._is_local:
             share = np.clip(ratio + self._group_tilt(tilt), 0.0, 1.0)
             if self._exponents is not None:
@@ -86,22 +86,22 @@ class Counts:
         return self.allowed(stay, ratio)
 
     def allowed(self, stay: Ints, ratio: float = 0.0) -> Ints:
-        """The next numbers of indices that steps and limits allow."""
+        """The next counts that steps and limits allow."""
         wanted = np.maximum(self.group_arrays.round_up(stay), self.minimum(ratio))
         return np.minimum(self._round_up(wanted), self.maximum)
 
     def minimum(self, ratio: float = 0.0) -> Ints:
-        """How many indices stay at least when so large a share of them goes."""
+        """The minimum counts when this share of all indices is removed."""
         usual = 1 if self._is_local else self._ranked_minimum(ratio)
         least = np.where(self._floors > 0, self._floors, np.maximum(usual, 1)).astype(np.int64)
         return np.minimum(self._round_up(self.group_arrays.at_least(least)), self.maximum)
 
     def _group_tilt(self, tilt: Floats | float) -> Floats | float:
-        """What axes that go together give beyond the ratio."""
+        """The tilt, averaged over axes that are tied."""
         return self.group_arrays.mean(tilt) if isinstance(tilt, np.ndarray) else tilt
 
     def _ranked_minimum(self, ratio: float) -> Ints:
-        """What a common ranking leaves of each axis where this share of all indices goes.
+        """The minimum counts of a common ranking when this share of all indices is removed.
 
         The scores within an axis often differ less than those of two axes, so that all of one would go before any of
         the other: measured on trained nets, an LSTM lost the dimensions of its embedding and nothing else.
@@ -114,18 +114,18 @@ class Counts:
         return np.maximum(some, np.minimum(fair, self.sizes - self._weak)).astype(np.int64)
 
     def next_above(self, count: int, at: int) -> int:
-        """The next larger number of indices of an axis, or the same."""
+        """The next larger count of an axis, or the same."""
         step = int(self.steps[at])
         return int(min((count // step + 1) * step, self.maximum[at]))
 
     def next_below(self, count: int, at: int, least: int) -> int:
-        """The next smaller number of indices of an axis that is not below `least`, or the same."""
+        """The next smaller count of an axis that is at least `least`, or the same."""
         step = int(self.steps[at])
         fewer = (-(-count // step) - 1) * step
         return fewer if fewer >= least else count
 
     def minimum_with(self, stay: Ints) -> Ints:
-        """How many indices stay at least where the share that goes of all is that of a choice."""
+        """The minimum counts for the share that a choice removes."""
         whole = int(self.sizes.sum())
         return self.minimum(1 - int(stay.sum()) / whole if whole else 0.0)
 
@@ -148,7 +148,7 @@ class Counts:
         return group, *self._ordered(group, np.ones(len(group)))
 
     def _ordered(self, group: Ints, factors: Floats) -> tuple[Ints, Ints]:
-        """For the indices of some axes, the first to go first: their rank within their axis, and the axis's place."""
+        """The ranked indices of some axes, the first to be removed first: rank within the axis, and axis."""
         own = zip((self.scores[at] for at in group), factors, strict=True)
         scores = [np.where(score < 0, score / factor, score * factor) for score, factor in own]
         every = np.argsort(np.concatenate(scores), kind="stable")
@@ -160,7 +160,7 @@ class Counts:
         return rank[every], owner[every]
 
     def _remove_lowest(self, group: Ints, rank: Ints, owner: Ints, ratio: float) -> Ints:
-        """How many stay when the lowest scores of a group go, as far as limits allow."""
+        """The counts after the lowest scores of a group are removed, within limits."""
         sizes = self.sizes[group]
         able = sizes - self.minimum(ratio)[group]
         forced = sizes - self.maximum[group]
@@ -170,12 +170,12 @@ class Counts:
 
 
 def _weak_count(scores: Floats) -> int:
-    """How many indices of an axis matter clearly less than the others."""
+    """The number of indices of an axis with clearly lower scores."""
     return int((scores < WEAK_SCORE * np.abs(scores).mean()).sum()) if len(scores) else 0
 
 
 def _axis_kind(axis: Axis) -> frozenset[tuple[str, str, int]]:
-    """What an axis runs along: the same attributes and dimensions of modules of the same classes."""
+    """The attributes, dimensions and module classes that an axis lies on."""
     found = set()
     for node, dim in axis.tensor_dims:
         path, attribute = split_name(node.graph, node.label)

@@ -1,4 +1,4 @@
-"""What a request names itself: axes by name, and what shall go of them whatever the ratio."""
+"""Explicit counts and indices of a request: `cuts` and `per_axis`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from modulekg_widgets.engine.pruning.plan.selection.selection import Ints
 
 
 class ExplicitAxis(NamedTuple):
-    """How many indices stay of an axis that the user names, and which go first."""
+    """The remaining count of an axis that the user names, and the indices to remove first."""
 
     remaining: int
     drop_first: Ints
 
 
 class AxisLookup:
-    """The axes behind the keys of a request; `asked` are those of the pass that was traced, `choice` of the plan's."""
+    """Finds the axes for keys of a request, in the traced pass and in that of the plan."""
 
     def __init__(self, traced_axes: Axes, choice: AxisChoice) -> None:
         self.traced_axes = traced_axes
@@ -34,7 +34,7 @@ class AxisLookup:
         self.choice = choice
 
     def axes_of(self, name: Any) -> list[Axis]:
-        """The axes behind a key of a mapping."""
+        """The axes for a key of a mapping."""
         is_place = isinstance(name, tuple) and len(name) == 2
         if isinstance(name, str) and name in self.traced_axes and name not in self.axes:
             member = self.traced_axes[name].members[0]  # another pass may have given it another name
@@ -42,7 +42,7 @@ class AxisLookup:
         return list(self.axes[name].axes) if is_place else self.choice.resolve(name)
 
     def free_axes_of(self, name: Any) -> list[Axis]:
-        """The free axes behind a key of `per_axis`."""
+        """The free axes for a key of `per_axis`."""
         found = self.axes_of(name)
         free = [axis for axis in found if axis.frozen is None]
         if not free:
@@ -54,7 +54,7 @@ class AxisLookup:
 
 
 def explicit_axes(request: Request, named: AxisLookup) -> dict[Term, ExplicitAxis]:
-    """What `cuts` and `per_axis` say; raises `CutError` for what cannot go, and where two of them contradict."""
+    """The explicit axes of `cuts` and `per_axis`; raises `CutError` for contradictions."""
     found: dict[Term, ExplicitAxis] = {}
     for term, indices in indices_dropped_by_cuts(named.axes, request.cuts or ()).items():
         found[term] = ExplicitAxis(_remaining_count(named.axes.of(term), len(indices)), np.asarray(indices))
@@ -66,7 +66,7 @@ def explicit_axes(request: Request, named: AxisLookup) -> dict[Term, ExplicitAxi
 
 
 def _entries_by_axis(per_axis: Mapping[Any, Any], named: AxisLookup) -> dict[Axis, tuple[Any, Any]]:
-    """The entry that says what goes of each axis: where several name it, the one that names the fewest others."""
+    """The entry of `per_axis` for each axis; of several, the one that names the fewest axes."""
     entries = [(key, wanted, named.free_axes_of(key)) for key, wanted in per_axis.items()]
     found: dict[Axis, tuple[Any, Any, int]] = {}
     for key, wanted, axes in sorted(entries, key=lambda entry: -len(entry[2])):
@@ -87,7 +87,7 @@ def _is_same_request(axis: Axis, one: Any, other: Any) -> bool:
 
 
 def _explicit_axis(axis: Axis, key: Any, wanted: Any) -> ExplicitAxis:
-    """What an entry of `per_axis` says of an axis."""
+    """The explicit count or indices of one entry of `per_axis`."""
     if isinstance(wanted, float | int):
         if not 0 <= wanted < 1:
             raise CutError(f"per_axis[{printable(str(key))!r}]={wanted}: give a share of 0 … 1 or indices")
@@ -97,7 +97,7 @@ def _explicit_axis(axis: Axis, key: Any, wanted: Any) -> ExplicitAxis:
 
 
 def _merge(axis: Axis, cut: ExplicitAxis, own: ExplicitAxis) -> ExplicitAxis:
-    """What `cuts` and `per_axis` take of an axis together; a share has to be what the cuts take."""
+    """The union of `cuts` and `per_axis` on one axis; a share must match the cuts."""
     drop = np.union1d(cut.drop_first, own.drop_first).astype(np.int64)
     if not len(own.drop_first) and own.remaining != cut.remaining:
         raise CutError(
@@ -108,7 +108,7 @@ def _merge(axis: Axis, cut: ExplicitAxis, own: ExplicitAxis) -> ExplicitAxis:
 
 
 def _check_protected(explicit: Mapping[Term, ExplicitAxis], request: Request, named: AxisLookup) -> None:
-    """Raise `CutError` where something is to go of an axis that `keep` or `only` spares."""
+    """Raise `CutError` if indices of a protected axis are to be removed."""
     if request.keep is None and request.only is None:
         return
     spared = [named.axes.of(term) for term, own in explicit.items() if own.remaining < term.size]
@@ -122,7 +122,7 @@ def _check_protected(explicit: Mapping[Term, ExplicitAxis], request: Request, na
 def extend_to_groups(
     explicit: Mapping[Term, ExplicitAxis], layers: UniformLayers, axes: Axes
 ) -> dict[Term, ExplicitAxis]:
-    """What is given of an axis for all that go with it.
+    """Explicit axes, extended to all axes that are tied to them.
 
     Raises `CutError` where one of them has to stay whole, or two shall lose different shares.
     """

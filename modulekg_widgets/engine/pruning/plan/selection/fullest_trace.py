@@ -1,4 +1,4 @@
-"""The pass that a plan is made on: what train mode alone reads, as auxiliary classifiers and averages, is cut along."""
+"""Choice of the trace (train or eval) that reads the most parameters, so that auxiliary heads are pruned too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("modulekg_widgets")
 
 
 def fullest_trace(graph: DataflowGraph) -> DataflowGraph:
-    """The graph, or that of the same call in train mode where this reads more of what the model holds.
+    """The graph, or a trace of the same call in train mode if that reads more parameters.
 
     A pass that goes a random way is traced once more from a seed, so that a dry run can go the same way.
     """
@@ -46,19 +46,19 @@ def fullest_trace(graph: DataflowGraph) -> DataflowGraph:
 
 
 def _counted_outputs(wider: DataflowGraph, graph: DataflowGraph) -> OutputSelection | None:
-    """The outputs that count in another mode: all but those that follow a cut in the pass that was asked for."""
+    """The outputs that count in another mode."""
     if not graph.wanted:
         return graph.wanted  # the usual ones, or none
     return [name for name in output_names(wider.result) if name not in graph.cuttable_outputs]
 
 
 def _draws_random_numbers(graph: DataflowGraph) -> bool:
-    """Whether forward draws random numbers: it may leave whole layers out at random."""
+    """True if forward draws random numbers, and so may skip layers."""
     return any(is_random(operator.overload) for operator in graph.operators)
 
 
 class _UnreadCounts(NamedTuple):
-    """How many parameters a pass does not read, and how many buffers of values, which train mode may keep up."""
+    """The number of parameters and of floating-point buffers that a trace does not read."""
 
     parameters: int
     buffers: int

@@ -1,4 +1,4 @@
-"""At least and at most how many indices of each axis stay: `floor` and `ceiling` of a plan."""
+"""Limits on the remaining indices of each axis: `floor` and `ceiling` of a plan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_TARGET_FLOOR = 0.05  # where it spends a target: MiniLM does without nea
 
 @dataclass(frozen=True)
 class Limits:
-    """How many indices of an axis stay at least and at most, where the user says so."""
+    """The minimum and maximum count of axes, where the user limits them."""
 
     minimum: Mapping[Term, int] = field(default_factory=dict)
     maximum: Mapping[Term, int] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Limits:
     )  # by the code, at once: more than the user asks for
 
     def check(self, axis: Axis, count: int, what: str) -> None:
-        """Raise `CutError` where `what` leaves so many indices of an axis, and a limit says otherwise."""
+        """Raise `CutError` if a count violates a limit."""
         least, most = self.minimum.get(axis.term, 1), self.maximum.get(axis.term, axis.size)
         if not least <= count <= most:
             limit = f"floor asks for {least} at least" if count < least else f"ceiling for {most} at most"
@@ -89,7 +89,7 @@ def _limits_by_axis(
 
 
 def check_limit(name: str, limit: Any) -> None:
-    """Raise `CutError` for what is no share or number of indices, nor a mapping to such."""
+    """Raise `CutError` unless a limit is a share, a count, or a mapping to these."""
     entries = limit.items() if isinstance(limit, Mapping) else [] if limit is None else [(None, limit)]
     for key, value in entries:
         where = name if key is None else f"{name}[{printable(str(key))!r}]"
@@ -101,7 +101,7 @@ def check_limit(name: str, limit: Any) -> None:
 
 
 def _index_count(name: str, value: float | int, axis: Axis) -> int:
-    """How many indices of an axis a limit means; one stays always."""
+    """The count that a limit means for an axis; at least one."""
     if isinstance(value, int):
         return min(max(value, 1), axis.size)
     exact = axis.size * value

@@ -1,4 +1,4 @@
-"""Axes of which so many indices of one go with so many of another, as with `layers="uniform"`."""
+"""Proportions: groups of axes that are pruned by the same share, as with `layers="uniform"`."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ NameOf = Callable[[Term], str]
 
 @dataclass(frozen=True)
 class Proportion:
-    """Axes that keep one share: of each as many indices for every one of the smallest as it is larger than that."""
+    """A group of axes that keep the same share; sizes are multiples of the smallest one."""
 
     terms: tuple[Term, ...]
 
     @property
     def size(self) -> int:
-        """That of the smallest axis, of which all others are multiples."""
+        """The size of the smallest axis."""
         return min(term.size for term in self.terms)
 
     def unit(self, term: Term) -> int:
-        """How many indices of an axis go with one of the smallest."""
+        """The number of indices of an axis for each one of the smallest."""
         return term.size // self.size
 
 
 @dataclass(frozen=True)
 class Proportions:
-    """Which axes keep proportions; an axis is in one group at most."""
+    """Groups of tied axes; an axis is in one group at most."""
 
     groups: tuple[Proportion, ...] = ()
     by_term: Mapping[Term, Proportion] = field(init=False, repr=False, compare=False)
@@ -44,7 +44,7 @@ class Proportions:
         object.__setattr__(self, "by_term", {term: group for group in self.groups for term in group.terms})
 
     def counts_with(self, term: Term, count: int) -> dict[Term, int]:
-        """What stays of an axis and of all that go with it, in whole units."""
+        """The counts of an axis and of its group, in whole units."""
         group = self.by_term.get(term)
         if group is None:
             return {term: count}
@@ -52,21 +52,21 @@ class Proportions:
         return {each: units * group.unit(each) for each in group.terms}
 
     def base_axis(self, term: Term) -> tuple[Term, int]:
-        """The axis whose count says that of another one, and how many indices go with one of its own."""
+        """The smallest axis of a group, and the multiple of its count."""
         group = self.by_term.get(term)
         return (term, 1) if group is None else (min(group.terms, key=lambda each: each.size), group.unit(term))
 
     def with_group_members(self, terms: Iterable[Term]) -> list[Term]:
-        """Some axes and all that go with them, each once."""
+        """The axes and their group members, each once."""
         found = (group.terms if (group := self.by_term.get(term)) else (term,) for term in terms)
         return list(dict.fromkeys(each for every in found for each in every))
 
     def restricted_to(self, terms: Container[Term]) -> Proportions:
-        """Those of the groups that are wholly among some axes."""
+        """The groups that consist of these axes only."""
         return Proportions(tuple(group for group in self.groups if all(term in terms for term in group.terms)))
 
     def steps(self, steps: Mapping[Term, int]) -> dict[Term, int]:
-        """What the numbers of indices are multiples of when those of each axis are multiples of `steps`."""
+        """The multiples of the counts when those of single axes are `steps`."""
         found = dict(steps)
         for group in self.groups:
             units = [_smallest_multiple(steps.get(term, 1), group.unit(term)) for term in group.terms]
@@ -74,7 +74,7 @@ class Proportions:
         return found
 
     def limits(self, limits: Limits, steps: Mapping[Term, int], named: NameOf) -> Limits:
-        """What stays of each axis at least and at most when that of each of a group is within `limits`.
+        """The limits of each axis when its whole group meets `limits`.
 
         Raises `CutError` where the limits of two axes of a group exclude each other.
         """
@@ -99,7 +99,7 @@ class Proportions:
 
 
 def _smallest_multiple(step: int, unit: int) -> int:
-    """How many times `unit` is a multiple of `step` first."""
+    """The smallest multiple of `unit`, in units, that is a multiple of `step`."""
     return step // math.gcd(step, unit)
 
 
@@ -107,7 +107,7 @@ NO_PROPORTIONS = Proportions()
 
 
 class GroupArrays:
-    """Proportions over the places of some axes, for arrays of what stays of each."""
+    """Proportions as arrays over the positions of some axes."""
 
     def __init__(self, proportions: Proportions, terms: Sequence[Term]) -> None:
         numbers: dict[int, int] = {}
@@ -122,25 +122,25 @@ class GroupArrays:
 
     @property
     def groups(self) -> list[Ints]:
-        """The places of each group, those of a single axis alone."""
+        """The positions of each group; single axes are groups of one."""
         count = len(self._total)
         return [np.flatnonzero(self._group == number) for number in range(count)]
 
     def mean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Of every axis the mean over its group."""
+        """The mean over its group, for every axis."""
         if not self._has_groups:
             return values
         return (np.bincount(self._group, values) / np.bincount(self._group))[self._group]
 
     def round_up(self, stay: Ints) -> Ints:
-        """As many of each axis as its group keeps altogether, the next whole units."""
+        """The counts rounded up to whole units of each group."""
         if not self._has_groups:
             return stay
         found = np.ceil(np.bincount(self._group, stay, len(self._total)) / self._total - 1e-9)
         return found.astype(np.int64)[self._group] * self._units
 
     def at_least(self, stay: Ints) -> Ints:
-        """As many of each axis as none of its group is below."""
+        """The smallest group-wise counts that are at least these."""
         if not self._has_groups:
             return stay
         most = np.zeros(len(self._total), dtype=np.int64)

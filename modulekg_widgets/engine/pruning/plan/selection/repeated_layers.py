@@ -1,4 +1,4 @@
-"""The axes that play one role in repeated layers: in modules of one class with tensors of the same shapes."""
+"""Axes in the same role of repeated layers: modules of one class with tensors of equal shapes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from modulekg_widgets.engine.pruning.plan.selection.proportions import NO_PROPOR
 from modulekg_widgets.engine.pruning.plan.selection.shared_size import attributes_of
 from modulekg_widgets.engine.torch_runtime.state import module_state
 
-# --------------------
-# Sizes that a configuration counts together: as it has one number for several axes, or none for the size of a head.
+# -------------------- Axes that are tied by a model's configuration, as one number is the size of several axes
 
 
 MAX_DEPTH = 3  # of configurations in configurations
 
 
 def config_tied_axes(axes: Axes, outer: Sequence[str], with_width: bool = False) -> Iterator[tuple[Term, Term]]:
-    """Pairs of axes of which the configuration of a model has one number for both; none without a configuration.
+    """Pairs of axes with one number in the model's configuration; none without a configuration.
 
     Two axes of a weight that are as long as one number says, and no other: it can say no other size of the one than of
     the other. And an axis whose role is one of `outer`, as heads, with the one that its weight reads, where both sides
@@ -46,7 +45,7 @@ def config_tied_axes(axes: Axes, outer: Sequence[str], with_width: bool = False)
 
 
 def _tied_heads(axes: Axes, term: Term, size: int, parts: Container[int], outer: Sequence[str]) -> Iterator[Term]:
-    """The heads in a dimension of which heads and what lies in one make up `size`, and none of `parts` is of that."""
+    """The head axes in a dimension of `size`, if the head size is none of `parts`."""
     for product in _products(term):
         if product.size != size:
             continue
@@ -67,14 +66,14 @@ def _products(term: Term) -> Iterator[Term]:
 
 
 def _config_integers(axes: Axes) -> Counter[int]:
-    """The integers in the plain objects that the model itself holds, each as often as it stands there."""
+    """The integers in plain objects of the model, with their counts."""
     return Counter(each.size for each in attributes_of("", axes.graph.model) if "." in each.name) + Counter(
         each for _, each in _nested_integers(axes.graph.model)
     )
 
 
 def _known_part_sizes(axes: Axes) -> set[int]:
-    """The integers that a configuration and a module of the model hold under one name, as `head_dim`."""
+    """The integers with the same name in a configuration and in a module, as `head_dim`."""
     model = axes.graph.model
     said = {(each.name.rpartition(".")[2], each.size) for each in attributes_of("", model) if "." in each.name}
     said.update(_nested_integers(model))
@@ -88,7 +87,7 @@ def _known_part_sizes(axes: Axes) -> set[int]:
 
 
 def _nested_integers(model: nn.Module) -> Iterator[tuple[str, int]]:
-    """The integers in the plain objects that those of a model hold, by name."""
+    """The integers in nested plain objects of a model, by name."""
     waiting = [
         (part, 1) for value in module_state(model).values() if is_plain_object(value) for part in _nested_objects(value)
     ]
@@ -110,7 +109,7 @@ CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
 def repeated_axes(axes: Axes) -> list[tuple[Term, ...]]:
-    """Groups of axes, each with those at the same place of modules that repeat one another.
+    """Groups of axes at the same place of repeated modules.
 
     Layers repeat one another where they have one class and, as far as both have a tensor, one shape of it: a first
     layer may hold a table more. Of modules without any below them, as linear ones, only neighbours in a list count.
@@ -128,7 +127,7 @@ def repeated_axes(axes: Axes) -> list[tuple[Term, ...]]:
 
 @dataclass(frozen=True)
 class UniformLayers:
-    """What goes together where repeated layers keep one size, and what stays whole for that, with the reasons."""
+    """The tied axes of uniform layers, and the axes that stay whole, with reasons."""
 
     proportions: Proportions = NO_PROPORTIONS
     pinned: Mapping[Term, str] = field(default_factory=dict)
@@ -141,7 +140,7 @@ class UniformLayers:
 
 @dataclass(frozen=True)
 class ConfigConstraints:
-    """What is known of what a configuration can say: what stays whole, what goes on its own, and what together."""
+    """The constraints of a model's configuration: axes that stay whole, separate or tied."""
 
     pinned: Mapping[Term, str] = field(default_factory=dict)
     separate: frozenset[Term] = frozenset()  # though a number of the configuration is as large as two of them
@@ -163,7 +162,7 @@ def uniform_layers(
     outer_roles: Sequence[str] = (),
     config_constraints: ConfigConstraints = NO_CONSTRAINTS,
 ) -> UniformLayers:
-    """The axes of repeated layers, of those `prunable` to go: what may not go in one layer stays whole in the others.
+    """The tied axes of repeated layers; an axis that may not change keeps its group whole.
 
     With them go those that a configuration counts together, of products those whose role is one of `outer_roles`.
     """
@@ -186,7 +185,7 @@ def uniform_layers(
 
 
 def _joined_groups(groups: Sequence[tuple[Term, ...]], pairs: Sequence[tuple[Term, Term]]) -> list[tuple[Term, ...]]:
-    """The groups with what further pairs join, where the sizes are multiples of one another; else as they are."""
+    """The groups joined by further pairs, if their sizes are multiples of one another."""
     joined = _UnionFind()
     for one, *others in (*groups, *pairs):
         for other in others:
@@ -209,7 +208,7 @@ def _pinned_reason(axes: Axes, one: Term, stays: Term) -> str:
 
 
 def _repeated_modules(axes: Axes) -> Iterator[tuple[list[str], bool]]:
-    """The paths of modules that repeat one another, and whether these are single layers."""
+    """The paths of repeated modules, and True if they are single layers."""
     kinds: dict[tuple[object, ...], list[tuple[Shapes, list[str]]]] = {}
     shapes = _shapes_below(axes)
     for path, node in axes.graph.modules.items():
@@ -234,7 +233,7 @@ def _repeated_modules(axes: Axes) -> Iterator[tuple[list[str], bool]]:
 
 
 def _shapes_below(axes: Axes) -> dict[str, Shapes]:
-    """Of every module the shapes of all tensors in it and below."""
+    """The shapes of all tensors in and below each module."""
     found: dict[str, Shapes] = {}
     for name, node in axes.graph.state.items():
         parts = name.split(".")
@@ -244,7 +243,7 @@ def _shapes_below(axes: Axes) -> dict[str, Shapes]:
 
 
 def _shapes_agree(one: Shapes, two: Shapes) -> bool:
-    """Whether the one has all that the other has, of the same shapes."""
+    """True if two modules have equal shapes where both have a tensor."""
     fewer, more = sorted((one, two), key=len)
     return all(more.get(name) == shape for name, shape in fewer.items())
 
@@ -267,13 +266,13 @@ def _varying_atoms(term: Term) -> list[Term]:
 
 
 def _matched_axes(one: Sequence[Term], two: Sequence[Term]) -> Iterator[tuple[Term, Term]]:
-    """The axes of two dimensions one by one, where both are made of as many of the same sizes."""
+    """Pairs of axes of two dimensions, if they consist of equal sizes."""
     if [atom.size for atom in one] == [atom.size for atom in two]:
         yield from ((left, right) for left, right in zip(one, two, strict=True) if left is not right)
 
 
 class _UnionFind:
-    """Sets of axes that are joined pair by pair."""
+    """A union-find over axes."""
 
     def __init__(self) -> None:
         self._group: dict[Term, list[Term]] = {}

@@ -1,4 +1,4 @@
-"""What a plan is asked for, and what cannot be asked."""
+"""The request of a plan, and its validation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LATENCY = "latency"  # a target as well, which is measured and not counted
 
 @dataclass(frozen=True)
 class Request:
-    """What a plan was asked for."""
+    """The options of `mk.plan`."""
 
     ratio: float | None = None
     target: Mapping[str, float] | None = None
@@ -45,13 +45,13 @@ class Request:
 
     @property
     def granularity_wanted(self) -> str | None:
-        """The granularity, else single indices; None for whole heads and groups, as configurations count them."""
+        """The granularity, by default single indices; None for whole heads and groups."""
         if self.granularity is not None:
             return self.granularity
         return None if self.layers == UNIFORM else "index"
 
     def call(self, dropped: Mapping[str, list[int]], blocks: Sequence[str] = ()) -> str:
-        """Python that makes the plan again: the request where text can say it, else the indices and blocks that go."""
+        """Python that makes the plan again: the request, or the indices and blocks to remove."""
         defaults = Request()
         given = {name: value for name in Request.__dataclass_fields__
                  if (value := getattr(self, name)) != getattr(defaults, name)}  # fmt: skip
@@ -62,7 +62,7 @@ class Request:
 
 
 def _is_literal(value: Any) -> bool:
-    """Whether the repr of a value is Python for it."""
+    """True if the repr of a value is valid Python for it."""
     if isinstance(value, Mapping):
         return all(_is_literal(part) for pair in value.items() for part in pair)
     if isinstance(value, list | tuple):
@@ -71,7 +71,7 @@ def _is_literal(value: Any) -> bool:
 
 
 def check_request(graph: Any, request: Request) -> None:
-    """Raise `CutError` or `UnknownNameError` for what makes no sense."""
+    """Raise `CutError` or `UnknownNameError` for an invalid request."""
     if not isinstance(graph, DataflowGraph):
         what = (
             "trace it first: mk.plan(mk.trace(model, args), …)" if isinstance(graph, nn.Module) else "pass mk.trace(…)"
@@ -107,7 +107,7 @@ def check_request(graph: Any, request: Request) -> None:
 
 
 def check_model_unchanged(graph: DataflowGraph) -> None:
-    """Raise `CutError` where parameters and modules are not what they were at the trace, as after a cut."""
+    """Raise `CutError` if parameters or modules have changed since the trace."""
     walked = walk(graph.model)
     held = {each.name: each.tensor for each in named_registered_tensors(walked, walked.all_paths())}
     for node in dict.fromkeys(graph.state.values()):
@@ -131,7 +131,7 @@ def check_model_unchanged(graph: DataflowGraph) -> None:
 
 
 def check_target(target: Any, units: Sequence[str] = TARGETS) -> None:
-    """Raise `CutError` for a target that is none."""
+    """Raise `CutError` for an invalid target."""
     if target is not None and not _is_target(target, units):
         raise CutError(
             f"target={printable(repr(target))}: give what shall be left of {', '.join(units)}, as "
@@ -140,7 +140,7 @@ def check_target(target: Any, units: Sequence[str] = TARGETS) -> None:
 
 
 def _is_target(target: Any, units: Sequence[str]) -> bool:
-    """Whether it names units, each with a share below 1 or a number above."""
+    """True if a target maps units to shares below 1 or numbers above."""
     return (
         isinstance(target, Mapping)
         and len(target) > 0

@@ -1,4 +1,4 @@
-"""How many indices of each axis stay, and in which order they go."""
+"""Selections: the remaining count of each axis, and the order in which indices are removed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Selection:
-    """The state of a plan; corrections make a new one."""
+    """An immutable choice of counts and orders; corrections make a new one."""
 
     orders: Mapping[Term, Ints]  # the indices of each axis that may be cut, the first to go first
     counts: Mapping[Term, int]  # how many stay
@@ -30,16 +30,16 @@ class Selection:
 
     @cached_property
     def changed(self) -> dict[Term, int]:
-        """How many indices stay of the axes that lose some."""
+        """The remaining counts of the axes that lose indices."""
         return {atom: count for atom, count in self.counts.items() if count < atom.size}
 
     @cached_property
     def _sizes(self) -> dict[Term, int]:
-        """The sizes that were asked for: a dry run asks at every operator."""
+        """Cached sizes of dimensions."""
         return {}
 
     def keep_masks(self) -> KeepMasks:
-        """Which indices stay, of the axes that lose some."""
+        """The boolean masks of remaining indices, for the axes that lose some."""
         found = {}
         for atom, count in self.changed.items():
             keep = np.ones(atom.size, dtype=bool)
@@ -48,13 +48,13 @@ class Selection:
         return found
 
     def size(self, term: Term) -> int:
-        """The size of a dimension afterwards."""
+        """The size of a dimension after the cut."""
         if term not in self._sizes:
             self._sizes[term] = remaining_size(term, self.changed)
         return self._sizes[term]
 
     def free_atoms(self, term: Term) -> list[Term]:
-        """The atoms of a dimension whose count may be set, each once."""
+        """The atoms of a dimension whose count may change, each once."""
         return [atom for atom in dict.fromkeys(atoms(term)) if atom in self.counts and atom not in self.pinned]
 
     def cut_atoms(self, term: Term) -> list[Term]:
@@ -62,15 +62,15 @@ class Selection:
         return [atom for atom in dict.fromkeys(atoms(find(term))) if atom in self.changed]
 
     def restricted_to(self, terms: Sequence[Term]) -> Selection:
-        """The same of these axes alone, the others whole."""
+        """The selection of these axes alone; the others stay whole."""
         return Selection({atom: self.orders[atom] for atom in terms}, {atom: self.counts[atom] for atom in terms})
 
     def with_count(self, atom: Term, count: int) -> Selection:
-        """The same with another number of indices for one axis, and as many in proportion for those that go with it."""
+        """The selection with another count for one axis and its group."""
         return replace(self, counts={**self.counts, **self.proportions.counts_with(atom, count)})
 
     def pin(self, terms: list[Term], reason: str) -> Selection:
-        """The same with these axes kept whole, and those that go with them."""
+        """The selection with these axes and their groups kept whole."""
         terms = self.proportions.with_group_members(terms)
         return replace(
             self,

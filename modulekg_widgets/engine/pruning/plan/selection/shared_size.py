@@ -1,4 +1,4 @@
-"""Axes whose sizes are likely one number of a module, before a dry run has shown it."""
+"""Axes that probably share one size attribute of a module."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.tracing.dataflow import split_name
 
 # --------------------
-# The attributes of a module that hold sizes: integers, integers in tuples and lists, and those of plain objects.
+# Module attributes that hold sizes: integers, integers in tuples and lists, and those of plain objects.
 
 
 MIN_SIZE = 2  # smaller numbers are flags and counters
@@ -25,7 +25,7 @@ MIN_SIZE = 2  # smaller numbers are flags and counters
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One integer that a module holds."""
+    """One integer attribute of a module."""
 
     module: str
     name: str  # dotted behind the module, as `config.hidden_size`
@@ -35,7 +35,7 @@ class Attribute:
 
     @property
     def identity(self) -> tuple[int, str, int | None]:
-        """What identifies the number, under whatever names it is reached."""
+        """The identity of the number, independent of the name it is reached by."""
         return self.holder, self.name.rpartition(".")[2], self.index
 
     @property
@@ -47,7 +47,7 @@ class Attribute:
         return self.value if isinstance(self.value, int) else self.value[self.index or 0]
 
     def with_size(self, value: SizeValue, size: int) -> SizeValue:
-        """`value`, which is this attribute's with other corrections, with `size` in its place."""
+        """`value` with `size` at the position of this attribute."""
         if isinstance(value, int):
             return size
         parts = list(value)
@@ -65,7 +65,7 @@ class Attribute:
 
 
 def attributes_of(path: str, module: nn.Module) -> Iterator[Attribute]:
-    """The sizes that a module holds itself, then those of the plain objects that it holds."""
+    """The sizes that a module holds, then those of plain objects in it."""
     state = module_state(module)
     yield from _integer_attributes(path, "", state)
     for name, value in state.copy().items():  # another thread may run the model
@@ -91,14 +91,14 @@ def _integer_attributes(path: str, prefix: str, state: dict[str, Any]) -> Iterat
 
 
 def with_shared_sizes(proportions: Proportions, chosen: Sequence[Axis]) -> Proportions:
-    """The same, and of the axes that are in none of them those that seem to have one size."""
+    """The proportions, with axes that share a size attribute tied as well."""
     groups = [tuple(chosen[at].term for at in group) for group in shared_size_groups(chosen)]
     more = [Proportion(terms) for terms in groups if not any(term in proportions.by_term for term in terms)]
     return Proportions((*proportions.groups, *more)) if more else proportions
 
 
 def shared_size_groups(chosen: Sequence[Axis]) -> Iterator[list[int]]:
-    """The places of axes that the parameters of one module put out, where it has fewer attributes of their size.
+    """Groups of axes that one module produces with fewer attributes of their size.
 
     So do the states of a recurrent layer of several layers or directions, which has one `hidden_size` for all.
     """
@@ -106,7 +106,7 @@ def shared_size_groups(chosen: Sequence[Axis]) -> Iterator[list[int]]:
 
 
 def shared_size_names(chosen: Sequence[Axis]) -> dict[Term, tuple[str, tuple[Term, ...]]]:
-    """For each of such axes the number by name, as `hidden_size of rnn`, and all axes that it is for."""
+    """For each such axis the attribute's name, as `hidden_size of rnn`, and its axes."""
     found: dict[Term, tuple[str, tuple[Term, ...]]] = {}
     for path, names, group in _shared_sizes(chosen):
         terms = tuple(chosen[at].term for at in group)
@@ -116,7 +116,7 @@ def shared_size_names(chosen: Sequence[Axis]) -> dict[Term, tuple[str, tuple[Ter
 
 
 def _shared_sizes(chosen: Sequence[Axis]) -> Iterator[tuple[str, list[str], list[int]]]:
-    """The path of each such module, its attributes of the size, and the places of the axes."""
+    """The path, the attributes and the axes of each such module."""
     found: dict[tuple[str, int], dict[int, None]] = {}
     modules = {}
     for at, axis in enumerate(chosen):

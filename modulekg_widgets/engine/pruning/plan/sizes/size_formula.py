@@ -1,4 +1,4 @@
-"""The size of a model for many choices at once: the formulas of `SizeTerms` on arrays of counts."""
+"""Sizes of a model for many choices at once: `SizeTerms` evaluated on arrays of counts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COST_UNITS = ("flops", "matmul_flops", "macs", "latency")  # the units that the 
 
 
 class SizeFormula:
-    """The sizes of a traced model in some units, from how many indices of each axis stay.
+    """The sizes of a traced model in some units, as a function of the counts.
 
     An operator whose cost is no polynomial is counted on values of the sizes in question. `times`: for the unit
     "latency", the nanoseconds that each operator took, by its number.
@@ -57,7 +57,7 @@ class SizeFormula:
         return found if counts.ndim > 1 else found[0]
 
     def savings(self, numbers: Sequence[int], unit: str) -> Floats:
-        """What each of some axes saves when it loses its first index, relative to the model: (axes,)."""
+        """The saving of each axis when it loses its first index, relative to the model: (axes,)."""
         at = self.units.index(unit)
         choices = np.repeat(self.full[None], len(numbers), axis=0)
         choices[np.arange(len(numbers)), list(numbers)] -= 1
@@ -82,7 +82,7 @@ def _products_of_unit(terms: DetailedSizeTerms, unit: str) -> list[Cost]:
 
 
 class _ExpressionValues:
-    """The values of expressions, those of one depth at once: a column for each, that of the constant 1 the last."""
+    """The values of expressions by column, evaluated by depth."""
 
     def __init__(self, terms: Sequence[Expression], axes: int) -> None:
         self._columns: dict[Expression, int] = {}
@@ -104,7 +104,7 @@ class _ExpressionValues:
         self._own, self._numbers = own[:, 0], own[:, 1]
 
     def _add(self, term: Expression) -> tuple[int, int]:
-        """The column of an expression, and its depth."""
+        """The column and the depth of an expression."""
         if isinstance(term, int):
             if term not in self._columns:
                 self._columns[term] = self._count
@@ -152,7 +152,7 @@ class _SumOfProducts:
 
 
 class _NonPolynomialTerm:
-    """What an operator costs that has no formula in sizes, remembered by the sizes that it depends on."""
+    """The cost of an operator without a polynomial formula, cached by sizes."""
 
     def __init__(self, cost: NonPolynomialCost, full: Sequence[int]) -> None:
         self._full = full
@@ -161,12 +161,12 @@ class _NonPolynomialTerm:
         self._known: dict[tuple[int, ...], float] = {}
 
     def share_of_unit(self, unit: str) -> float:
-        """How much of its FLOPs counts in a unit."""
+        """The factor of its FLOPs in a unit."""
         kind = self._other.kind
         return {"flops": 1.0, "macs": kind.pairs / 2, "matmul_flops": float(kind.products)}.get(unit, 0.0)
 
     def difference(self, counts: CountArray) -> float:
-        """The cost with these counts, less that of the whole model."""
+        """The cost with these counts, minus that of the whole model."""
         key = tuple(counts[self._axes].tolist())
         if key not in self._known:
             by_number = dict(zip(self._axes, key, strict=True))

@@ -1,4 +1,4 @@
-"""The size of a model as a formula in the counts of its axes: parameters, bytes and FLOPs of any choice at once."""
+"""The size of a model as sums of products of axis counts: parameters, bytes and FLOPs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from modulekg_widgets.engine.residuals.removable_blocks import NO_BLOCK, NestedB
 from modulekg_widgets.engine.torch_runtime.pytree import with_leaves
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
-# -------------------- Recorded operators on values of other sizes, for counting what they would cost
+# -------------------- Recorded operators on values of other shapes, for counting their cost
 
 
 Shape = tuple[int, ...]
 
 
 def operator_resizer(shape_of: Callable[[DataNode], Shape]) -> Callable[[OperatorNode], OperatorNode]:
-    """What gives an operator with every value in the shape that `shape_of` says; one value is one twin throughout."""
+    """A function that returns an operator with all values in the shapes of `shape_of`."""
     twins: dict[DataNode, DataNode] = {}
 
     def twin(node: DataNode) -> DataNode:
@@ -65,7 +65,7 @@ _Costs = defaultdict[tuple[tuple[int, ...], int], float]  # by terms and block
 
 
 class TensorSize(NamedTuple):
-    """The number of elements of a parameter or buffer: `factor` times the values of its terms.
+    """The number of elements of a parameter or buffer: `factor` times its terms.
 
     Of one that goes with an element of a list it is the mean over the elements: each may be the one that goes.
     """
@@ -79,7 +79,7 @@ class TensorSize(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """A part of the FLOPs: `factor` times the values of the terms, of which one may come twice."""
+    """One summand of the FLOPs: `factor` times its terms."""
 
     factor: float
     terms: tuple[int, ...]
@@ -87,7 +87,7 @@ class Cost(NamedTuple):
 
 
 class ModelSizes(NamedTuple):
-    """The size of a model; FLOPs count a multiply-add as 2."""
+    """The sizes of a model; FLOPs count a multiply-add as 2."""
 
     params: int
     flops: int
@@ -96,7 +96,7 @@ class ModelSizes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SizeTerms:
-    """The formulas of a traced model; axes go by their numbers in `Axes`."""
+    """The size formulas of a traced model; axes are referred to by number."""
 
     terms: tuple[Expression, ...]
     tensors: tuple[TensorSize, ...]
@@ -104,7 +104,7 @@ class SizeTerms:
     is_exact: bool  # whether the FLOPs are; the cost of an operator without a formula in sizes counts as it is
 
     def sizes(self, counts: Mapping[int, int], full: Sequence[int], removed_blocks: Collection[int] = ()) -> ModelSizes:
-        """The sizes when of each axis in `counts` so many indices stay, and the blocks in `removed_blocks` do not.
+        """The sizes for these counts, without the removed blocks.
 
         `full` has the sizes of all axes.
         """
@@ -125,7 +125,7 @@ class SizeTerms:
 
 
 class NonPolynomialCost(NamedTuple):
-    """An operator whose cost is no formula in sizes: it is counted on values of the sizes in question."""
+    """An operator without a polynomial cost, counted on values of the actual sizes."""
 
     operator: OperatorNode
     dims: dict[DataNode, list[Expression]]
@@ -135,7 +135,7 @@ class NonPolynomialCost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DetailedSizeTerms:
-    """The formulas with what the page of an editor has no use for."""
+    """The size formulas with the units that only the kernel uses."""
 
     terms: SizeTerms
     macs: tuple[Cost, ...]
@@ -145,7 +145,7 @@ class DetailedSizeTerms:
 
 
 def evaluate(term: Expression, counts: Mapping[int, int], full: Sequence[int]) -> int:
-    """The size of a dimension when of each axis in `counts` so many indices stay."""
+    """The size of a dimension for these counts."""
     if isinstance(term, int):
         return -term if term < 0 else counts.get(term, full[term])
     parts = (evaluate(part, counts, full) for part in term[1:])
@@ -153,7 +153,7 @@ def evaluate(term: Expression, counts: Mapping[int, int], full: Sequence[int]) -
 
 
 def size_terms(axes: Axes, counted: Axes | None = None, blocks: NestedBlocks | None = None) -> SizeTerms:
-    """The formulas of the traced model; `counted` are the axes of the pass whose FLOPs count, if it is another one.
+    """The size formulas of a traced model; `counted` are the axes of the trace whose FLOPs count.
 
     With `blocks` each part of a formula says which of them it goes with.
     """
@@ -167,7 +167,7 @@ def detailed_size_terms(
     times: Mapping[int, float] | None = None,
     blocks: NestedBlocks | None = None,
 ) -> DetailedSizeTerms:
-    """As `size_terms`; without costs the formulas have no FLOPs, for who asks for parameters and bytes alone.
+    """The size formulas in all units; without costs only parameters and bytes.
 
     `times`: the nanoseconds of operators by their numbers, as long as nothing is cut; they go down as the FLOPs.
     """
@@ -216,7 +216,7 @@ def _cost_tuple(costs: _Costs) -> tuple[Cost, ...]:
 
 
 class _ExpressionTable:
-    """Expressions by their places."""
+    """Expressions by index, each stored once."""
 
     def __init__(self) -> None:
         self.places: dict[Expression, int] = {}
@@ -226,7 +226,7 @@ class _ExpressionTable:
 
 
 class _ExpressionBuilder:
-    """Writes the dimensions of a traced pass as expressions; an atom that is not in `written` is a constant."""
+    """Builds expressions for the dimensions of a trace; unknown atoms are constants."""
 
     def __init__(self, axes: Axes, expressions: Mapping[Term, Expression]) -> None:
         self.axes, self._atoms = axes, expressions
@@ -256,7 +256,7 @@ class _ExpressionBuilder:
 
 
 def _matching_atoms(counted: Axes, axes: Axes) -> dict[Term, Expression]:
-    """The atoms of another pass over the same model as expressions in the axes, by the parameters that they lie on."""
+    """The atoms of another trace as expressions, matched by parameters."""
     writer = _ExpressionBuilder(axes, {axis.term: axis.number for axis in axes.free})
     found: dict[Term, Expression] = {}
     waiting = [
@@ -301,7 +301,7 @@ def _tensor_size(
 def _operator_costs(
     operator: OperatorNode, asked: int | None, pairs: bool, writer: _ExpressionBuilder
 ) -> dict[tuple[Expression, ...], float] | None:
-    """The FLOPs as factors of products of expressions; None where they are no polynomial in its dimensions.
+    """The FLOPs of an operator as products with factors; None if they are no polynomial.
 
     `pairs`: they are of multiply-adds.
     """
@@ -337,7 +337,7 @@ def _operator_costs(
 def _recurrent_costs(
     operator: OperatorNode, writer: _ExpressionBuilder, products: bool = True
 ) -> dict[tuple[Expression, ...], float]:
-    """The FLOPs of a recurrent layer, cell by cell; without `products` what is no matrix product alone."""
+    """The FLOPs of a recurrent layer, cell by cell."""
     call = OperatorCall(operator)
     steps, found = writer.dims(call.inputs[0])[:-1], _CostSum()
     transposed = call.get("batch_first") and call["has_biases"] and min(call.inputs[0].shape[:2]) > 1
@@ -354,12 +354,12 @@ def _recurrent_costs(
 
 
 def _non_matmul_costs(operator: OperatorNode, writer: _ExpressionBuilder) -> dict[tuple[Expression, ...], float]:
-    """What of the FLOPs of an operator that is made of multiply-adds is something else."""
+    """The FLOPs of an operator outside of its matrix products."""
     return _recurrent_costs(operator, writer, products=False) if operator.name in elementwise_parts else {}
 
 
 class _CostSum:
-    """Factors of products of expressions, which are added up."""
+    """A sum of products with factors."""
 
     def __init__(self) -> None:
         self.costs: dict[tuple[Expression, ...], float] = defaultdict(float)
@@ -373,7 +373,7 @@ class _CostSum:
 def _unified_inner_dims(
     operator: OperatorNode, dims: Mapping[DataNode, list[Expression]]
 ) -> dict[DataNode, list[Expression]]:
-    """With what a product of matrices sums over of one size in both, where that of one is written as a constant.
+    """Dimensions in which a constant inner size of a matrix product follows the other operand.
 
     So are first states of zeros, whose size is a number in the code that follows the size of what they meet.
     """
@@ -395,7 +395,7 @@ def _unified_inner_dims(
 def _cost_by_size(
     operator: OperatorNode, dims: Mapping[DataNode, list[Expression]], full: Mapping[Expression, int]
 ) -> Callable[[Sequence[int]], int | None]:
-    """What gives the cost when the varying dimensions, in the order of `full`, have these sizes."""
+    """A function that returns the cost for sizes of the varying dimensions."""
 
     def cost(point: Sequence[int]) -> int | None:
         sizes = dict(zip(full, point, strict=True))
@@ -409,7 +409,7 @@ def _cost_by_size(
 
 
 def _coefficients(grid: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """From the values of a polynomial at `POINTS` in every dimension to its coefficients by powers, exactly."""
+    """The coefficients of a polynomial from its values at `SAMPLE_POINTS`."""
     inverse = np.array([[3, -3, 1], [-2.5, 4, -1.5], [0.5, -1, 0.5]])  # of the powers of 1, 2, 3
     for at in range(grid.ndim):
         grid = np.moveaxis(np.tensordot(inverse, grid, axes=(1, at)), 0, at)

@@ -1,4 +1,4 @@
-"""Why a plan cannot leave so little: what stands in the way, and what comes nearest."""
+"""Messages and notes for infeasible targets: the limiting options, and the nearest plan."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def unreachable_message(
     minimum_sizes: MinimumSizes,
     failed: Exception | None = None,
 ) -> str:
-    """The message for a target below all that can be reached; `failed`: what the last choice that does not run said."""
+    """The message for a target below the reachable minimum."""
     smallest = minimum_sizes(request, formula.units)
     left = [smallest[unit] for unit in formula.units] if nearest is None else nearest.sizes.tolist()
     over = [(left[at] - goals[at]) / max(formula.before[at], 1.0) for at in range(len(goals))]
@@ -57,7 +57,7 @@ def unreachable_message(
 
 
 def overshoot_message(request: Request, formula: SizeFormula, nearest: TargetSolution, missed: int) -> str:
-    """The message for a target of which far less is left than was asked for."""
+    """The message for a target that is far overshot."""
     size = _size_text(nearest.sizes[missed], formula, missed)
     given = [name for name in ("per_axis", "cuts", "ceiling") if getattr(request, name) is not None]
     options = ", ".join(f"{name}={printable(repr(getattr(request, name)), 80)}" for name in given)
@@ -67,7 +67,7 @@ def overshoot_message(request: Request, formula: SizeFormula, nearest: TargetSol
 
 
 def slack_notes(request: Request, formula: SizeFormula, found: TargetSolution) -> list[str]:
-    """The note of a plan of which less is left of a size than was asked for, as another one is met."""
+    """The note for a size that is below its budget, as another one is tighter."""
     room = [at for at in range(len(found.gaps)) if found.has_slack(at) and formula.units[at] != LATENCY]
     if not room:
         return []
@@ -77,7 +77,7 @@ def slack_notes(request: Request, formula: SizeFormula, found: TargetSolution) -
 
 
 def missed_target_notes(request: Request, formula: SizeFormula, found: TargetSolution) -> list[str]:
-    """The notes of a plan of which a size is further from its goal than a plan by single indices would leave it."""
+    """The notes for sizes that miss their goal."""
     names = ("round_to", "only", "keep", "floor", "ceiling", "per_axis", "cuts")
     ways = [
         f"{name}={printable(repr(getattr(request, name)), 80)}" for name in names if getattr(request, name) is not None
@@ -111,7 +111,7 @@ def too_slow_message(
     slowest: Sequence[tuple[str, float]],
     minimum_sizes: MinimumSizes,
 ) -> str:
-    """The message for a time below all that cuts take; `slowest`: modules and their milliseconds before."""
+    """The message for an unreachable latency; `slowest` has modules and their milliseconds."""
     flops = minimum_sizes(request, ["flops"])["flops"]
     kept = [each for each in nearest.candidate.changes if each.kind in (PINNED, CONSTRAINT)]
     ways = [
@@ -135,7 +135,7 @@ def too_slow_message(
 
 
 def latency_miss_notes(request: Request, wanted: float, pair: tuple[float, float]) -> list[str]:
-    """The note of a plan that takes less time than was asked for, as steps come no nearer."""
+    """The note for a plan that misses its latency."""
     if abs(pair[1] / pair[0] / wanted - 1) <= LATENCY_TOLERANCE:
         return []
     return [
@@ -147,7 +147,7 @@ def latency_miss_notes(request: Request, wanted: float, pair: tuple[float, float
 
 
 def rounding_notes(request: Request, step: int) -> list[str]:
-    """The note of a plan whose sizes are multiples of what nobody asked for."""
+    """The note for a plan with sizes rounded for speed."""
     if step == (request.round_to or 1):
         return []
     return [f"the sizes left are multiples of {step}: measured, such cuts take less time for what they leave here"]
@@ -158,7 +158,7 @@ def _latency_text(pair: tuple[float, float]) -> str:
 
 
 def _limiting_options(request: Request, now: float, unit: str, minimum_sizes: MinimumSizes) -> list[str]:
-    """The options without which a plan could leave less."""
+    """The options of the request that prevent smaller plans."""
     without: list[tuple[str, Request]] = []
     for name in ("round_to", "only", "keep", "floor", "per_axis", "cuts"):
         if getattr(request, name) is not None:
@@ -172,7 +172,7 @@ def _limiting_options(request: Request, now: float, unit: str, minimum_sizes: Mi
 
 
 def frozen_axes_text(axes: Axes) -> list[str]:
-    """The frozen axes by their reasons, those of most axes first."""
+    """The number of frozen axes by reason, the most frequent first."""
     reasons = Counter(axis.frozen for axis in axes if axis.frozen is not None)
     if not reasons:
         return []
@@ -184,7 +184,7 @@ def frozen_axes_text(axes: Axes) -> list[str]:
 
 
 def _corrections_text(changes: Sequence[Change]) -> list[str]:
-    """The corrections that keep axes whole or tie them."""
+    """The corrections that keep axes whole or tie them, as text."""
     more = [f"{len(changes) - MAX_REASONS} more corrections"] if len(changes) > MAX_REASONS else []
     return [*(printable(str(change), 300) for change in changes[:MAX_REASONS]), *more]
 

@@ -1,4 +1,4 @@
-"""A plan for a target in milliseconds: cuts are estimated by the times of the uncut modules, then really measured."""
+"""Plans for a target in milliseconds: estimated by module times, then measured."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from modulekg_widgets.engine.pruning.plan.targets.infeasible import LATENCY_TOLE
 from modulekg_widgets.engine.pruning.plan.targets.size_search import TOLERANCE
 from modulekg_widgets.engine.pruning.plan.targets.target_solver import TargetSolution, TargetSolver
 
-# -------------------- The cut that takes the share of a model's time that was asked for, found by measuring cuts
+# -------------------- Search for the cut that leaves a given share of the model's latency, by measuring cuts
 
 
 MAX_CUTS = 8  # that are measured beyond the first of each step
@@ -31,7 +31,7 @@ MIN_SLOPE = 0.5  # of what a cut leaves: so far below it goes the next one
 
 
 class Proposal(NamedTuple):
-    """A cut, and what share of the model's time it leaves by the estimate: the goal, or as little as one can.
+    """A cut, and the share of the latency that it leaves by estimate.
 
     `is_bound`: another budget is tighter, so that no goal for the time leaves more.
     """
@@ -43,7 +43,7 @@ class Proposal(NamedTuple):
 
 @dataclass(frozen=True)
 class MeasuredCut:
-    """A cut that was measured; sizes are multiples of `step`."""
+    """A measured cut; its sizes are multiples of `step`."""
 
     proposal: Proposal
     step: int
@@ -56,7 +56,7 @@ class MeasuredCut:
 
 
 class LatencySearch:
-    """Measures cuts until one takes the wanted share of the model's time.
+    """Measures cuts until one leaves the wanted share of the latency.
 
     `propose` gives a cut for an estimated share and a step, or None where no cut has such steps; `measure` runs it
     beside the model, the more exactly the second time.
@@ -75,7 +75,7 @@ class LatencySearch:
         self._steps = steps
 
     def run(self) -> MeasuredCut | None:
-        """The nearest cut among those that were measured twice; None where there is none at all."""
+        """The nearest cut among those measured twice; None if there is none."""
         firsts = [each for step in self._steps if (each := self._measure_at(self.wanted, step)) is not None]
         if not firsts:
             return None
@@ -89,7 +89,7 @@ class LatencySearch:
         return best
 
     def _preferred_step(self, firsts: Sequence[MeasuredCut]) -> MeasuredCut:
-        """Of the cuts that are where they should be, the one of the smallest step that is not clearly slow."""
+        """The smallest step whose cut is not clearly slower than others."""
 
         def aside(each: MeasuredCut) -> float:
             return each.proposal.estimate - self.wanted
@@ -119,7 +119,7 @@ class LatencySearch:
         return best if best.is_confirmed else self._confirm(best)
 
     def _least_expected(self, measured: Sequence[MeasuredCut]) -> MeasuredCut | None:
-        """Of the cuts that were measured once, the one that the others tell least of: by chance it may look slow."""
+        """The cut, measured once, that deviates most from the fit of all."""
         steepness = _slope(measured)
         once = [each for each in measured if not each.is_confirmed]
         return max(once, key=lambda each: abs(1 - each.share - steepness * (1 - each.proposal.estimate)), default=None)
@@ -137,7 +137,7 @@ class LatencySearch:
         return replace(candidate, comparison=candidate.comparison.with_more(more), is_confirmed=True)
 
     def _next_share(self, measured: Sequence[MeasuredCut]) -> float:
-        """The estimated share that should take the wanted one: a step from the nearest, as steep as all are together.
+        """The estimated share to try next: a secant step, or an interpolation within the bracket.
 
         A line through two cuts alone would make much of chance where these are near each other. It is taken where the
         step would lead to a cut that is known to be too quick or too slow: sizes may be quick by leaps.
@@ -160,7 +160,7 @@ def _estimate(cut: MeasuredCut) -> float:
 
 
 def _slope(measured: Sequence[MeasuredCut]) -> float:
-    """How much goes of the time for what goes by the estimate."""
+    """The slope of measured over estimated savings."""
     gone = [(1 - each.proposal.estimate, 1 - each.share) for each in measured]
     return sum(one * other for one, other in gone) / max(sum(one * one for one, _ in gone), 1e-9)
 
@@ -177,7 +177,7 @@ STEPS = (1, 8, 16, 32)  # of sizes: registers and tiles have powers of two
 
 
 class StepPlanner(Protocol):
-    """What is asked of a planner whose sizes are multiples of some step."""
+    """The interface of a planner whose sizes are multiples of a step."""
 
     @property
     def repair(self) -> Repair: ...
@@ -190,7 +190,7 @@ class StepPlanner(Protocol):
 
 
 class LatencyTarget:
-    """Finds the cut for a target of which one size is milliseconds.
+    """Finds the cut for a target that includes milliseconds.
 
     `planners`: by the step that their sizes are multiples of; `formula` has the milliseconds of the uncut modules,
     which are taken to go down as their FLOPs.
@@ -212,7 +212,7 @@ class LatencyTarget:
         self._infeasible_error: Callable[[], CutError] | None = None
 
     def solve(self) -> MeasuredCut:
-        """The cut that comes nearest; raises `CutError` where none comes near, or none is faster than the model."""
+        """The nearest cut; raises `CutError` if none is near, or none is faster than the model."""
         search = LatencySearch(self.wanted, self._propose, self._measure, list(self.planners))
         found = search.run()
         if found is None:
@@ -221,7 +221,7 @@ class LatencyTarget:
         return found
 
     def is_too_slow(self, found: MeasuredCut) -> bool:
-        """Whether a cut takes far more than was asked for, or more than the model."""
+        """True if a cut is far slower than requested, or slower than the model."""
         return found.share > min(self.wanted * (1 + LATENCY_TOLERANCE), 1.0)
 
     def _measure(self, solution: TargetSolution, thorough: bool) -> LatencyComparison:
@@ -229,7 +229,7 @@ class LatencyTarget:
         return self.stopwatch.compare_cut(planner.repair.edits(solution.candidate), thorough)
 
     def _propose(self, share: float, step: int) -> Proposal | None:
-        """The cut that leaves an estimated share, or else the least of it; None where none does."""
+        """The cut for an estimated share, or the smallest one; None if there is none."""
         found = self._solve(share * float(self.formula.before[self.at]), step)
         if found is None:
             return None
@@ -256,7 +256,7 @@ class LatencyTarget:
 
 
 def target_goals(target: Mapping[str, float], formula: SizeFormula, whole: float = 1.0) -> Floats:
-    """What shall be left by unit, milliseconds in terms of the estimate; `whole`: those of the model as measured."""
+    """The goals by unit, with milliseconds in units of the estimate."""
     before = dict(zip(formula.units, formula.before.tolist(), strict=True))
 
     def goal(unit: str, wanted: float) -> float:

@@ -1,4 +1,4 @@
-"""Which indices of an axis go first, and how those of several axes rank with one another."""
+"""The order in which the indices of an axis are removed, and their ranking across axes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from modulekg_widgets.engine.pruning.plan.selection.request import LATENCY, Requ
 from modulekg_widgets.engine.pruning.plan.sizes.size_formula import SizeFormula
 
 # --------------------
-# Where a target is spent: the scores of all axes by what an index costs the network for what it saves.
+# Scores for targets: the loss of an index relative to the sizes that it saves, comparable across axes.
 # A layer passes on the energy of its indices, the squares of their scores. The share that an index has of it is what
 # the weights along its axis lose; of what they save, the FLOPs of the axis tell. Shares add up while little goes; the
 # less of an axis is left, the more of that the next index takes, so its share of what is left counts as well.
@@ -32,7 +32,7 @@ EPSILON = 1e-12  # of the energy of an axis
 
 
 def target_scores(scores: Scores, weights: Mapping[Term, int], savings: Mapping[Term, float]) -> dict[Term, Floats]:
-    """For each axis the worth of its indices, comparable from axis to axis, in the order of their scores.
+    """The scores of all axes for a target, comparable across axes.
 
     `weights`: how many run along an axis; `savings`: the share of the sizes asked for that goes with all of it.
     """
@@ -44,7 +44,7 @@ def target_scores(scores: Scores, weights: Mapping[Term, int], savings: Mapping[
 
 
 def _lost_energy(scores: Floats) -> Floats:
-    """Of each index the energy that is lost with it when those of lower scores have gone, relative to the mean."""
+    """The energy that is lost with each index once lower ones are removed, relative to the mean."""
     if not len(scores):
         return scores
     relative = scores / (np.abs(scores).mean() or 1.0)
@@ -64,7 +64,7 @@ MIN_SAVING = 1e-12  # of the sizes of a model
 
 
 class IndexRanking:
-    """The importance of the indices that a request may take, computed where it is asked for.
+    """The importance of the indices that a request may remove.
 
     `independent`: the axes of a ratio; `given`: those that the user names; `formula` makes one for a unit.
     """
@@ -84,7 +84,7 @@ class IndexRanking:
         self._formula = formula
 
     def order(self, term: Term) -> Ints:
-        """The indices of an axis, the first to go first: those given, else the least important."""
+        """The indices of an axis in the order of removal: explicit ones first, then the least important."""
         first = self.explicit[term].drop_first if term in self.explicit else ()
         if len(first):
             return np.concatenate([first, np.setdiff1d(np.arange(term.size), first)])
@@ -96,14 +96,14 @@ class IndexRanking:
 
     @cached_property
     def scores(self) -> Scores:
-        """The scores of every axis of which the user does not say what goes."""
+        """The scores of all axes without explicit indices."""
         terms = [axis.term for axis in self.independent]
         terms += [term for term, given in self.explicit.items() if term not in terms and not len(given.drop_first)]
         return score(self.axes, terms, self.request.importance)
 
     @cached_property
     def comparable(self) -> Scores:
-        """The scores of all chosen axes, so that they can be ranked together."""
+        """The scores of the chosen axes, comparable across axes."""
         if self.request.per is not None:
             # in relation to the mean of an axis, a score would say nothing of what an index of it is worth
             saved = self._mean_savings([self.request.per])
@@ -115,22 +115,21 @@ class IndexRanking:
         return target_scores(self.scores, weights_along(self.axes), savings)
 
     def _mean_savings(self, units: list[str]) -> dict[Term, float]:
-        """Which share of these sizes goes with the first index of each chosen axis, the mean over them."""
+        """The mean share of these sizes that the first index of each axis saves."""
         chosen = [axis for axis in self.independent if axis.term not in self.explicit]
         formula = self._formula(units)
         savings = [formula.savings([axis.number for axis in chosen], unit) for unit in units]
         return {axis.term: float(saved) for axis, saved in zip(chosen, np.mean(savings, axis=0), strict=True)}
 
 
-# --------------------
-# How fast each axis gives what a target takes where the scope is "local": slower where many weights run along it.
+# -------------------- Per-axis exponents for local targets: an axis shared by n weights keeps r**sqrt(2/n)
 
 
 ROOT = 0.5
 
 
 def local_exponents(axes: Axes, chosen: Sequence[Axis]) -> Floats:
-    """Per axis the power to which it keeps what the common ratio leaves: the root of 2 over its weights, 1 at most.
+    """The exponent of each axis: sqrt(2 / weights along it), at most 1.
 
     One weight makes and one reads an axis inside of a block: it keeps what the ratio leaves. One that many weights run
     along keeps more, as the docstring of `mk.plan` says; of powers of 2 over the weights the root serves best.

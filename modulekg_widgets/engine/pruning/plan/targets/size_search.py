@@ -1,4 +1,10 @@
-"""The numbers of indices with which a model comes as near as possible to the sizes that were asked for."""
+"""Search for the counts of remaining indices that come nearest to size goals, on size formulas.
+
+A bisection over the ratio brackets the goals, steps of single indices fill the rest, exchanges between
+axes come nearer, and a beam search is the last resort where steps are large. Several goals are met by
+tilting the ratio towards axes that cost more of one unit. No model code runs here: `target_solver` runs
+the dry runs, and searches again with the corrections that they find.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +38,7 @@ ResolveCounts = Callable[
 
 @dataclass(frozen=True)
 class SearchContext:
-    """What is known of an attempt: what becomes of a choice, and which axes move together."""
+    """The corrections that are known to a search: resolved counts, and axes that change together."""
 
     resolve: ResolveCounts
     groups: Sequence[Ints]  # places among the chosen axes
@@ -40,14 +46,14 @@ class SearchContext:
 
 @dataclass(frozen=True)
 class _RatioRule:
-    """How a ratio becomes numbers of indices."""
+    """The rule that converts a ratio into counts."""
 
     tilt: Floats | float = 0.0  # what each axis gives beyond the common ratio
     fixed: Ints | None = None  # what stays of some axes whatever the ratio; -1 for the others
 
 
 class SizeSearch:
-    """Finds what stays of each axis for sizes given in numbers; `scores` are comparable from axis to axis.
+    """Finds counts for size goals; `scores` are comparable across axes.
 
     With `as_budgets` the tightest of several sizes is met, and the others are at most what was asked for; else all are
     met, by axes that cost more of the one than of the other.
@@ -61,7 +67,7 @@ class SizeSearch:
         self._summed = [np.concatenate([[0.0], np.cumsum(np.sort(own))]) for own in scores]
 
     def gaps(self, stay: Ints, goals: Floats, context: SearchContext) -> Floats:
-        """How far the sizes are below the goals, relative to the model: (units,) or (choices, units).
+        """The distance of the sizes below the goals, relative to the model: (units,) or (choices, units).
 
         As budgets the gap of the tightest alone counts: (1,) or (choices, 1).
         """
@@ -73,16 +79,16 @@ class SizeSearch:
         return found if stay.ndim > 1 else found[0]
 
     def as_budget_search(self) -> SizeSearch:
-        """The same search, where the tightest goal alone is met."""
+        """The same search with the goals as budgets."""
         return SizeSearch(self.counts, self.formula, self.scores, is_budget=True)
 
     def by_ratio(self, goals: Floats, context: SearchContext) -> Ints | None:
-        """What stays of the chosen axes by the ratio that the goals need; None where even the largest leaves more."""
+        """The counts for the smallest sufficient ratio; None if the largest ratio leaves too much."""
         bracket = self._bracket_ratio(goals, context, _RatioRule())
         return None if bracket is None else self._at_ratio(bracket[1], _RatioRule())
 
     def nearest(self, goals: Floats, context: SearchContext) -> Ints | None:
-        """What stays of the chosen axes; None where even the largest ratio leaves more."""
+        """The counts nearest to the goals; None if the largest ratio leaves too much."""
         whole = self.counts.at_ratio(0.0)
         if (self.gaps(whole, goals, context) >= 0).all():
             return whole
@@ -103,7 +109,7 @@ class SizeSearch:
     def _with_coarse_axes_fixed(
         self, more: Ints, found: Ints, goals: Floats, context: SearchContext, way: _RatioRule
     ) -> Ints | None:
-        """Where one step takes a good part of what is missing: what the others have to give without that step."""
+        """The counts with coarse axes fixed, where one step exceeds a third of the gap."""
         now = self.gaps(found, goals, context)
         steps = [self.neighbours(found, replace(context, movers=[mover]), (1, -1)) for mover in context.groups]
         is_coarse = [np.abs(self.gaps(own, goals, context) - now).max() > now.max() / 3 for own in steps]
@@ -123,7 +129,7 @@ class SizeSearch:
     def _fill_bracket(
         self, bracket: tuple[float, float], goals: Floats, context: SearchContext, way: _RatioRule
     ) -> Ints:
-        """What the larger of two ratios leaves, and what the goals have room for beyond that."""
+        """The counts of the larger ratio of a bracket, with steps added back while the goals allow."""
         more, stay = (self._at_ratio(ratio, way) for ratio in bracket)
         for movers in (self._groups_without_role(context), list(context.groups)):
             stay = self._restore_steps(stay, more, goals, replace(context, movers=movers), 0.0)
@@ -138,18 +144,18 @@ class SizeSearch:
         return self._refine(stay, goals, replace(context, movers=self._groups_without_role(context)))
 
     def _groups_without_role(self, context: SearchContext) -> list[Ints]:
-        """The axes that have no part in heads or groups: of these the code may want several to be of one size."""
+        """The groups of axes without a role in heads or groups."""
         return [mover for mover in context.groups if all(self.counts.chosen[at].role is None for at in mover)]
 
     # --------------------------------------------------------------- ratios
 
     def _at_ratio(self, ratio: float, way: _RatioRule) -> Ints:
-        """What a ratio leaves."""
+        """The counts for a ratio."""
         stay = self.counts.at_ratio(ratio, way.tilt)
         return stay if way.fixed is None else np.where(way.fixed < 0, stay, way.fixed)
 
     def _bracket_ratio(self, goals: Floats, context: SearchContext, way: _RatioRule) -> tuple[float, float] | None:
-        """Two ratios next to each other of which the larger one leaves no more than the goals."""
+        """Two adjacent ratios of which the larger one meets the goals."""
         reach = float(np.max(np.abs(way.tilt), initial=0.0))
         low, high = -reach, 1.0 + reach
         if (self.gaps(self._at_ratio(high, way), goals, context) < 0).any():
@@ -163,7 +169,7 @@ class SizeSearch:
         return low, high
 
     def _tilt(self, goals: Floats, context: SearchContext, stay: Ints) -> Floats | float:
-        """What each axis gives beyond the common ratio, so that several goals are met at once.
+        """The extra ratio of each axis, so that several goals are met at once.
 
         It goes by how much more of the one size than of the other an axis costs: where the first goal is met and less
         is left of the other than was asked for, more has to come from axes that cost the first.
@@ -202,7 +208,7 @@ class SizeSearch:
     # ---------------------------------------------------------------- steps
 
     def _restore_steps(self, stay: Ints, most: Ints, goals: Floats, context: SearchContext, until: float) -> Ints:
-        """With the most important steps back that the goals leave room for, at most one of each axis at a time."""
+        """The counts with the most important steps added back, at most one for each axis at a time."""
         while (self.gaps(stay, goals, context).min() > until) and (stay < most).any():
             before = stay
             for mover in sorted(context.groups, key=lambda mover: -self._step_score(stay, mover)):
@@ -219,7 +225,7 @@ class SizeSearch:
         return stay
 
     def _exchange_steps(self, stay: Ints, goals: Floats, context: SearchContext, near: float) -> Ints:
-        """With steps of some axes given for steps of others, while that comes nearer and it is not near enough."""
+        """The counts after exchanges of steps between axes, until they are near enough."""
         for _ in range(MAX_EXCHANGES):
             now = self.gaps(stay, goals, context)
             if now.max() <= near:
@@ -240,7 +246,7 @@ class SizeSearch:
         return stay
 
     def _refine(self, stay: Ints, goals: Floats, context: SearchContext) -> Ints:
-        """With a small step of an axis given for one of another, a few times: what meets its goals strays little."""
+        """The counts after a few exchanges of small steps."""
         for _ in range(MAX_FINAL_EXCHANGES):
             now = self.gaps(stay, goals, context)
             if now.max() <= GOOD_ENOUGH or now.max() > TOLERANCE:
@@ -253,7 +259,7 @@ class SizeSearch:
         return stay
 
     def _beam_search(self, stay: Ints, goals: Floats, context: SearchContext) -> Ints:
-        """What is near enough with a few steps more; else the nearest that is below.
+        """The counts found by a beam search; else the nearest feasible ones.
 
         Where steps are large, as those of few multiples, no two of them may come nearer, and three or four do: from the
         best of all that was seen every step goes on, whether it comes nearer or not.
@@ -285,7 +291,7 @@ class SizeSearch:
         return nearest
 
     def _exchange_options(self, stay: Ints, now: Floats, goals: Floats, context: SearchContext, most: int) -> Ints:
-        """Every step up, and those for at most so many steps down that come nearest if what they change adds up."""
+        """All single steps up, and the best combinations with steps down."""
         ups = self.neighbours(stay, context, (1,))
         downs = self.neighbours(stay, context, range(-1, -most - 1, -1))
         if len(ups) < 2 or len(downs) < 2:
@@ -298,13 +304,13 @@ class SizeSearch:
         return np.concatenate([ups, ups[up] + downs[down] - stay])
 
     def neighbours(self, stay: Ints, context: SearchContext, steps: Sequence[int]) -> Ints:
-        """What stays and, in rows below, what stays with each of the axes in turn so many steps further."""
+        """The counts and, in further rows, the counts after steps of each group."""
         least = self.counts.minimum_with(stay)
         every = [self._step_group(stay, mover, times, least) for mover in context.groups for times in steps]
         return np.array([stay, *(each for each in every if (each != stay).any())])
 
     def _step_group(self, stay: Ints, group: Ints, steps: int, least: Ints) -> Ints:
-        """With an axis some steps further, and with axes that are tied as far in proportion."""
+        """The counts after some steps of a group; tied axes change in proportion."""
         stepped = stay.copy()
 
         def go(count: int, at: int) -> int:
@@ -323,7 +329,7 @@ class SizeSearch:
         return stepped if len(group) == 1 else self.counts.allowed(stepped, 1.0)
 
     def _step_score(self, stay: Ints, group: Ints) -> float:
-        """The mean score of the indices that a step up gives back."""
+        """The mean score of the indices that a step up restores."""
         found = []
         for at in group:
             now, more = int(stay[at]), self.counts.next_above(int(stay[at]), int(at))

@@ -1,5 +1,10 @@
-"""A plan for the sizes that were asked for: searched on formulas, tried in dry runs, and searched again where they say
-otherwise."""
+"""Solves for a plan with target sizes: search on formulas, dry run, and search again with the corrections.
+
+Each round asks `size_search` for counts, dry-runs and corrects them (`repair`), and adds the corrections
+to the search. The nearest candidate is verified at the end. Several goals are met together if possible;
+otherwise they are budgets, and the tightest one is met. `infeasible` words the errors if no candidate
+comes near.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +34,7 @@ CountSizes = Callable[[PlanCandidate, DryRunResult], Mapping[str, tuple[float, f
 
 @dataclass(frozen=True)
 class TargetSolution:
-    """An attempt that runs, and how far what it leaves is below the goals, relative to the model."""
+    """A candidate that runs, and the distance of its sizes from the goals."""
 
     candidate: PlanCandidate
     dry_run: DryRunResult
@@ -39,17 +44,17 @@ class TargetSolution:
 
     @property
     def error(self) -> float:
-        """How far it is off, where more than the goals counts as far more."""
+        """The distance from the goals; sizes above a goal count as far more."""
         gaps = self.gaps.min(keepdims=True) if self.is_budget else self.gaps
         return float(np.max(np.where(gaps >= 0, gaps, np.where(gaps >= -TOLERANCE, TOLERANCE, 1.0) - gaps)))
 
     def has_slack(self, at: int) -> bool:
-        """Whether a goal is a budget of which more is left over than of the tightest."""
+        """True if a budget has more slack than the tightest one."""
         return self.is_budget and bool(self.gaps[at] > max(TOLERANCE, float(self.gaps.min())))
 
 
 class TargetSolver:
-    """Finds the attempt that leaves what was asked for.
+    """Finds the candidate for target sizes.
 
     `selection_of` makes a selection of what stays of the chosen axes; `sizes` counts what an attempt leaves;
     `elementwise_parts`: a search that ties nothing, where `search` takes for granted what may not be so.
@@ -77,7 +82,7 @@ class TargetSolver:
         self.nearest: TargetSolution | None = None  # of all that ran
 
     def solve(self) -> TargetSolution | None:
-        """The attempt that comes nearest and computes what it should; None where none leaves so little.
+        """The nearest verified candidate; None if none is small enough.
 
         Several goals are budgets: where they cannot all be met, the tightest is, and the others are kept.
         """
@@ -114,11 +119,11 @@ class TargetSolver:
         return proved
 
     def smallest(self) -> TargetSolution | None:
-        """What is left when all goes that may; None where that does not run."""
+        """The candidate with the largest ratio; None if it does not run."""
         return self._run_choice(self.search.counts.at_ratio(1.0), None)
 
     def missed_goal(self, solution: TargetSolution) -> int | None:
-        """The goal of which far less is left although steps would come nearer; None where there is none.
+        """The goal that is missed although steps would come nearer; else None.
 
         A single goal is so where the least that may go takes more, and so is the tightest of budgets; of several goals
         that are all to be met one is where the others keep it.
@@ -138,7 +143,7 @@ class TargetSolver:
     # --------------------------------------------------------------- rounds
 
     def _search_rounds(self, known: PlanCandidate | None) -> TargetSolution | None:
-        """The best of some rounds of search and dry run, each with what the earlier ones have found."""
+        """The best candidate of some rounds of search and dry run."""
         goals, best, went_further = self.goals, None, False
         for _ in range(MAX_ROUNDS):
             # what the code demands shows where all axes give alike; sizes that differ much may run into nothing else
@@ -170,7 +175,7 @@ class TargetSolver:
         return best
 
     def _run_choice(self, stay: Ints, known: PlanCandidate | None) -> TargetSolution | None:
-        """What becomes of a choice in a dry run; None where no correction makes it run."""
+        """The corrected candidate for a choice; None if it does not run."""
         attempt = self._start(self.selection_of(stay), known)
         if not attempt.selection.changed:
             return None
@@ -191,7 +196,7 @@ class TargetSolver:
         return tried
 
     def _with_larger_ratio(self, known: PlanCandidate | None) -> TargetSolution | None:
-        """Where the choice does not run, or what had to stay leaves too much: with a larger ratio others may."""
+        """A candidate with a larger ratio, if the present one does not run or is too large."""
         fresh = self._without_pins(known)
         ground = self._context(fresh)
         for ratio in LARGER_RATIOS:
@@ -204,7 +209,7 @@ class TargetSolver:
         return None
 
     def _without_pins(self, known: PlanCandidate | None) -> PlanCandidate | None:
-        """What dry runs have found of attributes, without the axes that had to stay whole."""
+        """The known attribute corrections, without pinned axes."""
         if known is None:
             return None
         changes = tuple(change for change in known.changes if change.kind == ATTRIBUTE)
@@ -213,7 +218,7 @@ class TargetSolver:
     # ------------------------------------------------------------- attempts
 
     def _start(self, selection: Selection, known: PlanCandidate | None) -> PlanCandidate:
-        """A new attempt with what earlier ones have found."""
+        """A new candidate with the corrections of earlier ones."""
         if known is None:
             return PlanCandidate(replace(selection, pinned={}), selection.counts)
         pinned = known.selection.pinned
@@ -224,7 +229,7 @@ class TargetSolver:
         return replace(known, selection=settled or begun, wanted=begun.counts)
 
     def counts_of(self, selection: Selection) -> Ints:
-        """What stays of all axes."""
+        """The counts of all axes."""
         found = self.formula.full.copy()
         for term, count in selection.counts.items():
             if term in self._numbers:
@@ -232,7 +237,7 @@ class TargetSolver:
         return found
 
     def _context(self, known: PlanCandidate | None) -> SearchContext:
-        """What becomes of a choice under the corrections that are known."""
+        """The search context for the known corrections."""
         counts = self.search.counts
         base = self.counts_of(self.selection_of(counts.sizes))
         own = np.array([self._numbers[axis.term] for axis in counts.chosen], dtype=np.int64)
@@ -258,7 +263,7 @@ class TargetSolver:
         return SearchContext(settle, [*alone, *tied])
 
     def _tied_groups(self, known: PlanCandidate | None) -> list[Ints]:
-        """The chosen axes in size constraints, those that one chain of constraints joins together."""
+        """The chosen axes that size constraints tie together."""
         groups: list[set[int]] = []
         for constraint in (*known.constraints, *known.shared_constraints) if known is not None else ():
             terms = [constraint.left, *([constraint.right] if constraint.right is not None else [])]
@@ -275,10 +280,10 @@ class TargetSolver:
         return [np.array(group) for group in free if group]
 
     def _with_group_members(self, term: Term) -> list[Term]:
-        """The axes in a dimension, and those that go with them."""
+        """The axes of a dimension and their groups."""
         return self.search.counts.proportions.with_group_members(atoms(term))
 
 
 def _correction_count(known: PlanCandidate | None) -> int:
-    """How many corrections of sizes an attempt has got."""
+    """The number of size corrections of a candidate."""
     return 0 if known is None else len(known.constraints) + len(known.shared_constraints) + len(known.selection.pinned)
