@@ -248,9 +248,9 @@ def test_the_first_file_wins_where_none_was_to_be(tmp_path: Path, monkeypatch: p
         new, late = AtomicFile(tmp_path / name), AtomicFile(tmp_path / name)
         for each in (new, late):
             each.open().write(NEW)
-        new.keep_as_first()
+        new.commit_new()
         with pytest.raises(FileExistsError):
-            late.keep_as_first()
+            late.commit_new()
         for each in (new, late):
             each.discard()
         assert (tmp_path / name).read_bytes() == NEW

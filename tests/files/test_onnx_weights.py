@@ -123,13 +123,13 @@ def test_weights_that_several_modules_share_draw_nothing() -> None:
     weight = TensorRecord("shared.weight", (4, 4), "float32", 64)
     operators = [OperatorRecord(f"op {at}", "MatMul", path, ("x", "shared.weight"), (f"y{at}",))
                  for at, path in enumerate(("encoder", "decoder"))]  # fmt: skip
-    told = [ModuleSource.TOLD] * 2
+    told = [ModuleSource.EXPLICIT] * 2
     assert [each.module for each in assign_modules_by_weights(operators, told, [weight], ["y1"])] == [
         "encoder",
         "decoder",
     ]
     assert [each.module for each in assign_modules_by_weights(operators[:1], told[:1], [weight], [])] == ["shared"]
-    assert [each.module for each in assign_modules_by_weights(operators[:1], [ModuleSource.FIXED], [weight], [])] == [
+    assert [each.module for each in assign_modules_by_weights(operators[:1], [ModuleSource.ENCLOSING], [weight], [])] == [
         "encoder"
     ]
 

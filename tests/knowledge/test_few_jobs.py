@@ -144,10 +144,10 @@ def test_families_count_once_however_many_values_they_have(records: dict[str, Mo
 def test_what_another_place_is_unsure_of_is_not_narrowed() -> None:
     own = PredictionIntervals(*(np.array([each]) for each in (50.0, 49.0, 51.0)))
     whole = PredictionIntervals(*(np.array([each]) for each in (50.0, 48.0, 52.0)))
-    found = whole.widened(0.5, PERCENT_POINTS, own)
+    found = whole.widen(0.5, PERCENT_POINTS, own)
     assert found.high[0] - 50 == pytest.approx(50 - found.low[0])
     assert found.high[0] - 50 == pytest.approx(np.sqrt(4 - 1 + 0.25))
-    assert whole.widened(1.0, PERCENT_POINTS, own).high[0] == pytest.approx(52.0)
+    assert whole.widen(1.0, PERCENT_POINTS, own).high[0] == pytest.approx(52.0)
 
 
 def test_a_model_of_several_trainings_elsewhere_may_be_any_of_these(records: dict[str, ModelRecord]) -> None:

@@ -63,7 +63,7 @@ def with_source() -> TargetRegressor:
 @pytest.mark.parametrize("weights", [STRUCTURE_KERNEL, COST_KERNEL])
 def test_a_kernel_is_the_same_in_pieces(weights: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made = design.Design(samples()[:90], False)
-    across, among = made.parts(made.rows(samples()[80:])), made.known_parts(np.arange(0, 90, 2))
+    across, among = made.parts(made.rows(samples()[80:])), made.known_kernel_parts(np.arange(0, 90, 2))
     whole = [weights.kernel(parts) for parts in (across, among)]
     for piece in (1, 200, 1000):
         monkeypatch.setattr(design, "MAX_BLOCK_ELEMENTS", piece)

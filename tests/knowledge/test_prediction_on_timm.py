@@ -56,7 +56,7 @@ def test_latency_of_families_left_out(graph: mk.KnowledgeGraph) -> None:
 
 def halves(predictor: Predictor, place: Condition) -> list[list[str]]:
     """The families of a place in two halves: predictors were chosen on groups of the first, the second shows them."""
-    families = sorted({sample.features.family for sample, _ in predictor.observed.places[place]})
+    families = sorted({sample.features.family for sample, _ in predictor.observations.places[place]})
     order = np.random.default_rng(2026).permutation(len(families))
     return [[families[at] for at in part] for part in np.array_split(order, 2)]
 
@@ -64,9 +64,9 @@ def halves(predictor: Predictor, place: Condition) -> list[list[str]]:
 def told_without(predictor: Predictor, place: Condition, families: list[str]) -> tuple[PredictionIntervals, np.ndarray]:
     """The values of families that are gone from all places, by what is chosen on the rest, and the truth."""
     places = {each: [pair for pair in pairs if pair[0].features.family not in families]
-              for each, pairs in predictor.observed.places.items()}  # fmt: skip
-    without = Predictor(replace(predictor.observed, places=places), predictor.datasets)
-    asked = [pair for pair in predictor.observed.places[place] if pair[0].features.family in families]
+              for each, pairs in predictor.observations.places.items()}  # fmt: skip
+    without = Predictor(replace(predictor.observations, places=places), predictor.datasets)
+    asked = [pair for pair in predictor.observations.places[place] if pair[0].features.family in families]
     told, _ = without.choice(place, True).ask([sample for sample, _ in asked])
     return told, np.array([value for _, value in asked])
 
@@ -109,9 +109,9 @@ def test_a_family_that_the_graph_has_never_seen_is_told_within_its_interval(grap
     inside: list[bool] = []
     for family in ("convnext", "mobilenetv3", "swin_transformer", "regnet", "xcit", "eva", "efficientnet", "levit"):
         places = {place: [pair for pair in pairs if pair[0].features.family != family]
-                  for place, pairs in predictor.observed.places.items()}  # fmt: skip
-        without = Predictor(replace(predictor.observed, places=places), predictor.datasets)
-        asked = [pair for pair in predictor.observed.places[Condition(IMAGENET)] if pair[0].features.family == family]
+                  for place, pairs in predictor.observations.places.items()}  # fmt: skip
+        without = Predictor(replace(predictor.observations, places=places), predictor.datasets)
+        asked = [pair for pair in predictor.observations.places[Condition(IMAGENET)] if pair[0].features.family == family]
         told, _ = without.choice(Condition(IMAGENET), True).ask([sample for sample, _ in asked])
         truth = np.array([value for _, value in asked])
         inside += ((told.low <= truth) & (truth <= told.high)).tolist()
@@ -120,7 +120,7 @@ def test_a_family_that_the_graph_has_never_seen_is_told_within_its_interval(grap
 
 def sampled(graph: mk.KnowledgeGraph, dataset: str) -> tuple[TargetRegressor, list[Sample], np.ndarray]:
     predictor = fitted_predictor(graph.contents(), "acc@1")
-    own = predictor.observed.places[Condition(dataset)]
+    own = predictor.observations.places[Condition(dataset)]
     source = predictor.surface(Condition(IMAGENET), True).alone
     return source, [sample for sample, _ in own], np.array([value for _, value in own])
 

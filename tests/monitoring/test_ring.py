@@ -287,7 +287,7 @@ def test_values_of_a_type_leave_a_device_in_one_piece(monkeypatch: pytest.Monkey
         else module._DeviceRing(torch.device("cpu")).pack([each.reshape(-1) for each in own], 2 * len(own))
     ))  # fmt: skip
     leaving = ring._scattered(0, order, values, weights)
-    assert ring._arrived(leaving, wait=True)
+    assert ring._is_complete(leaving, wait=True)
     assert by_slot(leaving.row) == {**{slot: [float(slot), 0.5] for slot in range(30)}, 30: [7.0]}
     assert dict(zip(leaving.row.slots, leaving.row.weights, strict=True)) == {slot: float(slot) for slot in range(31)}
     assert len(joined) == 3

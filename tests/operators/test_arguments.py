@@ -58,7 +58,7 @@ def test_the_names_are_those_of_the_operator_that_one_is_like() -> None:
     assert call["bias"] is None
     assert call["cudnn_enable"] is True
     assert not call.has("sizes")
-    assert call.arranged() == (["x", [4], "w", None, 2.0, True], {})
+    assert call.native_arguments() == (["x", [4], "w", None, 2.0, True], {})
     assert call.changed({"normalized_shape": [3], "eps": 1.0}) == (("w", "x", [3]), {"eps": 1.0})
     assert call.may_change("weight")
     assert not call.may_change("bias")

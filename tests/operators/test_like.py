@@ -94,7 +94,7 @@ def test_the_masked_reference_is_that_of_the_other(own: Own) -> None:
     for graph in graphs:
         planner = Planner(graph, Request(ratio=own.ratio))
         selection = planner.selection(own.ratio)
-        attempt, rehearsal = planner.repair.mended(PlanCandidate(selection, selection.counts))
+        attempt, rehearsal = planner.repair.fixed(PlanCandidate(selection, selection.counts))
         assert attempt.selection.changed
         masks, edits = attempt.selection.keeps(), planner.repair.edits(attempt)
         errors.append(output_error(planner.axes, masks, edits, rehearsal.scales))

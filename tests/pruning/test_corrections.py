@@ -17,7 +17,7 @@ from pruning.attempts import attempt_of
 def runs(monkeypatch: pytest.MonkeyPatch) -> Callable[[nn.Module, torch.Tensor], tuple[int, mk.PruningPlan]]:
     """A plan of a model at half of its size, and how many dry runs it took."""
     count = [0]
-    rehearse = repair.rehearse
+    rehearse = repair.dry_run
 
     def counted(*args: object, **how: object) -> object:
         count[0] += 1
@@ -195,6 +195,6 @@ def test_a_slice_at_the_border_of_a_block_is_explained() -> None:
     graph = mk.trace(Blocks(8).eval(), torch.randn(3, 4))
     plan = mk.plan(graph, ratio=0.5)
     fixing = repair.Repair(graph.axes, repair.Outcome(graph.axes))
-    found = fixing.rehearse(attempt_of(graph.axes.free[0], plan))
+    found = fixing.dry_run(attempt_of(graph.axes.free[0], plan))
     assert found.mismatch is None
     assert found.explained

@@ -35,7 +35,7 @@ def error_of(graph: mk.DataflowGraph, **how: Any) -> float:
     """How far a plan's cut lies from the masked original."""
     planner = Planner(graph, Request(**how))
     selection = planner.selection(how.get("ratio", 0.0))
-    attempt, rehearsal = planner.repair.mended(PlanCandidate(selection, selection.counts))
+    attempt, rehearsal = planner.repair.fixed(PlanCandidate(selection, selection.counts))
     assert attempt.selection.changed
     return output_error(planner.axes, attempt.selection.keeps(), planner.repair.edits(attempt), rehearsal.scales)
 

@@ -97,7 +97,7 @@ def test_a_plan_on_the_train_pass_is_tried_on_the_same_way() -> None:
     assert planner.graph.training
     assert planner.graph.seed is not None
     selection = planner.selection(0.5)
-    attempt, rehearsal = planner.repair.mended(Attempt(selection, selection.counts))
+    attempt, rehearsal = planner.repair.fixed(Attempt(selection, selection.counts))
     assert rehearsal.explained  # the dry run went all of the way that was recorded
     edits = planner.repair.edits(attempt)
     assert {edits.attributes[f"layers.{number}.head_dim"] for number in range(LAYERS)} == {(HEAD, HEAD // 2)}

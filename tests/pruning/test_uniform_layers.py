@@ -240,6 +240,6 @@ def test_heads_are_free_where_the_configuration_has_their_size(name: str, is_fre
     model, inputs = transformers_models.build(name)
     planner = Planner(mk.trace(model, (), inputs), Request(ratio=0.5, layers="uniform"))
     heads = next(axis for axis in planner.chosen if axis.name.endswith("heads"))
-    together = planner.layers.proportions.all_with([heads.term])
+    together = planner.layers.proportions.with_group_members([heads.term])
     assert is_free == all(term.size == heads.size for term in together)
     assert len(together) > 1

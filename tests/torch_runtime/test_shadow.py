@@ -86,7 +86,7 @@ def test_every_nasty_module(name: str, own: int) -> None:
         shadow = Shadow(model, own=own)
         assert type(shadow.model) is type(model)
         assert isinstance(model, torch.jit.ScriptModule) or shadow.model is not model
-        shadow.let_go()
+        shadow.release()
 
 
 # --------------------------------------------------------------- structure
@@ -318,7 +318,7 @@ def test_a_shadow_goes_at_once() -> None:
     try:
         shadow = Shadow(model, own=ALL)
         gone = weakref.ref(shadow.model[0])
-        shadow.let_go()
+        shadow.release()
         del shadow
         assert gone() is None
     finally:

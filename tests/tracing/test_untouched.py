@@ -217,8 +217,8 @@ def test_a_trace_between_forward_and_backward() -> None:
 def test_plain_tensors_are_told_from_registered_ones() -> None:
     model = caching("meta")
     with preserved(list(model.modules())) as kept:
-        assert {id(tensor) for tensor in kept.plain_tensors} == {id(model.listed[0]), id(model.held)}
-        with preserved_memory(kept.plain_tensors):
+        assert {id(tensor) for tensor in kept.unregistered_tensors} == {id(model.listed[0]), id(model.held)}
+        with preserved_memory(kept.unregistered_tensors):
             model.held.fill_(3)
             model.held.mul_(float("nan"))
             model.listed[0].zero_()

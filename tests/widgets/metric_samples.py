@@ -191,7 +191,7 @@ class Owner:
             self.now = start + tick * TICK
             each_tick(self.now)
             if self.now >= self.next_look:
-                self.next_look = self.now + self.stream.look(self.now) + TICK
+                self.next_look = self.now + self.stream.poll(self.now) + TICK
         self.now = start + seconds
 
     def most_in_a_second(self) -> int:

@@ -196,7 +196,7 @@ def test_cuts_on_top_of_each_other_keep_what_each_module_had(model: Layered) -> 
     for path in ("layers.0", "layers.1.mix"):
         plan = mk.plan(pruning.draft.graph, blocks=[path], ratio=0.5)
         pruning.cut(plan)
-        pruning.trace_again(None)
+        pruning.retrace(None)
     assert sum(pruning.uncut.values()) == whole
     assert set(pruning.uncut) <= {path for path, _ in model.named_modules()}
     pruning.undo()

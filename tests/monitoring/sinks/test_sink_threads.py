@@ -103,7 +103,7 @@ def test_everything_arrives_once_and_in_order(history: History, sinks: SinkThrea
     sinks.add(early)
     for reading in scalars(700):
         remember(history, [reading])
-        sinks.nudge()
+        sinks.notify()
     remember(history, every_reading())
     sinks.add(late)  # what came before it was there is for it, too
     remember(history, scalars(5))
@@ -125,7 +125,7 @@ def test_a_sink_can_begin_in_the_middle(history: History, sinks: SinkThreads) ->
 
 def test_there_is_a_thread_for_each_sink_from_its_add_to_the_close(history: History, sinks: SinkThreads) -> None:
     assert threads() == []
-    sinks.nudge()
+    sinks.notify()
     assert sinks.flush()
     assert threads() == []
     sinks.add(Keeper())
@@ -134,7 +134,7 @@ def test_there_is_a_thread_for_each_sink_from_its_add_to_the_close(history: Hist
     sinks.close()
     assert threads() == []
     sinks.close()
-    sinks.nudge()
+    sinks.notify()
     assert sinks.flush()
     with pytest.raises(ModuleKGError, match="closed"):
         sinks.add(Keeper())
@@ -147,7 +147,7 @@ def test_rows_arrive_while_the_training_runs_in_few_writes(history: History, sin
     begin = time.monotonic()
     for step in range(100):
         remember(history, [Reading("m", "M", step, 0.5)])
-        sinks.nudge()
+        sinks.notify()
         time.sleep(0.002)
     assert waited(lambda: sink.readings)
     assert sink.writes <= (time.monotonic() - begin) / module.PAUSE_SECONDS + 2
@@ -198,7 +198,7 @@ def test_a_sink_that_raises_is_dropped_with_one_warning(
     assert not sinks.flush()
     for _ in range(10):
         remember(history, scalars(1, 1))
-        sinks.nudge()
+        sinks.notify()
         assert sinks.flush()
     sinks.close()
     assert texts(recwarn) == ["the sink raising is dropped, the training goes on: OSError: the disk is full"]
@@ -323,7 +323,7 @@ def test_a_slow_sink_keeps_nothing_in_memory(history: History, sinks: SinkThread
         before = tracemalloc.get_traced_memory()[0]
         for step in range(20_000):  # 16 MB
             history.append(step, slots, numbers)
-            sinks.nudge()
+            sinks.notify()
         grown = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
@@ -356,7 +356,7 @@ def test_where_no_thread_can_start_the_rows_come_at_the_close(
     monkeypatch.setattr(threading.Thread, "start", full)
     sinks.add(sink)
     remember(history, scalars(3))
-    sinks.nudge()
+    sinks.notify()
     assert not sinks.flush(0.01)
     sinks.close()
     assert (sink.readings, sink.closes) == (scalars(3), 1)
@@ -367,7 +367,7 @@ def test_a_sink_may_close_the_delivery(history: History, sinks: SinkThreads) -> 
     sink.write = lambda readings: sinks.close()  # type: ignore[assignment]
     sinks.add(sink)
     remember(history, scalars(1))
-    sinks.nudge()
+    sinks.notify()
     assert waited(lambda: sink.closes == 1)
 
 
@@ -377,7 +377,7 @@ def test_many_threads_append_while_sinks_come(history: History, sinks: SinkThrea
     def train(module: str) -> None:
         for step in range(300):
             remember(history, [Reading(module, "M", step, float(step))])
-            sinks.nudge()
+            sinks.notify()
 
     threads = [threading.Thread(target=train, args=(f"m{at}",)) for at in range(4)]
     for thread in threads:

@@ -49,14 +49,14 @@ class L1(Criterion):
 
     Parameters
     ----------
-    votes : {"weights", "all"}, default "weights"
+    members : {"weights", "all"}, default "weights"
         Which members of an axis count: weights of layers, tables that data look up and gains, or also what is only
         added or joined to it, as biases, tables of positions and class tokens.
 
     Raises
     ------
     UnknownNameError
-        For another choice of votes.
+        For another choice of members.
 
     Examples
     --------
@@ -69,8 +69,8 @@ class L1(Criterion):
     4
     """
 
-    def __init__(self, members: str = WEIGHTS_ONLY) -> None:
-        self.members = check_members(members)
+    def __init__(self, members: str = WEIGHTS_ONLY, *, votes: str | None = None) -> None:
+        self.members = check_members(members, votes)
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
         found: Scores = {}
@@ -93,13 +93,13 @@ class L2(Criterion):
 
     Parameters
     ----------
-    votes : {"weights", "all"}, default "weights"
+    members : {"weights", "all"}, default "weights"
         Which members of an axis count, as for `L1`.
 
     Raises
     ------
     UnknownNameError
-        For another choice of votes.
+        For another choice of members.
 
     Examples
     --------
@@ -112,8 +112,8 @@ class L2(Criterion):
     4
     """
 
-    def __init__(self, members: str = WEIGHTS_ONLY) -> None:
-        self.members = check_members(members)
+    def __init__(self, members: str = WEIGHTS_ONLY, *, votes: str | None = None) -> None:
+        self.members = check_members(members, votes)
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
         found: Scores = {}
@@ -200,7 +200,7 @@ def means_or_magnitudes(index_sums: IndexSums) -> Scores:
 
 
 def _repr(name: str, members: str) -> str:
-    return f"{name}()" if members == WEIGHTS_ONLY else f"{name}(votes={members!r})"
+    return f"{name}()" if members == WEIGHTS_ONLY else f"{name}(members={members!r})"
 
 
 # ----------------------------------------------------------------- distances

@@ -8,6 +8,7 @@ An axis with none of these is scored by all its members.
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -15,6 +16,7 @@ from typing import TypeVar
 from modulekg_widgets.engine.axes.axis import Axes, ListElements
 from modulekg_widgets.engine.axes.inference.layers import Layer, Layers
 from modulekg_widgets.engine.axes.terms.algebra import Term, atoms, find
+from modulekg_widgets.engine.deprecation import DEPRECATED, Deprecation, ModuleKGDeprecationWarning
 from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.operators import traits as kinds
 from modulekg_widgets.engine.tracing.dataflow import INPUT, DataNode, OperatorNode
@@ -22,13 +24,18 @@ from modulekg_widgets.engine.tracing.dataflow import INPUT, DataNode, OperatorNo
 Value = TypeVar("Value")
 WeightDim = tuple[DataNode, int]
 WEIGHTS_ONLY, ALL_MEMBERS = "weights", "all"
+_VOTES = Deprecation("votes=", "0.1.0", "0.3.0", "members= of mk.pruning.L1 and mk.pruning.L2")
+DEPRECATED.append(_VOTES)
 
 
-def check_members(members: str) -> str:
-    """The argument itself; raises `UnknownNameError` for an unknown choice."""
+def check_members(members: str, votes: str | None = None) -> str:
+    """The argument itself, or `votes`, its deprecated name; raises `UnknownNameError` for an unknown choice."""
+    if votes is not None:
+        warnings.warn(str(_VOTES), ModuleKGDeprecationWarning, stacklevel=3)
+        members = votes
     if members not in (WEIGHTS_ONLY, ALL_MEMBERS):
         raise UnknownNameError(
-            f"votes={printable(str(members))!r}: {closest_match_hint(str(members), (WEIGHTS_ONLY, ALL_MEMBERS))}"
+            f"members={printable(str(members))!r}: {closest_match_hint(str(members), (WEIGHTS_ONLY, ALL_MEMBERS))}"
         )
     return members
 

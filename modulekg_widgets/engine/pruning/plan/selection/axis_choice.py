@@ -281,7 +281,7 @@ def _cut_indices(axes: Axes, cut: Cut) -> dict[Term, list[int]]:
     keeps: KeepMasks = {}
     for name, dims in cut.parameters.items():
         node, removal = axes.graph.state.get(name), axes.graph.removal
-        if node is None and removal and removal.takes(name.rpartition(".")[0]):
+        if node is None and removal and removal.removes(name.rpartition(".")[0]):
             continue  # it goes as a whole
         for at, positions in dims.items():
             if node is None or at >= node.dim() or max(positions) >= node.shape[at]:

@@ -13,6 +13,7 @@ from torch.nn.utils import parametrizations
 
 import modulekg_widgets as mk
 from axes.checks import seeded
+from modulekg_widgets.engine.deprecation import ModuleKGDeprecationWarning
 from modulekg_widgets.engine.errors import UnknownNameError
 from modulekg_widgets.engine.pruning.importance.members import reading_dims, scoring_weights
 from pruning.criterion_samples import Concatenated, Grouped, Heads, image, scores, tokens
@@ -120,15 +121,15 @@ def test_a_large_bias_no_longer_outvotes_the_weights() -> None:
     graph = mk.trace(model, (torch.zeros(1, 4),))
     for name in ("l1", "l2"):
         assert scores(graph, name)["0.out"].argmin() == 2
-    assert scores(graph, mk.pruning.L2(votes="all"))["0.out"].argmax() == 2
+    assert scores(graph, mk.pruning.L2(members="all"))["0.out"].argmax() == 2
 
 
 def test_another_choice_of_votes_is_refused() -> None:
     for criterion in (mk.pruning.L1, mk.pruning.L2):
-        with pytest.raises(UnknownNameError, match="votes='weight': did you mean 'weights'"):
-            criterion(votes="weight")
+        with pytest.raises(UnknownNameError, match="members='weight': did you mean 'weights'"):
+            criterion(members="weight")
     assert repr(mk.pruning.L1()) == "L1()"
-    assert repr(mk.pruning.L2("all")) == "L2(votes='all')"
+    assert repr(mk.pruning.L2("all")) == "L2(members='all')"
 
 
 def test_distances_are_between_what_makes_an_index_alone() -> None:
@@ -185,3 +186,8 @@ def test_what_reads_and_makes_one_axis_is_told_by_its_place() -> None:
 def test_a_recurrent_state_is_read_by_the_next_step_and_behind_the_layer() -> None:
     found = reading(seeded(Recurrent), torch.zeros(2, 64))
     assert found == {("embed.weight", 1), ("rnn.weight_ih_l0", 1), ("rnn.weight_hh_l0", 1), ("head.weight", 1)}
+
+
+def test_the_former_name_of_the_choice_warns_and_works() -> None:
+    with pytest.warns(ModuleKGDeprecationWarning, match="votes= is deprecated .*: write members="):
+        assert mk.pruning.L1(votes="all").members == "all"
