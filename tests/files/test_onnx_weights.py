@@ -129,9 +129,8 @@ def test_weights_that_several_modules_share_draw_nothing() -> None:
         "decoder",
     ]
     assert [each.module for each in assign_modules_by_weights(operators[:1], told[:1], [weight], [])] == ["shared"]
-    assert [each.module for each in assign_modules_by_weights(operators[:1], [ModuleSource.ENCLOSING], [weight], [])] == [
-        "encoder"
-    ]
+    enclosing = assign_modules_by_weights(operators[:1], [ModuleSource.ENCLOSING], [weight], [])
+    assert [each.module for each in enclosing] == ["encoder"]
 
 
 def test_weights_count_wherever_they_are_kept(tmp_path: Path) -> None:

@@ -111,7 +111,8 @@ def test_a_family_that_the_graph_has_never_seen_is_told_within_its_interval(grap
         places = {place: [pair for pair in pairs if pair[0].features.family != family]
                   for place, pairs in predictor.observations.places.items()}  # fmt: skip
         without = Predictor(replace(predictor.observations, places=places), predictor.datasets)
-        asked = [pair for pair in predictor.observations.places[Condition(IMAGENET)] if pair[0].features.family == family]
+        known = predictor.observations.places[Condition(IMAGENET)]
+        asked = [pair for pair in known if pair[0].features.family == family]
         told, _ = without.choice(Condition(IMAGENET), True).ask([sample for sample, _ in asked])
         truth = np.array([value for _, value in asked])
         inside += ((told.low <= truth) & (truth <= told.high)).tolist()
