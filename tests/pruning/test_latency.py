@@ -55,7 +55,7 @@ class Times:
 @pytest.mark.parametrize("fixed", [0.0, 0.3])
 def test_the_search_meets_what_cuts_take_and_not_what_is_estimated(fixed: float, wanted: float) -> None:
     device = Times(fixed)
-    found = device.search(wanted).found()
+    found = device.search(wanted).run()
     assert found is not None
     assert found.share == pytest.approx(wanted, rel=0.02)
     assert found.is_confirmed
@@ -64,18 +64,18 @@ def test_the_search_meets_what_cuts_take_and_not_what_is_estimated(fixed: float,
 
 
 def test_sizes_are_rounded_where_others_are_slower() -> None:
-    assert Times(odd=1.2).search(0.6).found().step == 8  # type: ignore[union-attr]
-    assert Times(odd=1.01).search(0.6).found().step == 1  # type: ignore[union-attr]
+    assert Times(odd=1.2).search(0.6).run().step == 8  # type: ignore[union-attr]
+    assert Times(odd=1.01).search(0.6).run().step == 1  # type: ignore[union-attr]
 
 
 def test_the_nearest_of_coarse_steps_is_measured_well() -> None:
     device = Times(0.2, grain=5)
-    found = device.search(0.63).found()
+    found = device.search(0.63).run()
     assert found is not None
     assert found.share == pytest.approx(0.68)
     assert found.is_confirmed
     device = Times(0.5, least=0.4)
-    assert device.search(0.3).found().share == pytest.approx(0.7)  # type: ignore[union-attr]
+    assert device.search(0.3).run().share == pytest.approx(0.7)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("slow", [0.45, 0.5, 0.55])
@@ -87,7 +87,7 @@ def test_a_cut_that_looked_slow_by_chance_is_measured_again(slow: float) -> None
             return comparison(1.4 * found.share) if is_disturbed else found
 
     device = Disturbed(0.2, grain=20)
-    found = device.search(0.2 + 0.8 * slow, (1,)).found()
+    found = device.search(0.2 + 0.8 * slow, (1,)).run()
     assert found is not None
     assert found.share == pytest.approx(0.2 + 0.8 * slow, rel=0.02)
 
@@ -97,8 +97,8 @@ def test_steps_without_a_cut_are_left_out() -> None:
     every = LatencySearch(
         0.6, lambda goal, step: device.propose(goal, step) if step == 8 else None, device.measure, (1, 8)
     )
-    assert every.found().step == 8  # type: ignore[union-attr]
-    assert LatencySearch(0.6, lambda goal, step: None, device.measure, (1, 8)).found() is None
+    assert every.run().step == 8  # type: ignore[union-attr]
+    assert LatencySearch(0.6, lambda goal, step: None, device.measure, (1, 8)).run() is None
 
 
 def test_a_share_goes_by_the_quick_half_of_passes() -> None:
@@ -300,7 +300,7 @@ def test_what_cannot_be_measured() -> None:
 
 def test_a_really_measured_plan_leaves_the_model_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "MAX_ROUNDS", 2)
-    monkeypatch.setattr(latency, "STEPS", (1,))
+    monkeypatch.setattr(latency_target, "STEPS", (1,))
     model = nn.Sequential(nn.Linear(16, 64), nn.BatchNorm1d(64), nn.Dropout(), nn.Linear(64, 4))
     graph = mk.trace(model, torch.randn(8, 16))
     monkeypatch.setattr(latency_target.LatencyTarget, "is_too_slow", lambda *_: False)  # so small a model need not gain

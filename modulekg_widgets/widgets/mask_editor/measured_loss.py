@@ -68,7 +68,7 @@ class EditorMeasuredLoss(EditorCosts):
             return
         draft, weights, curve = pruning.draft, weight_fingerprint(pruning.model).hexdigest, self._curve
         known = dict(self.measured) if weights == self._measured_of else {}
-        if not draft.removed and known.get("revision") == draft.revision and curve is None:
+        if not draft.removed_paths and known.get("revision") == draft.revision and curve is None:
             return
         self._end_measuring()
         self._measured_of = weights

@@ -48,12 +48,12 @@ def _json(graph: ModelGraph) -> bytes:
 
 @formats.register("svg")
 def _svg(graph: ModelGraph) -> bytes:
-    return svg(graph.payload, graph._opened()).encode()
+    return svg(graph.payload, graph._expanded_nodes()).encode()
 
 
 @formats.register("png")
 def _png(graph: ModelGraph) -> bytes:
-    return file_png(svg(graph.payload, graph._opened()))
+    return file_png(svg(graph.payload, graph._expanded_nodes()))
 
 
 @formats.register("dot")

@@ -270,7 +270,7 @@ def test_a_long_norm_on_a_device_is_added_up_in_float64_and_copies_nothing(dtype
     assert "aten._to_copy.default" not in seen.seen
 
 
-@pytest.mark.parametrize("first", ["measures.moments", "metrics.norms"])
+@pytest.mark.parametrize("first", ["measures.moments", "metrics.statistics"])
 @pytest.mark.slow
 def test_either_may_be_imported_first(first: str) -> None:
     """Metrics need moments, and moments say in the metrics' words that there is no value."""

@@ -255,7 +255,7 @@ class TracedPath:
             return None
         places = zip(self._rerun[1], self._sources, strict=True)
         return [
-            each if _deciding_value(place) in self._data_dependent_values else replace(each, by_code=True)
+            each if _deciding_value(place) in self._data_dependent_values else replace(each, is_constant=True)
             for each, place in places
         ]
 

@@ -40,9 +40,9 @@ def register_receipt(receipt: Any) -> int:
 
 def refuse_out_of_order(receipt: Any, way: str) -> None:
     """Raise `CutError` if a later unused receipt is of the same tensors."""
-    own = receipt.touched(way)
+    own = receipt.modified_tensor_ids(way)
     later = [each for each in list(_active_receipts) if each.number > receipt.number and not each.is_spent]
-    above = [each for each in later if not own.isdisjoint(each.touched(way))]
+    above = [each for each in later if not own.isdisjoint(each.modified_tensor_ids(way))]
     if above:
         last = max(above, key=lambda each: each.number)
         raise CutError(

@@ -181,7 +181,7 @@ class _ConfigProbe:
             good |= more
         for group, reason in deferred:
             whole.update(dict.fromkeys(group, self._note(group, reason)))
-        return replace(said, whole=whole) if good else None
+        return replace(said, pinned=whole) if good else None
 
     def _partition(
         self, groups: Iterable[set[Term]], constraints: ConfigConstraints, good: Iterable[Term] = ()
@@ -211,7 +211,7 @@ class _ConfigProbe:
         """The reason why the configuration cannot express a cut of these axes alone; "" if it can."""
         axes = self.planner.axes
         whole = {axis.term: "" for axis in axes if axis.term not in going}
-        trial = self.planner.with_request(self._request, replace(constraints, whole=whole))
+        trial = self.planner.with_request(self._request, replace(constraints, pinned=whole))
         try:
             checked = _check_plan(trial, trial.plan(), self.origin.with_config(self.config))
         except ModuleKGError as error:

@@ -206,7 +206,7 @@ class TargetRegressor:
                 np.array([each.values for each in chosen]),
                 np.sqrt([each.variances for each in chosen]),
                 shares,
-                chosen[0].freedom,
+                chosen[0].degrees_of_freedom,
             )
             told.assign(block, mixture_intervals(*mixture))
             off[block] = normal_scores(self.values[block], *mixture)

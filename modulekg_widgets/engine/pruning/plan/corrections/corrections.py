@@ -186,7 +186,7 @@ class Corrections:
                 every.setdefault(each, term)
 
             def taken(options: Sequence[Attribute], term: Term = term) -> PlanCandidate:
-                return replace(candidate, followers={**candidate.attribute_terms, **dict.fromkeys(options, term)})
+                return replace(candidate, attribute_terms={**candidate.attribute_terms, **dict.fromkeys(options, term)})
 
             for attribute in fitting if on_the_line else self._effective_options(mismatch, fitting, taken):
                 following = self.with_attribute(candidate, attribute, term, mismatch)
@@ -262,8 +262,8 @@ class Corrections:
         return replace(
             candidate,
             selection=selection,
-            shared=(*candidate.shared_constraints, *shared),
-            followers={**candidate.attribute_terms, **alike, attribute: term},
+            shared_constraints=(*candidate.shared_constraints, *shared),
+            attribute_terms={**candidate.attribute_terms, **alike, attribute: term},
             changes=(*candidate.changes, change),
         )
 

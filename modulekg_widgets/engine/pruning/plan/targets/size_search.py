@@ -111,7 +111,7 @@ class SizeSearch:
     ) -> Ints | None:
         """The counts with coarse axes fixed, where one step exceeds a third of the gap."""
         now = self.gaps(found, goals, context)
-        steps = [self.neighbours(found, replace(context, movers=[mover]), (1, -1)) for mover in context.groups]
+        steps = [self.neighbours(found, replace(context, groups=[mover]), (1, -1)) for mover in context.groups]
         is_coarse = [np.abs(self.gaps(own, goals, context) - now).max() > now.max() / 3 for own in steps]
         coarse = [mover for mover, is_so in zip(context.groups, is_coarse, strict=True) if is_so]
         fine = [mover for mover, is_so in zip(context.groups, is_coarse, strict=True) if not is_so]
@@ -119,11 +119,11 @@ class SizeSearch:
             return None
         held = np.full(len(found), -1)
         held[np.concatenate(coarse)] = more[np.concatenate(coarse)]
-        way = replace(way, held=held)
+        way = replace(way, fixed=held)
         bracket = self._bracket_ratio(goals, context, way)
         if bracket is None:
             return None
-        other = self._fill_bracket(bracket, goals, replace(context, movers=fine), way)
+        other = self._fill_bracket(bracket, goals, replace(context, groups=fine), way)
         return other if (self.gaps(other, goals, context) >= 0).all() else None
 
     def _fill_bracket(
@@ -132,16 +132,16 @@ class SizeSearch:
         """The counts of the larger ratio of a bracket, with steps added back while the goals allow."""
         more, stay = (self._at_ratio(ratio, way) for ratio in bracket)
         for movers in (self._groups_without_role(context), list(context.groups)):
-            stay = self._restore_steps(stay, more, goals, replace(context, movers=movers), 0.0)
+            stay = self._restore_steps(stay, more, goals, replace(context, groups=movers), 0.0)
             stay = self._restore_steps(
-                stay, self.counts.maximum, goals, replace(context, movers=movers), FINE_TOLERANCE
+                stay, self.counts.maximum, goals, replace(context, groups=movers), FINE_TOLERANCE
             )
             if self.gaps(stay, goals, context).max() <= GOOD_ENOUGH:
                 break
         stay = self._exchange_steps(
             stay, goals, context, FINE_TOLERANCE if len(goals) > 1 and not self.is_budget else TOLERANCE
         )
-        return self._refine(stay, goals, replace(context, movers=self._groups_without_role(context)))
+        return self._refine(stay, goals, replace(context, groups=self._groups_without_role(context)))
 
     def _groups_without_role(self, context: SearchContext) -> list[Ints]:
         """The groups of axes without a role in heads or groups."""

@@ -96,7 +96,7 @@ class TargetSolver:
         own = self._solve()
         if own is not None and own.gaps.min() >= -TOLERANCE:
             return own
-        return None if found is None else replace(found, as_budgets=True)
+        return None if found is None else replace(found, is_budget=True)
 
     def _solve(self) -> TargetSolution | None:
         best, proved = self._search_rounds(None), None
@@ -111,7 +111,7 @@ class TargetSolver:
             start = best.candidate if best.candidate.strict else self._start(best.candidate.selection, None)
             attempt, rehearsal = self.repair.verify(start, best.candidate, best.dry_run)
             if attempt.selection.counts == best.candidate.selection.counts:
-                return replace(best, attempt=attempt, rehearsal=rehearsal)
+                return replace(best, candidate=attempt, dry_run=rehearsal)
             proved = self._measure(attempt, rehearsal)
             best = None if proved.error <= TOLERANCE else self._search_rounds(attempt)
             if best is None:
