@@ -11,7 +11,7 @@ import { graphIcon } from "./icons";
 import type { AllKernelObjects } from "./kernel_objects";
 import { isPlainName, isTabKind, type TabKind } from "./lines";
 import { type ObjectTab, RESTORE_COMMAND, type Tabs } from "./tabs";
-import { MODULE } from "./version";
+import { MODULE } from "../generated/version";
 
 export const COMMANDS = {
   explore: `${MODULE}:explore`,
@@ -21,7 +21,7 @@ export const COMMANDS = {
   showPanel: `${MODULE}:show-panel`
 } as const;
 
-export interface CommandTools {
+interface CommandTools {
   readonly app: JupyterFrontEnd;
   readonly shell: ILabShell;
   readonly hosts: Hosts;

@@ -4,8 +4,7 @@ import type { ISessionContext } from "@jupyterlab/apputils";
 import { type Kernel, KernelMessage } from "@jupyterlab/services";
 import type { JSONObject } from "@lumino/coreutils";
 import { type ISignal, Signal } from "@lumino/signaling";
-import { type KernelList, OTHER_VERSION, readKernelList } from "./kernel_list";
-import { isPlainName, WAKE_LINE } from "./lines";
+import { isPlainName, type KernelList, OTHER_VERSION, readKernelList, WAKE_LINE } from "./lines";
 
 /** The name of the comm's target, and of the comm: a kernel has one, which is never opened but only sent on. */
 const TARGET = "modulekg-widgets:kernel-objects";
@@ -28,7 +27,7 @@ export function tellKernel(kernel: Kernel.IKernelConnection | null | undefined, 
   kernel.sendShellMessage(message, false, true).done.catch(() => undefined); // the kernel went meanwhile
 }
 
-export type Known = "nothing" | "list" | typeof OTHER_VERSION;
+type Known = "nothing" | "list" | typeof OTHER_VERSION;
 
 /** The objects of the kernel of one notebook or console; `known` is "nothing" until the package is imported there. */
 export class KernelObjects {

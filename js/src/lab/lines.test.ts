@@ -1,5 +1,65 @@
 import { describe, expect, it } from "vitest";
-import { againLine, isPlainName, isTabId, isTabKind, lineFor } from "./lines";
+import {
+  againLine,
+  isPlainName,
+  isTabId,
+  isTabKind,
+  lineFor,
+  OTHER_VERSION,
+  readKernelList,
+  SCHEMA_VERSION
+} from "./lines";
+
+const read = (raw: unknown) => readKernelList(raw, isPlainName);
+const listOf = (...objects: unknown[]) => ({ schema_version: SCHEMA_VERSION, objects, left_out: 0 });
+const NET = { name: "net", kind: "model", class: "Sequential", size: [12] };
+
+describe("the list of a kernel", () => {
+  it("is read", () => {
+    expect(read({ ...listOf(NET), left_out: 3 })).toEqual({
+      objects: [{ name: "net", kind: "model", className: "Sequential", size: [12] }],
+      leftOut: 3
+    });
+  });
+
+  it("takes large sizes as text, and none", () => {
+    const list = read(listOf({ ...NET, size: ["90071992547409920"] }, { ...NET, size: null }));
+    expect(list).toMatchObject({ objects: [{ size: [90071992547409920] }, { size: null }] });
+  });
+
+  it("takes sizes that are none for none", () => {
+    const list = read(listOf({ ...NET, size: [{ toString: 3, valueOf: 3 }] }, { ...NET, size: {} }));
+    expect(list).toMatchObject({ objects: [{ size: null }, { size: null }] });
+  });
+
+  it.each([
+    { ...NET, name: "net()" },
+    { ...NET, name: 'a"); import os #' },
+    { ...NET, kind: "constructor" },
+    { ...NET, kind: undefined },
+    null,
+    "net",
+    [NET]
+  ])("leaves out %j", entry => {
+    expect(read(listOf(entry, NET))).toMatchObject({ objects: [{ name: "net" }] });
+  });
+
+  it("bounds texts and numbers of entries", () => {
+    const long = read(listOf(...Array.from({ length: 3000 }, () => ({ ...NET, class: "x".repeat(5000) }))));
+    expect(long).toMatchObject({ objects: { length: 1000 } });
+    expect(long !== null && long !== OTHER_VERSION && long.objects[0].className.length).toBe(200);
+  });
+
+  it("of another version is told apart from no list", () => {
+    expect(read({ ...listOf(), schema_version: 2 })).toBe(OTHER_VERSION);
+    expect([read(null), read([]), read({ schema_version: 1 }), read({ ...listOf(), objects: {} })]).toEqual([
+      null,
+      null,
+      null,
+      null
+    ]);
+  });
+});
 
 describe("names that may stand in a line", () => {
   it.each(["net", "_private", "Modell2", "größe", "模型"])("takes %s", name => {

@@ -14,8 +14,8 @@ import { FileProblem, sentence } from "../core/shared/file_problem";
 import type { ModelPayload } from "../core/shared/payload";
 import type { GraphState, Store } from "../core/shared/store";
 import type { Kernels } from "./kernel_choice";
-import { RangeSource } from "./range_source";
 import { askHistogram } from "./tensor_values";
+import { RangeSource } from "./range_source";
 
 const LOOK_AGAIN = 5000; // ms
 const KEPT = ["selected", "expanded", "colorBy", "query", "view"] as const; // of what somebody chose in the file before

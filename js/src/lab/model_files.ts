@@ -8,7 +8,7 @@ import { modelFileIcon } from "./icons";
 import type { Kernels } from "./kernel_choice";
 import { ModelFileView } from "./model_file_view";
 import { addReadOnly } from "./read_only_documents";
-import { MODULE } from "./version";
+import { MODULE } from "../generated/version";
 import { bundleOf } from "./words";
 
 const FACTORY = "ModuleKG Model File";

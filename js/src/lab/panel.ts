@@ -9,14 +9,13 @@ import { icon } from "../core/shared/icons";
 import { COMMANDS } from "./commands";
 import type { Host, Hosts } from "./hosts";
 import { graphIcon } from "./icons";
-import { type KernelObject, OBJECT_KINDS, type ObjectKind, OTHER_VERSION } from "./kernel_list";
+import { type KernelObject, OBJECT_KINDS, type ObjectKind, OFFERED, OTHER_VERSION, type TabKind } from "./lines";
 import type { AllKernelObjects, KernelObjects } from "./kernel_objects";
-import { OFFERED, type TabKind } from "./lines";
-import { MODULE } from "./version";
+import { MODULE } from "../generated/version";
 
 export const PANEL_ID = `${MODULE}-panel`;
 
-export interface PanelTools {
+interface PanelTools {
   readonly hosts: Hosts;
   readonly objects: AllKernelObjects;
   readonly commands: CommandRegistry;

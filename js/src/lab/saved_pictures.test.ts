@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
 vi.mock("@jupyterlab/rendermime", () => ({ IRenderMimeRegistry: {} }));
 
-import { liveViews } from "../core/shared/live_views";
+import { liveViews } from "../core/shared/saved_picture";
 import { VIEW_TYPE, WORDS } from "../core/shared/saved_picture";
 import { renewPictures, showSavedPictures } from "./saved_pictures";
 

@@ -10,13 +10,11 @@ import { ITranslator } from "@jupyterlab/translation";
 import "../../style/graph.css";
 import "../../style/panels.css";
 import { addCommands, addToLauncher, addToPalette } from "./commands";
-import { Inputs } from "./dialogs";
+import { Inputs, openFile } from "./dialogs";
 import { Hosts } from "./hosts";
 import { AllKernelObjects } from "./kernel_objects";
 import { ObjectPanel, PANEL_ID } from "./panel";
-import { openFile } from "./open_file";
-import { Tabs } from "./tabs";
-import { offerTabs } from "./view_tabs";
+import { offerTabs, Tabs } from "./tabs";
 import { bundleOf } from "./words";
 
 export async function start(app: JupyterFrontEnd, shell: ILabShell): Promise<void> {

@@ -14,7 +14,7 @@ import { showPlan } from "../core/panel/plan_view";
 import { readSavedFile, type SavedFile } from "../core/shared/saved_file";
 import { graphIcon } from "./icons";
 import { addReadOnly } from "./read_only_documents";
-import { MODULE } from "./version";
+import { MODULE } from "../generated/version";
 import { bundleOf } from "./words";
 
 const FACTORY = "ModuleKG";

@@ -2,7 +2,7 @@
 
 import { type ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
 
-export const DOMAIN = "modulekg_widgets";
+const DOMAIN = "modulekg_widgets";
 
 export function bundleOf(translator: ITranslator | null): TranslationBundle {
   return (translator ?? nullTranslator).load(DOMAIN);

@@ -1,6 +1,6 @@
 // Requests for layouts, drawn by lot and of known shapes, and what a layout must never do.
 
-import { intoGroups } from "../core/graph/scene_groups";
+import { intoGroups } from "../core/graph/scene_edges";
 import type { SceneEdge } from "../core/graph/scene_types";
 import type { LayoutGroup, LayoutRequest, LayoutResult, Line, Size } from "../core/layout/types";
 import { FRAME } from "../core/layout/layouter";

@@ -2,7 +2,7 @@
 
 import { createMaskEditor, type MaskEditor } from "../core/masks/editor";
 import type { Session } from "../core/masks/session";
-import { type EditorState, EditorStore } from "../core/masks/state";
+import { type EditorState, EditorStore } from "../core/masks/scene";
 import { type AxisSample, openSession, THREE } from "./masks";
 
 // jsdom has none

@@ -1,6 +1,6 @@
 // Payloads of the mask editor, and a way to the kernel that only keeps what it is given.
 
-import type { Drawing } from "../core/masks/drawing";
+import type { Drawing } from "../core/masks/bits";
 import { type Channel, Session } from "../core/masks/session";
 
 export interface AxisSample {
@@ -96,7 +96,7 @@ export function scoresOf(axes: readonly AxisSample[], width: 4 | 8 = 4): DataVie
   return view;
 }
 
-export interface Sent {
+interface Sent {
   content: Record<string, unknown>;
   taken?: () => void;
 }

@@ -2,9 +2,8 @@
 
 import "./media";
 import { afterEach, beforeEach, expect } from "vitest";
-import { Feed } from "../core/metrics/feed";
-import { MetricData } from "../core/metrics/metric_data";
-import { ColorBook } from "../core/metrics/palette";
+import { Feed, MetricData } from "../core/metrics/metric_data";
+import { ColorBook } from "../core/metrics/chart_theme";
 import { createMetricPanel, type MetricPanel } from "../core/metrics/panel";
 import { type PanelState, PanelStore } from "../core/metrics/state";
 import { message, numbers, panelPayload, type Parts, series, until } from "./metrics";

@@ -5,7 +5,7 @@ import type { Form } from "../core/metrics/decode";
 
 export type EntryRow = [run: number, module: string, metric: string, call: number, phase: string, form: Form];
 
-export interface Message {
+interface Message {
   content: Record<string, unknown>;
   buffers: DataView[];
 }

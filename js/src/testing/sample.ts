@@ -8,7 +8,7 @@ import { type ModelPayload, readPayload, type Tensor } from "../core/shared/payl
 import { type Scalar, type Value } from "../core/shared/schema";
 import { type GraphState, Store } from "../core/shared/store";
 
-export interface Sample {
+interface Sample {
   name?: string;
   cls?: string;
   params?: Value;
@@ -18,7 +18,7 @@ export interface Sample {
 }
 
 /** A payload of the given modules; folds, links and the like come from `more`. */
-export function payloadOf(root: Sample, more: Partial<ModelPayload> = {}): ModelPayload {
+function payloadOf(root: Sample, more: Partial<ModelPayload> = {}): ModelPayload {
   const nodes: ModelPayload["nodes"] = { name: [], parent: [], entity: [] };
   const entities: ModelPayload["entities"] = { class: [], name: [], digest: [], hyper: [], tensors: [] };
   const classes: ModelPayload["classes"] = { name: [], qualified: [], source: [], fields: [] };

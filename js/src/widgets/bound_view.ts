@@ -1,8 +1,8 @@
 // A view whose state is bound to the traits of its model, key by key.
 
 import { DOMWidgetView } from "@jupyter-widgets/base";
-import { liveViews } from "../core/shared/live_views";
-import { OutdatedNotice } from "../core/shared/outdated_notice";
+import { liveViews } from "../core/shared/saved_picture";
+import { OutdatedNotice } from "../core/shared/status";
 import type { StateStore } from "../core/shared/state_store";
 import { Connection, offerViewInTab, TraitWriter } from "./_base";
 

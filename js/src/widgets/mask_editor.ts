@@ -5,7 +5,7 @@ import { bytesOf } from "../core/masks/bits";
 import { createMaskEditor, type MaskEditor } from "../core/masks/editor";
 import { GraphLink, type LinkedGraph } from "../core/masks/graph_link";
 import { Session } from "../core/masks/session";
-import { type EditorState, EditorStore } from "../core/masks/state";
+import { type EditorState, EditorStore } from "../core/masks/scene";
 import { isObject } from "../core/shared/schema";
 import { modelDefaults, otherModels } from "./_base";
 import { areTexts, type Binding, BoundView, isCount, isFlag, isText, isTextOrNull, oneOf } from "./bound_view";

@@ -19,13 +19,13 @@ export interface SavedBuffer {
 }
 
 /** A message as the kernel would send it, with its buffers in base64. */
-export interface SavedMessage {
+interface SavedMessage {
   readonly content: unknown;
   readonly buffers?: readonly string[];
 }
 
 /** What the page says to a message of a view in the kernel's place: the question, with this content over it. */
-export interface SavedAnswer {
+interface SavedAnswer {
   readonly question: Readonly<Record<string, unknown>>; // what the message must have; the first answer that fits counts
   readonly content: Readonly<Record<string, unknown>>;
   readonly buffers?: readonly string[]; // else those of the question go back

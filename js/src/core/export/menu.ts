@@ -15,7 +15,7 @@ export interface Picture {
   exportPng(): Promise<Blob>;
 }
 
-export interface PictureSource {
+interface PictureSource {
   graph(): Picture | undefined;
 }
 

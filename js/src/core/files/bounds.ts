@@ -5,7 +5,6 @@ import { isObject } from "../shared/schema";
 import type { Plain } from "./records";
 
 export const MOST_TENSORS = 500_000;
-export const MOST_OPERATORS = 500_000;
 export const MOST_DIMENSIONS = 64;
 export const LARGEST_HEADER = 64 * 2 ** 20; // bytes of what is read whole
 const MOST_FOLDERS = 16; // within each other, below the folder of the file

@@ -1,8 +1,8 @@
 // The graph of a file as the data flow that the views draw: calls of modules, the operators in them, values between them.
 
 import { OF_FILE } from "../shared/dataflow";
-import type { FlowPayload } from "../shared/payload_flow";
-import { operatorName } from "./kinds";
+import type { FlowPayload } from "../shared/payload";
+import { operatorName } from "./structures";
 import type { FileContents, OperatorGraph, OperatorRecord, ValueRecord } from "./records";
 import type { FileTree } from "./tree";
 

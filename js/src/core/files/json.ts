@@ -11,7 +11,7 @@ const MOST_OF_MANY = 600_000; // names of objects that have more than few: each 
 const MOST_COMMAS = 6_000_000; // 500,000 tensors have 4 million
 
 /** A value, and how many names the objects of its document have: more than those of the value where one stands twice. */
-export interface Named {
+interface Named {
   readonly value: unknown;
   readonly names: number;
 }

@@ -3,7 +3,7 @@
 
 import { excess } from "./bounds";
 import { NO_MODULE } from "./graph_parts";
-import { roleOf } from "./kinds";
+import { roleOf } from "./structures";
 import { pathIn, Paths } from "./owners";
 import type { ModulePart, OperatorRecord, TensorRecord } from "./records";
 

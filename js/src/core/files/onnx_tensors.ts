@@ -3,10 +3,9 @@
 import { FileProblem } from "../shared/file_problem";
 import { isPlainPath, malformed, need, product, shown } from "./bounds";
 import { type Element, elementText, Float, short, shortList } from "./graph_parts";
-import { numberIn, type NumberKind, widthOf } from "./numbers";
+import { isSmallFloat, numberIn, type NumberKind, smallFloat, widthOf } from "./numbers";
 import type { SparseMessage, TensorMessage } from "./onnx_messages";
 import type { OperatorRecord, Plain, TensorRecord } from "./records";
-import { isSmallFloat, smallFloat } from "./small_floats";
 
 const FEW = 8; // elements: a constant of no more is a setting, one of more a tensor
 const BOOL = 9;

@@ -3,10 +3,9 @@ import { Dataflow } from "../shared/dataflow";
 import { Hierarchy } from "../shared/hierarchy";
 import { type ModelPayload, readPayload } from "../shared/payload";
 import { matches } from "../shared/search";
-import { operatorName } from "./kinds";
+import { digestOf, operatorName } from "./structures";
 import { filePayload } from "./payload";
 import type { FileContents, ModulePart, OperatorRecord, TensorRecord } from "./records";
-import { digestOf } from "./structures";
 
 function tensor(name: string, shape: readonly number[] = [1], more: Partial<TensorRecord> = {}): TensorRecord {
   const nbytes = shape.reduce((product, size) => product * size, 4);

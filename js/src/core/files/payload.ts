@@ -2,12 +2,9 @@
 
 import { type FileAbout, type ModelPayload, SCHEMA_VERSION } from "../shared/payload";
 import { flowOf, MOST_DRAWN } from "./flow";
-import { foldsOf } from "./fold";
-import { elementsOf, roleOf } from "./kinds";
+import { elementsOf, foldsOf, roleOf, type Structures, structuresOf } from "./structures";
 import type { FileContents, Plain } from "./records";
-import { type Structures, structuresOf } from "./structures";
-import { countedAgain, type TiedPlace, tiesOf } from "./ties";
-import { type FileTree, treeOf } from "./tree";
+import { countedAgain, type FileTree, type TiedPlace, tiesOf, treeOf } from "./tree";
 
 const COLUMN_INFO = {
   params: { label: "parameters", aggregate: "sum" },

@@ -22,7 +22,7 @@ const MOST_SCATTERED = 4_096; // larger ones
 const NEWLINE = 10;
 
 /** A list, or what the items of a set are kept in. */
-export type List = Value[];
+type List = Value[];
 export type Dict = Map<Value, Value>;
 export type Value =
   | string

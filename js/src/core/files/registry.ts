@@ -45,16 +45,13 @@ const NO_MODELS: readonly (readonly [begin: string, reason: "pointer" | "page"])
 /** As tests of bytes: what begins so is packed, and has no reader. */
 const PACKED: readonly string[] = ["\x1f\x8b\x08", "BZh", "\xfd7zXZ\0", "\x28\xb5\x2f\xfd"];
 
-/** What the names of model files end with. */
-export const EXTENSIONS: readonly string[] = FORMATS.flatMap(format => format.extensions);
-
 /** What a model file holds, and a config.json beside it says; rejects with a `FileProblem`, whatever the bytes. */
 export async function readModelFile(source: FileSource): Promise<FileContents> {
   return withConfig(await readAlone(source), source);
 }
 
 /** What a model file holds. */
-export async function readAlone(source: FileSource): Promise<FileContents> {
+async function readAlone(source: FileSource): Promise<FileContents> {
   if (source.size === 0) throw new FileProblem("empty");
   const start = await source.read(0, Math.min(FIRST, source.size));
   const begin = String.fromCharCode(...start)

@@ -90,7 +90,7 @@ function bytesOf(dtype: string, elements: Value | undefined): number {
   return (elements * Math.max(bitsOf(dtype), 8)) / 8;
 }
 
-export interface Legacy {
+interface Legacy {
   readonly keys: Value;
   readonly referred: readonly Persistent[];
   readonly isLittle: boolean;

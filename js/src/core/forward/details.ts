@@ -212,7 +212,7 @@ function fromZero(values: readonly number[]): Span[] {
   });
 }
 
-export function placeText(kind: Top[0], index: readonly number[]): string {
+function placeText(kind: Top[0], index: readonly number[]): string {
   if (kind === "class") return `class ${index[0]}`;
   if (kind === "channel") return `channel ${index[0]} at ${index.slice(1).join(", ")}`;
   return index.length ? `index ${index.join(", ")}` : "value";

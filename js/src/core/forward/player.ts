@@ -7,14 +7,13 @@ import { keepKeys } from "../shared/keys";
 import { exactNumber } from "../shared/format";
 import { PayloadError } from "../shared/schema";
 import { DISCONNECTED } from "../shared/status";
-import { Clock, togglePlaying } from "./clock";
+import { Clock, type ForwardStore, goTo, tieStepAndSelection, togglePlaying } from "./state";
 import { Controls } from "./controls";
 import { Details } from "./details";
 import { FeatureMaps } from "./feature_maps";
 import type { MapsFeed } from "./maps_feed";
 import { Forward } from "./payload";
 import { type FoundOut, Quiz } from "./quiz";
-import { type ForwardStore, goTo, tieStepAndSelection } from "./state";
 import { StepList } from "./step_list";
 
 export interface ForwardPlayer {
@@ -22,7 +21,7 @@ export interface ForwardPlayer {
 }
 
 /** What all views of one widget share. */
-export interface Shared {
+interface Shared {
   readonly feed: MapsFeed;
   readonly found: FoundOut;
   mayTick(): boolean;

@@ -3,7 +3,7 @@
 import type { Forward, Step, TensorShape } from "./payload";
 import type { ForwardStore } from "./state";
 
-export type Verdict = { readonly right: boolean; readonly text: string };
+type Verdict = { readonly right: boolean; readonly text: string };
 
 /** Which values were found out; shared by all views of one widget. */
 export class FoundOut {

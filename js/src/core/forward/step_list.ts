@@ -8,7 +8,7 @@ import { type Forward, shapesText, type Step } from "./payload";
 import type { FoundOut, Quiz } from "./quiz";
 import { type ForwardStore, goTo } from "./state";
 
-export const ROW_HEIGHT = 44;
+const ROW_HEIGHT = 44;
 const OVERSCAN = 6;
 const ASSUMED = 12; // rows in view of a list without a size
 const INDENT = 12;

@@ -1,11 +1,10 @@
 // The deduplicated view: every distinct structure once, with how often it occurs and what it contains.
 
-import { cardSize, cardText } from "./cards";
+import { cardSize, cardText, idOf, pillCard } from "./cards";
 import type { Hierarchy } from "../shared/hierarchy";
 import { type Measure, oneLine } from "../shared/canvas";
 import { hardLimit } from "../shared/reveal";
-import { idOf, pillCard } from "./scene_cards";
-import { intoGroups } from "./scene_groups";
+import { intoGroups } from "./scene_edges";
 import type { Scene, SceneEdge, SceneNode } from "./scene_types";
 
 export const ALL_STRUCTURES = "\u0000structures"; // the pill that has the rest of them drawn

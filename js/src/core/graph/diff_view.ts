@@ -16,7 +16,7 @@ import { counted, shortColumn } from "../shared/format";
 import type { Status } from "../shared/payload";
 import { INSIDE_GLYPH, STATUS_STYLE } from "../shared/theme";
 import type { Box } from "../shared/viewport";
-import { openingOfBoth, openOf, partnersOf } from "./diff_opening";
+import { openingOfBoth, openOf, partnersOf } from "./first_opening";
 import { GraphView } from "./graph_view";
 import { LinkedCameras } from "./linked_cameras";
 import type { Hierarchy } from "../shared/hierarchy";

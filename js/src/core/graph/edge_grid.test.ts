@@ -1,6 +1,14 @@
 import { describe, expect, it } from "vitest";
-import { EdgeGrid } from "./edge_grid";
+import { EdgeGrid, EdgeValues, itemSize } from "./edge_hover";
 import type { Point } from "../shared/viewport";
+import { golden, resnet } from "../../testing/payloads";
+import { measurer } from "../shared/canvas";
+import { type Dataflow, dataflowOf } from "../shared/dataflow";
+import { buildFlowScene } from "./flow_scene";
+import { Hierarchy } from "../shared/hierarchy";
+import { buildScene } from "./scene";
+import type { Scene } from "./scene_types";
+import { Store } from "../shared/store";
 
 const lines: Point[][] = [
   [[0, 0], [1000, 0], [1000, 700]], // prettier-ignore
@@ -66,5 +74,88 @@ describe("EdgeGrid", () => {
     const asked = 2000;
     for (let i = 0; i < asked; i++) large.nearest([(i * 37) % 12000, (i * 91) % 12000], 12);
     expect((performance.now() - begin) / asked).toBeLessThan(1);
+  });
+});
+
+it.each([
+  ["float32", 4],
+  ["bfloat16", 2],
+  ["float8_e4m3fn", 1],
+  ["float4_e2m1fn_x2", 1],
+  ["complex64", 8],
+  ["int64", 8],
+  ["uint8", 1],
+  ["quint8", 1],
+  ["bool", 1],
+  ["", null],
+  ["of another sort", null]
+])("an element of %s has %s bytes", (dtype, bytes) => {
+  expect(itemSize(dtype)).toBe(bytes);
+});
+
+describe("what an edge carries", () => {
+  const h = new Hierarchy(golden("traced"));
+  const carriedIn = (scene: Scene, of = new Hierarchy(golden("traced"))) => {
+    const values = new EdgeValues(of);
+    return scene.edges.map(edge => values.of(edge, scene.nodes));
+  };
+
+  it("is the values of the forward pass, with shape, type and bytes", () => {
+    const scene = buildFlowScene(h, dataflowOf(h) as Dataflow, new Store(), measurer(), {
+      level: "dataflow",
+      pages: new Map()
+    }) as Scene;
+    const all = carriedIn(scene, h);
+    expect(all.length).toBeGreaterThan(5);
+    for (const [at, carried] of all.entries()) {
+      expect(carried.length).toBe(scene.edges[at].values?.length);
+      for (const { shape, dtype, bytes } of carried) {
+        const elements = shape === "scalar" ? 1 : shape.split("×").reduce((product, size) => product * Number(size), 1);
+        expect(bytes).toBe(elements * (itemSize(dtype) ?? NaN));
+      }
+    }
+  });
+
+  it("is told of the edges of the hierarchy, too: what the edge is labelled with, and of what type it is", () => {
+    const scene = buildScene(h, new Store(), measurer());
+    const data = scene.edges.filter(({ kind }) => kind === "data");
+    expect(data.length).toBeGreaterThan(2);
+    const values = new EdgeValues(h);
+    for (const edge of data) {
+      const carried = values.of(edge, scene.nodes);
+      expect(carried.length).toBeGreaterThan(0);
+      expect(carried.map(({ shape }) => shape)).toContain(edge.label.replace(/ \+\d+$/, ""));
+      expect(carried.every(({ dtype, bytes }) => dtype !== "" && bytes !== null)).toBe(true);
+    }
+  });
+
+  it("is found at once for thousands of edges", () => {
+    const scene = buildScene(h, new Store(), measurer());
+    const many = new Hierarchy({
+      ...golden("traced"),
+      edges: Array.from({ length: 20_000 }, () => h.payload.edges[1])
+    });
+    const begin = performance.now();
+    const values = new EdgeValues(many);
+    for (let i = 0; i < 2000; i++) scene.edges.forEach(edge => values.of(edge, scene.nodes));
+    expect(performance.now() - begin).toBeLessThan(500);
+  });
+
+  it("has one key wherever it goes", () => {
+    const scene = buildScene(h, new Store(), measurer());
+    const values = new EdgeValues(h);
+    const keys = scene.edges.map(edge => values.of(edge, scene.nodes).map(({ key }) => key));
+    const fromInput = scene.edges.flatMap(({ source }, at) => (scene.nodes[source].title === "input" ? [at] : []));
+    const shared = keys.filter((own, at) =>
+      keys.some((other, to) => to !== at && own.some(key => other.includes(key)))
+    );
+    expect(fromInput.length).toBeGreaterThan(0);
+    expect(shared.length).toBeGreaterThan(0);
+  });
+
+  it("is nothing for edges that tell the order alone", () => {
+    const plain = new Hierarchy(resnet());
+    const scene = buildScene(plain, new Store(), measurer());
+    expect(carriedIn(scene, plain).every(carried => carried.length === 0)).toBe(true);
   });
 });

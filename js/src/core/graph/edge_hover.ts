@@ -1,19 +1,178 @@
-// The edge under the pointer: its path from the maker to every reader stands out, and a box says what it carries.
+// The edge under the pointer: its path from the producer to every consumer is highlighted, and a box lists its values.
 
 import { el, nameSpan } from "../shared/dom";
 import { shortBytes } from "../shared/format";
-import type { Hierarchy } from "../shared/hierarchy";
+import type { Fold, Hierarchy } from "../shared/hierarchy";
 import type { Theme } from "../shared/theme";
 import type { Tip, TipRow } from "../shared/tip";
 import type { Box, Point, Viewport } from "../shared/viewport";
 import type { GraphDecor } from "./decor";
-import { EdgeGrid } from "./edge_grid";
-import { type Carried, EdgeValues } from "./edge_values";
 import { SMALLEST_TEXT } from "./paint";
 import { label, stroke } from "./paint_edges";
-import type { Placed, Route } from "./routes";
-import { LABEL_SIZE } from "./scene_groups";
-import type { SceneNode } from "./scene_types";
+import type { Placed, Route, SceneEdge, SceneNode } from "./scene_types";
+import { LABEL_SIZE } from "./scene_edges";
+import { type Dataflow, dataflowOf, shapeText } from "../shared/dataflow";
+
+// Which line lies under the pointer, found without looking at all of them.
+
+const CELL = 160; // units of the picture
+
+export class EdgeGrid {
+  private readonly cells = new Map<string, number[]>(); // places of segments
+  private readonly segments: { readonly line: number; readonly from: Point; readonly to: Point }[] = [];
+
+  constructor(lines: readonly (readonly Point[])[]) {
+    lines.forEach((points, line) => {
+      for (let at = 1; at < points.length; at++) this.add(line, points[at - 1], points[at]);
+    });
+  }
+
+  /** The line that passes nearest to a point, no farther than `reach`. */
+  nearest([x, y]: Point, reach: number): number | null {
+    let best: { line: number | null; distance: number } = { line: null, distance: reach };
+    const [left, right] = [cellOf(x - reach), cellOf(x + reach)];
+    const [top, bottom] = [cellOf(y - reach), cellOf(y + reach)];
+    for (let column = left; column <= right; column++) {
+      for (let row = top; row <= bottom; row++) {
+        for (const place of this.cells.get(`${column} ${row}`) ?? []) {
+          const { line, from, to } = this.segments[place];
+          const distance = distanceTo(from, to, x, y);
+          if (distance < best.distance || (distance === best.distance && best.line === null)) best = { line, distance };
+        }
+      }
+    }
+    return best.line;
+  }
+
+  /** In each column of cells that it crosses a segment is as high as it is there. */
+  private add(line: number, from: Point, to: Point): void {
+    const place = this.segments.push({ line, from, to }) - 1;
+    const [start, end] = from[0] <= to[0] ? [from, to] : [to, from];
+    const slope = end[0] === start[0] ? 0 : (end[1] - start[1]) / (end[0] - start[0]);
+    const heightAt = (x: number) => start[1] + slope * (x - start[0]);
+    for (let column = cellOf(start[0]); column <= cellOf(end[0]); column++) {
+      const [left, right] = [Math.max(start[0], column * CELL), Math.min(end[0], (column + 1) * CELL)];
+      const heights = slope === 0 ? [start[1], end[1]] : [heightAt(left), heightAt(right)];
+      for (let row = cellOf(Math.min(...heights)); row <= cellOf(Math.max(...heights)); row++) {
+        const key = `${column} ${row}`;
+        const cell = this.cells.get(key);
+        if (cell) cell.push(place);
+        else this.cells.set(key, [place]);
+      }
+    }
+  }
+}
+
+function cellOf(length: number): number {
+  return Math.floor(length / CELL);
+}
+
+function distanceTo([x0, y0]: Point, [x1, y1]: Point, x: number, y: number): number {
+  const [dx, dy] = [x1 - x0, y1 - y0];
+  const along = ((x - x0) * dx + (y - y0) * dy) / (dx * dx + dy * dy || 1);
+  const share = Math.min(1, Math.max(0, along));
+  return Math.hypot(x0 + share * dx - x, y0 + share * dy - y);
+}
+
+// What an edge carries: the values of the forward pass, each with its shape, its type and its size in memory.
+
+interface Carried {
+  readonly key: string; // the same for every edge that carries the same value
+  readonly shape: string;
+  readonly dtype: string; // "" where it is not known
+  readonly bytes: number | null;
+}
+
+const OUTSIDE = -1; // the model's input and output, among the edges of the hierarchy
+
+/** Bytes of an element, by the bits in its type's name; null for a type that is not known. */
+export function itemSize(dtype: string): number | null {
+  const bits = /^(?:q?u?int|b?float|complex)(\d+)/.exec(dtype)?.[1];
+  if (dtype === "bool") return 1;
+  return bits === undefined ? null : Math.max(1, Number(bits) / 8);
+}
+
+export class EdgeValues {
+  private readonly flow: Dataflow | null;
+  private readonly given = new Map<string, Carried>();
+  private nodes?: readonly SceneNode[];
+  private between = new Map<string, Map<string, Carried>>(); // of the hierarchy: by the places of both ends
+
+  constructor(private readonly h: Hierarchy) {
+    this.flow = dataflowOf(h);
+  }
+
+  of({ values, source, target, kind }: SceneEdge, nodes: readonly SceneNode[]): readonly Carried[] {
+    const { flow } = this;
+    if (kind === "order") return [];
+    if (values && flow) return values.map(value => carried(flow, value));
+    if (nodes !== this.nodes) {
+      this.nodes = nodes;
+      this.between = this.lifted(nodes);
+    }
+    const place = (at: number) => (nodes[at].index < 0 ? OUTSIDE : at);
+    return [...(this.between.get(`${place(source)} ${place(target)}`)?.values() ?? [])];
+  }
+
+  /** What modules give each other, between the cards that stand for them. */
+  private lifted(nodes: readonly SceneNode[]): Map<string, Map<string, Carried>> {
+    const found = new Map<string, Map<string, Carried>>();
+    const visible = this.visible(nodes);
+    const place = (node: number) => (node < 0 ? OUTSIDE : visible[node]);
+    for (const [from, to, shape] of this.h.payload.edges) {
+      const key = `${place(from)} ${place(to)}`;
+      const values = found.get(key) ?? new Map<string, Carried>();
+      const value = this.valueOf(from, shape);
+      found.set(key, values.set(value.key, value));
+    }
+    return found;
+  }
+
+  /** The place of each node's card, or of what hides it; of a fold that of the member that is drawn. */
+  private visible(nodes: readonly SceneNode[]): Int32Array {
+    const { h } = this;
+    const places = new Map(nodes.flatMap(({ index }, place) => (index < 0 ? [] : [[index, place] as const])));
+    const drawn = new Map<Fold, number | undefined>();
+    const visible = new Int32Array(h.size).fill(OUTSIDE);
+    for (let node = 0; node < h.size; node++) {
+      const fold = h.fold(node);
+      if (fold && !drawn.has(fold)) {
+        drawn.set(fold, places.get(fold.members.find(member => places.has(member)) ?? OUTSIDE));
+      }
+      const above = node === 0 ? OUTSIDE : visible[h.parent(node)];
+      visible[node] = places.get(node) ?? (fold && drawn.get(fold)) ?? above;
+    }
+    return visible;
+  }
+
+  /** A value of that shape that the module gives. */
+  private valueOf(from: number, shape: string): Carried {
+    const key = `${from} ${shape}`;
+    const value = this.given.get(key) ?? this.find(key, from, shape);
+    this.given.set(key, value);
+    return value;
+  }
+
+  private find(key: string, from: number, shape: string): Carried {
+    const { flow } = this;
+    if (!flow) return { key, shape, dtype: "", bytes: null };
+    const { calls, inputs } = flow.payload;
+    const outputs =
+      from === OUTSIDE ? inputs.map(([, value]) => value) : flow.callsOf(from).flatMap(call => calls.outputs[call]);
+    const value = outputs.find(output => flow.shape(output) === shape);
+    return value === undefined ? { key, shape, dtype: "", bytes: null } : { ...carried(flow, value), key };
+  }
+}
+
+function carried(flow: Dataflow, value: number): Carried {
+  const shape = flow.payload.shapes[flow.payload.values.shape[value]];
+  const dtype = flow.dtype(value);
+  const size = itemSize(dtype);
+  const fixed = shape.filter(length => typeof length === "number");
+  const isKnown = size !== null && fixed.length === shape.length;
+  const bytes = isKnown ? fixed.reduce((product, length) => product * length, size) : null;
+  return { key: `value ${value}`, shape: shapeText(shape), dtype, bytes };
+}
 
 const REACH = 5; // pixels on the screen
 const MOST_ROWS = 5;

@@ -4,7 +4,7 @@ import type { Dataflow } from "../shared/dataflow";
 import type { Fold, Hierarchy, Link } from "../shared/hierarchy";
 import { push } from "../shared/maps";
 import { drawnRows } from "../shared/reveal";
-import { MOST_LINKS } from "./scene_cards";
+import { MOST_LINKS } from "./cards";
 import type { Store } from "../shared/store";
 import type { FlowLevel, Unit, Units } from "./flow_units";
 import { type Stretch, stretchesOf } from "./stretches";

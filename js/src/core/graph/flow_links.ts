@@ -3,13 +3,12 @@
 import type { Dataflow } from "../shared/dataflow";
 import { push } from "../shared/maps";
 import type { SceneEdge, SceneNode } from "./scene_types";
-import { labelOf } from "./scene_edges";
-import { isAround } from "./scene_groups";
+import { isAround, labelOf } from "./scene_edges";
 
 export const HIDDEN = -1; // a step that is not drawn: values pass through it
 export const OUTSIDE = -2; // a step outside of what fills the canvas
 
-export interface Ends {
+interface Ends {
   inputs: readonly number[]; // places of the pills
   outputs: readonly number[];
   whole: boolean; // the whole model is drawn, so that each pill is one of its inputs or outputs

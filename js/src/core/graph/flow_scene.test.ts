@@ -3,15 +3,13 @@ import { container, golden, leaf, lineOf, payloadOf, sequence } from "../../test
 import { measurer } from "../shared/canvas";
 import { type Dataflow, dataflowOf } from "../shared/dataflow";
 import { buildFlowScene } from "./flow_scene";
-import { AFTER } from "./scene_types";
+import { AFTER, INPUT, OUTPUT, placed, type Scene } from "./scene_types";
 import { type FlowLevel, MOST_CALLS } from "./flow_units";
 import { Hierarchy } from "../shared/hierarchy";
 import { Layouter } from "../layout/layouter";
-import type { FlowPayload } from "../shared/payload_flow";
-import { placed } from "./routes";
+import type { FlowPayload } from "../shared/payload";
 import type { Box } from "../shared/viewport";
 import { type GraphState, Store } from "../shared/store";
-import { INPUT, OUTPUT, type Scene } from "./scene_types";
 
 const traced = new Hierarchy(golden("traced"));
 

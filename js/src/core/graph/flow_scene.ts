@@ -1,18 +1,16 @@
 // What the canvas draws of a forward pass: calls of modules and, between or inside them, operators.
 
-import { cardSize } from "./cards";
+import { cardSize, headerWidth, idOf, linkCard, moduleCard, pillCard } from "./cards";
 import type { Dataflow } from "../shared/dataflow";
 import { glyphSize, stepText, stretchText, unitText } from "./flow_cards";
 import { FlowItems, type Item } from "./flow_items";
 import { flowEdges, HIDDEN, OUTSIDE } from "./flow_links";
 import { type FlowLevel, type Units, unitsOf } from "./flow_units";
-import { foldBadge } from "../shared/badges";
+import { type Fold, foldBadge, type Hierarchy } from "../shared/hierarchy";
 import { counted } from "../shared/format";
-import type { Fold, Hierarchy } from "../shared/hierarchy";
 import type { Measure } from "../shared/canvas";
 import { hardLimit, openNodes, WINDOW } from "../shared/reveal";
-import { headerWidth, idOf, linkCard, moduleCard, pillCard } from "./scene_cards";
-import { intoGroups } from "./scene_groups";
+import { intoGroups } from "./scene_edges";
 import type { Store } from "../shared/store";
 import type { LayoutGroup } from "../layout/types";
 import { AFTER, BEFORE, INPUT, OUTPUT, type Scene, type SceneNode } from "./scene_types";
@@ -20,7 +18,7 @@ import type { Stretch } from "./stretches";
 
 const MOST_INSIDE = 60; // operators of one leaf module that are drawn without being asked for
 
-export interface FlowOptions {
+interface FlowOptions {
   level: FlowLevel;
   pages: ReadonlyMap<number, number>;
   window?: number; // cards of one frame that are drawn at once

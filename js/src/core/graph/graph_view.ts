@@ -5,35 +5,30 @@ import { ALL_STRUCTURES } from "./dedup";
 import { Disposers, listen } from "../shared/dom";
 import type { Scene as PlainScene } from "../export/scene";
 import { GraphDecor } from "./decor";
-import { Painter } from "./paint";
-import { exportPng } from "./paint_png";
+import { exportPng, Painter } from "./paint";
 import { readTheme, type Theme, watchTheme } from "../shared/theme";
-import { boxIn, centralCard, toggledPath } from "./anchors";
-import { GraphHover } from "./hover";
-import { Navigator } from "./navigation";
-import { doubleTapped, type TapActions, tapped } from "./taps";
+import { boxIn, centralCard, Navigator, toggledPath } from "./navigation";
+import { doubleTapped, GraphHover, type TapActions, tapped } from "./hover";
 import type { Camera } from "../shared/camera";
 import type { Hierarchy } from "../shared/hierarchy";
 import { measurer } from "../shared/canvas";
 import { LayoutClient } from "../layout/client";
-import { Offer } from "./offer";
+import { Offer } from "./trace_notice";
 import type { Mark } from "../shared/differences";
 import type { Status } from "../shared/payload";
-import { plainScene } from "./plain_scene";
+import { placed, type Placed, plainScene, type Scene, type SceneNode } from "./scene_types";
 import { onPreferences } from "../shared/preferences";
 import { reveal, toggle } from "../shared/reveal";
-import { placed, type Placed } from "./routes";
-import { idOf } from "./scene_cards";
+import { idOf } from "./cards";
 import { isOnDrawn, Scenery } from "./scenery";
 import { isEqual } from "../shared/state_store";
 import { type GraphState, Store, type ViewName } from "../shared/store";
 import { Stage, type StageElement } from "../shared/stage";
 import type { PaintItem } from "./paint_items";
 import type { LayoutResult } from "../layout/types";
-import { type Box, boundsOf, type Extent } from "../shared/viewport";
-import type { Scene, SceneNode } from "./scene_types";
+import { boundsOf, type Box, type Extent } from "../shared/viewport";
 
-export interface GraphOptions {
+interface GraphOptions {
   view?: Exclude<ViewName, "diff">;
   status?: readonly Status[]; // of a comparison, by node
   marks?: readonly (Mark | null)[];

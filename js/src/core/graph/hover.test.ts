@@ -5,7 +5,7 @@ import type { Hierarchy } from "../shared/hierarchy";
 import type { GraphDecor } from "./decor";
 import { GraphHover } from "./hover";
 import type { PaintItem } from "./paint_items";
-import { moduleCard } from "./scene_cards";
+import { moduleCard } from "./cards";
 
 const wrap = document.createElement("div");
 let hover: GraphHover;

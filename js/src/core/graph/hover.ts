@@ -1,9 +1,7 @@
-// What is under the pointer: an edge with its path, or a card, whose border stands out and which says more when the
-// pointer rests on it.
+// The pointer on a graph: an edge or a card that is hovered, and what a click or a double click does.
 
-import { meanings } from "../shared/badges";
+import { type Hierarchy, meanings } from "../shared/hierarchy";
 import { nameSpan } from "../shared/dom";
-import type { Hierarchy } from "../shared/hierarchy";
 import type { Store } from "../shared/store";
 import type { StagePicture } from "../shared/stage";
 import type { Theme } from "../shared/theme";
@@ -12,8 +10,8 @@ import type { Point, Viewport } from "../shared/viewport";
 import type { GraphDecor } from "./decor";
 import { EdgeHover } from "./edge_hover";
 import { radiusOf } from "./paint";
-import { HEADER, type PaintItem } from "./paint_items";
-import type { Placed } from "./routes";
+import { HEADER, isOnChevron, type PaintItem } from "./paint_items";
+import type { Placed } from "./scene_types";
 
 const REST = 350; // milliseconds
 const MOST_LINES = 6;
@@ -101,4 +99,39 @@ export class GraphHover {
     const fold = this.h.fold(node);
     return fold && !this.store.get("unfolded").has(fold.first) ? fold : undefined;
   }
+}
+
+// What a click on the canvas means.
+
+export interface TapActions {
+  /** `step`: the operator that was clicked; `inView`: the camera has no reason to move. */
+  select(path: string, step: number | null, inView: boolean): void;
+  toggle(node: number): void;
+  /** Opens or closes a stretch of operators. */
+  toggleStretch(first: number): void;
+  /** Zooms to what was clicked twice, once it is open. */
+  enter(item: PaintItem): void;
+  turn(id: string): void;
+}
+
+export function tapped(item: PaintItem, [x, y]: Point, h: Hierarchy, actions: TapActions): void {
+  const { node } = item;
+  if (node.target !== undefined) {
+    actions.select(h.path(node.target), null, false);
+  } else if (node.steps && node.step !== undefined && isOnChevron(item, x, y)) {
+    actions.toggleStretch(node.step);
+  } else if (node.owner !== undefined) {
+    actions.select(h.path(node.owner), node.step ?? null, true);
+  } else if (node.index < 0) {
+    actions.turn(node.id);
+  } else if (isOnChevron(item, x, y)) {
+    actions.toggle(node.index);
+  } else {
+    actions.select(h.path(node.index), node.step ?? null, true);
+  }
+}
+
+export function doubleTapped(item: PaintItem, [x, y]: Point, actions: TapActions): void {
+  const isOtherwise = isOnChevron(item, x, y) || (item.node.index < 0 && item.node.kind === "pseudo");
+  if (!isOtherwise) actions.enter(item); // the chevron has opened and closed it, a pill has turned its page
 }

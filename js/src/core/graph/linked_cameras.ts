@@ -5,7 +5,7 @@ import type { Camera } from "../shared/camera";
 import { type Box, boundsOf, fitted, fitsLegibly, opening, OVERVIEW, type Point } from "../shared/viewport";
 import type { PaintItem } from "./paint_items";
 
-export interface LinkedPicture {
+interface LinkedPicture {
   readonly camera: Camera;
   items(): readonly PaintItem[];
 }

@@ -1,4 +1,4 @@
-// Into a card and out again: where the camera goes when the user asks for it.
+// Camera moves that the user asks for: into a card and out again, and the card that stays in place meanwhile.
 
 import type { Hierarchy } from "../shared/hierarchy";
 import type { Stage } from "../shared/stage";
@@ -6,6 +6,39 @@ import type { Store } from "../shared/store";
 import type { Box } from "../shared/viewport";
 import type { GraphDecor } from "./decor";
 import type { PaintItem } from "./paint_items";
+import type { Camera } from "../shared/camera";
+import type { Placed } from "./scene_types";
+
+// What stays where it is on the screen when everything else gets another place.
+
+/** The card nearest to the middle of the view, of those that are there still. */
+export function centralCard(
+  { scene, boxes }: Placed,
+  camera: Camera,
+  survives: (id: string) => boolean
+): string | null {
+  let best: { id: string | null; distance: number } = { id: null, distance: Infinity };
+  scene.nodes.forEach(({ id, kind }, place) => {
+    const distance = camera.distanceTo(boxes[place]);
+    if (kind !== "group" && distance < best.distance && survives(id)) best = { id, distance };
+  });
+  return best.id;
+}
+
+export function boxIn({ scene, boxes }: Placed, id: string): Box | undefined {
+  return boxes[scene.nodes.findIndex(node => node.id === id)];
+}
+
+/** The one path that was opened or closed, if it is one. */
+export function toggledPath(before: readonly string[], now: readonly string[]): string | undefined {
+  const toggled = [...difference(before, now), ...difference(now, before)];
+  return toggled.length === 1 ? toggled[0] : undefined;
+}
+
+function difference(these: readonly string[], those: readonly string[]): string[] {
+  const known = new Set(those);
+  return these.filter(path => !known.has(path));
+}
 
 const CLOSER = 0.98; // a look that is hardly wider is no step out
 

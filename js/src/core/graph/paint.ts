@@ -1,15 +1,15 @@
-// The picture: frames, edges, cards and their text on one canvas.
+// The painter of a graph: frames, edges, cards and their text on one canvas, or as a PNG.
 
-import { FONT, fontOf, type Measure } from "../shared/canvas";
+import { contextOf, FONT, fontOf, type Measure } from "../shared/canvas";
 import { inkOn } from "../shared/color";
 import { AXIS, INSIDE_GLYPH, mix, readable, STATUS_STYLE, type Theme } from "../shared/theme";
-import type { Box, Viewport } from "../shared/viewport";
-import { paintEdges } from "./paint_edges";
-import { type Line, linesOf } from "./paint_lines";
-import { isReadable, namedFrames, nameLine, zoomedLines } from "./zoomed_lines";
+import { boundsOf, type Box, type Viewport } from "../shared/viewport";
+import { labelBox, paintEdges } from "./paint_edges";
+import { isReadable, type Line, linesOf, namedFrames, nameLine, zoomedLines } from "./paint_lines";
 import { CHEVRON, type EdgePaint, HEADER, type PaintItem, TITLE } from "./paint_items";
-import { LABEL_SIZE } from "./scene_groups";
+import { LABEL_SIZE } from "./scene_edges";
 import type { SceneNode } from "./scene_types";
+import type { StageText } from "../shared/stage";
 
 export const SMALLEST_TEXT = 6.5; // CSS pixels: smaller text is noise and costs time
 const DIM = 0.4; // of what was not searched for
@@ -307,4 +307,68 @@ function isInView([left, top, width, height]: Box, view: Viewport): boolean {
     x + width * view.zoom > -margin &&
     y + height * view.zoom > -margin
   );
+}
+
+// The whole picture as a PNG.
+
+const SCALE = 2;
+const LONGEST = 8000; // pixels that every browser's canvas takes
+const MARGIN = 24;
+const CANNOT = "This browser cannot draw the picture.";
+
+export function exportPng(
+  items: readonly PaintItem[],
+  edges: readonly EdgePaint[],
+  measure: Measure,
+  theme: Theme
+): Promise<Blob> {
+  const [x, y, w, h] = boundsOf(items.map(({ box }) => box));
+  const zoom = Math.min(SCALE, LONGEST / Math.max(w + 2 * MARGIN, h + 2 * MARGIN));
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.ceil((w + 2 * MARGIN) * zoom);
+  canvas.height = Math.ceil((h + 2 * MARGIN) * zoom);
+  const context = contextOf(canvas);
+  if (!context) {
+    return Promise.reject(new Error(CANNOT));
+  }
+  const painter = new Painter(measure);
+  const camera = { x: (MARGIN - x) * zoom, y: (MARGIN - y) * zoom, zoom };
+  painter.setPicture(items, edges);
+  painter.paint(context, { ...camera, width: canvas.width, height: canvas.height, ratio: 1 }, theme);
+  context.setTransform(1, 0, 0, 1, 0, 0);
+  context.globalCompositeOperation = "destination-over"; // the ground comes last, under what is painted
+  context.fillStyle = theme.canvas;
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  return new Promise((resolve, reject) => {
+    canvas.toBlob(blob => (blob ? resolve(blob) : reject(new Error(CANNOT))), "image/png");
+  });
+}
+
+// Where the texts of a picture are painted, as data: for tests and scripts in the page, which measure how legible it is.
+
+const LETTER = 1.2; // height of a line for its size
+
+/** The lines of text on a card, or in the header of a frame, at this zoom; the first is its title. */
+export function textsOn(item: PaintItem, measure: Measure, zoom = 1): StageText[] {
+  const lines = isReadable(zoom) ? linesOf(item, measure) : zoomedLines(item, zoom, measure);
+  return lines.map((line, at) => {
+    const { text, size } = line;
+    return { text, size, box: boxOf(item, line, measure), isTitle: at === 0 };
+  });
+}
+
+/** What is written on an edge: where there is room for it, and on those of the selected card. */
+export function labelsOn({ route, lit }: EdgePaint, measure: Measure, zoom = 1): StageText[] {
+  const { label: text } = route.edge;
+  if (text === "" || !(lit || route.label) || LABEL_SIZE * zoom < SMALLEST_TEXT) {
+    return [];
+  }
+  const box = labelBox(route, measure(text, LABEL_SIZE, lit));
+  return box ? [{ text, size: LABEL_SIZE, box, isTitle: false }] : [];
+}
+
+function boxOf({ box }: PaintItem, { text, x, y, size, bold, centred }: Line, measure: Measure): number[] {
+  const width = measure(text, size, bold);
+  const height = size * LETTER;
+  return [box[0] + (centred ? x - width / 2 : x), box[1] + y - height / 2, width, height];
 }

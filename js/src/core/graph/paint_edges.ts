@@ -3,8 +3,8 @@
 import type { EdgePaint } from "./paint_items";
 import { fontOf } from "../shared/canvas";
 import type { Theme } from "../shared/theme";
-import type { Route } from "./routes";
-import { LABEL_SIZE } from "./scene_groups";
+import type { Route } from "./scene_types";
+import { LABEL_SIZE } from "./scene_edges";
 import type { Box, Point } from "../shared/viewport";
 
 const ROUNDING = 10;

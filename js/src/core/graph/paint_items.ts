@@ -3,8 +3,7 @@
 import type { Mark } from "../shared/differences";
 import type { Status } from "../shared/payload";
 import type { Box } from "../shared/viewport";
-import type { Route } from "./routes";
-import type { SceneNode } from "./scene_types";
+import type { Route, SceneNode } from "./scene_types";
 
 export interface PaintItem {
   node: SceneNode;

@@ -4,9 +4,8 @@ import { AFTER, BEFORE, INPUT, OUTPUT, type Scene, type SceneEdge, type SceneNod
 import type { Hierarchy, Link } from "../shared/hierarchy";
 import type { Measure } from "../shared/canvas";
 import { drawnRows, hardLimit, MAX_NESTING, openNodes, WINDOW } from "../shared/reveal";
-import { EdgeLifter } from "./scene_edges";
-import { headerWidth, linkCard, moduleCard, pillCard, MOST_LINKS } from "./scene_cards";
-import { intoGroups } from "./scene_groups";
+import { EdgeLifter, intoGroups } from "./scene_edges";
+import { headerWidth, linkCard, moduleCard, MOST_LINKS, pillCard } from "./cards";
 import type { Store } from "../shared/store";
 import type { LayoutGroup } from "../layout/types";
 

@@ -5,10 +5,9 @@ import type { Hierarchy } from "../shared/hierarchy";
 import type { LayoutClient } from "../layout/client";
 import type { LayoutGroup, LayoutRequest, LayoutResult, Size } from "../layout/types";
 import type { Measure } from "../shared/canvas";
-import { pageFor, Pages, turnPage } from "./pages";
+import { flowOf, pageFor, Pages, sceneOf, turnPage } from "./scene_source";
 import { hardLimit, isManyNodes, manyNodes, softLimit } from "../shared/reveal";
 import type { Scene } from "./scene_types";
-import { flowOf, sceneOf } from "./scene_source";
 import { Store, type ViewName } from "../shared/store";
 import { type Extent, fitsLegibly, LEGIBLE, MARGIN } from "../shared/viewport";
 

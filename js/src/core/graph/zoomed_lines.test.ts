@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { PaintItem } from "./paint_items";
 import type { SceneNode } from "./scene_types";
-import { zoomedLines } from "./zoomed_lines";
+import { zoomedLines } from "./paint_lines";
 
 const MARK = 11; // where the colored mark of a card ends
 const ZOOM = 0.6;

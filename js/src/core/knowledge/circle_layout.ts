@@ -9,7 +9,7 @@ import {
   forceY,
   type SimulationNodeDatum
 } from "d3-force";
-import type { MapItem, MapLink } from "./items";
+import type { MapItem, MapLink } from "./links";
 
 export interface Circle extends SimulationNodeDatum {
   x: number;
@@ -17,7 +17,7 @@ export interface Circle extends SimulationNodeDatum {
   r: number;
 }
 
-export const HEADER = 30; // room for the name of an open group
+const HEADER = 30; // room for the name of an open group
 const GAP = 60; // between groups: room for their names
 const INNER_GAP = 7;
 const RIM = 16; // of an open group around its members

@@ -9,14 +9,13 @@ import "../../../style/tree.css";
 import { button, Disposers, el, isField } from "../shared/dom";
 import { keepKeys } from "../shared/keys";
 import type { Look } from "../shared/viewport";
-import { type Focus, focusIn, giveFocus } from "./focus";
-import { explain, readOrExplain } from "../shared/explain";
+import { explain, readOrExplain } from "../shared/status";
 import { counted, exactNumber } from "../shared/format";
 import { readTheme, watchTheme } from "../shared/theme";
 import { Knowledge } from "./data";
 import { FrequencyChart } from "./frequency";
-import { emptyNote, waitingNote } from "./empty";
-import { ExplorerLegend } from "./legend";
+import { emptyNote, waitingNote } from "./words";
+import { ExplorerLegend } from "./ink";
 import { KnowledgeMap, type Settled } from "./knowledge_map";
 import { OverlapMatrix } from "./matrix";
 import { readKnowledge } from "./payload";
@@ -26,11 +25,36 @@ import { Scatter } from "./scatter";
 import { around, openAlone, toggle } from "./reveal";
 import { ExplorerPanel } from "./side_panel";
 import type { ExplorerStore } from "./state";
-import { ExplorerStatus } from "./status";
-import { TableView, type ExplorerView } from "./table_view";
-import { ExplorerToolbar } from "./toolbar";
+import { ExplorerStatus, ExplorerToolbar } from "./toolbar";
+import { type ExplorerView, TableView } from "./table_view";
 import { KnowledgeTree } from "./tree";
-import type { MapItem, MapPicture } from "./items";
+import type { MapItem, MapPicture } from "./links";
+
+// Where the keyboard is in an explorer, so that it stays there when all is drawn anew.
+
+interface Focus {
+  readonly selector: string;
+  readonly selection?: readonly [number, number]; // in a field
+}
+
+const PLACES = [".mkg-search input", ".mkg-graph-canvas", ".mkg-side-panel button", "[role=toolbar] select"];
+
+function focusIn(host: HTMLElement): Focus | undefined {
+  const active = document.activeElement;
+  if (!(active instanceof HTMLElement) || !host.contains(active)) return undefined;
+  const { mkgItem } = active.dataset;
+  if (mkgItem !== undefined) return { selector: `[data-mkg-item="${CSS.escape(mkgItem)}"]` };
+  const selector = PLACES.find(each => active.matches(each));
+  if (selector === undefined) return undefined;
+  const field = active instanceof HTMLInputElement ? active : undefined;
+  return { selector, selection: field && [field.selectionStart ?? 0, field.selectionEnd ?? 0] };
+}
+
+function giveFocus(host: HTMLElement, { selector, selection }: Focus): void {
+  const element = host.querySelector<HTMLElement>(selector);
+  element?.focus({ preventScroll: true });
+  if (element instanceof HTMLInputElement && selection) element.setSelectionRange(...selection);
+}
 
 export interface KnowledgeExplorer {
   dispose(): void;

@@ -4,7 +4,7 @@ import { OTHER_VERSION } from "../shared/schema";
 import { DEFAULT_LIMITS, setPreferences } from "../shared/preferences";
 import { columnsOf } from "../../testing/knowledge_columns";
 import { Knowledge } from "./data";
-import { chartColumns, decades, laws, rankedUses } from "./frequency_data";
+import { chartColumns, decades, laws, rankedUses } from "./frequency";
 import { homesOf, layoutCircles } from "./circle_layout";
 import { matrixOrder } from "./matrix_order";
 import { type KnowledgePayload, readKnowledge } from "./payload";

@@ -7,27 +7,26 @@ import { movedLook, Stage, type StageElement, type StagePicture } from "../share
 import { readTheme, type Theme, watchTheme } from "../shared/theme";
 import { Tip } from "../shared/tip";
 import { onPreferences } from "../shared/preferences";
-import type { MapItem, MapPicture } from "./items";
+import { type MapItem, type MapPicture, relatedTo } from "./links";
 import type { Knowledge } from "./data";
 import { type Inks, inksOf } from "./ink";
-import { type Circle, homesOf, layoutCircles, type Home } from "./circle_layout";
+import { type Circle, type Home, homesOf, layoutCircles } from "./circle_layout";
 import type { Rect } from "./labels";
 import { EDGE } from "./map_labels";
-import { relatedTo } from "./links";
 import { CirclePainter, type Painted } from "./paint_circles";
 import { buildPicture, choiceOf } from "./picture";
 import { itemOf, revealSelected } from "./reveal";
 import type { ExplorerStore, Groups } from "./state";
 import { tipOf } from "./words";
 
-export interface MapEvents {
+interface MapEvents {
   open(id: string): void;
   narrow(item: MapItem): void;
   drawn(picture: MapPicture): void;
 }
 
 /** What is on the stage, with the names on the screen: left, top, right and bottom. */
-export interface MapStagePicture extends StagePicture {
+interface MapStagePicture extends StagePicture {
   readonly labels: readonly { readonly id: string; readonly kind: string; readonly text: string; readonly box: Rect }[];
 }
 

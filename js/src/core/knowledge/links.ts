@@ -1,7 +1,41 @@
-// What joins the circles of the graph.
+// The items of the map, circles, and the links between them.
 
-import type { Knowledge } from "./data";
-import type { MapItem, MapLink } from "./items";
+import type { Knowledge, Thing, ThingKind } from "./data";
+
+// What the map of a graph shows: circles, and what joins them.
+
+/** What stands for models is a square. */
+export const isOfModels = (kind: MapItem["kind"]): boolean =>
+  kind === "model" || kind === "family" || kind === "superfamily";
+
+export interface MapItem {
+  readonly id: string; // ids of what it lies in, then its own
+  readonly kind: ThingKind | "more";
+  readonly thing: Thing | null; // null: what is left out
+  readonly parent: number; // place in the picture; -1: none
+  readonly depth: number;
+  readonly title: string;
+  readonly detail: string;
+  readonly count: number; // members
+  readonly members: readonly number[]; // the structures that it stands for
+  readonly isGroup: boolean; // can be opened
+  readonly isOpen: boolean;
+  readonly isHit: boolean; // or something in it is
+}
+
+export interface MapPicture {
+  readonly items: readonly MapItem[];
+  readonly links: readonly MapLink[];
+  readonly isSearched: boolean;
+  readonly isCut: boolean; // an open group is drawn closed, as it would be too much
+}
+
+export interface MapLink {
+  readonly from: number; // places in the picture
+  readonly to: number;
+  readonly weight: number; // 0 … 1
+  readonly kind: "alike" | "shares" | "contains";
+}
 
 const LEAST_SHARE = 0.12; // of the structures of a group that a link stands for
 const MOST_OF_EACH = 4; // links of a group

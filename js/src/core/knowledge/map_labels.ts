@@ -3,10 +3,10 @@
 import { fitted, type Measure } from "../shared/canvas";
 import { shortNumber } from "../shared/format";
 import type { Circle } from "./circle_layout";
-import { isOfModels, type MapItem } from "./items";
-import { forced, Grid, type Placement, placed, type Rect, type Wish } from "./labels";
+import { isOfModels, type MapItem } from "./links";
+import { forced, Grid, placed, type Placement, type Rect, type Wish } from "./labels";
 
-export interface Line {
+interface Line {
   readonly text: string;
   readonly size: number;
   readonly isBold: boolean;
@@ -29,10 +29,10 @@ export interface LabelledItem {
   readonly isDim: boolean;
 }
 
-export const NAME = 12; // CSS pixels, at every zoom
+const NAME = 12; // CSS pixels, at every zoom
 export const SMALL = 10.5;
 export const LINE = 13.5; // from one line to the next
-export const SMALLEST = 4.5; // radius on the screen of what has a name
+const SMALLEST = 4.5; // radius on the screen of what has a name
 const BESIDE = NAME - 0.5;
 const INSIDE = 25; // radius from which names stand inside
 const DETAILED = 14; // radius from which a structure says more than its name

@@ -1,20 +1,65 @@
 // How much each two models have in common, as a matrix on a canvas as large as what is seen.
 
 import { PALETTE } from "../../generated/palette";
-import { measurer, oneLine, canDraw, pixelRatio } from "../shared/canvas";
+import { canDraw, measurer, oneLine, pixelRatio } from "../shared/canvas";
 import { button, Disposers, el, listen } from "../shared/dom";
 import { counted, exactNumber } from "../shared/format";
-import { watchTheme } from "../shared/theme";
+import { mix, watchTheme } from "../shared/theme";
 import { type ChartTheme, readChartTheme } from "../metrics/chart_theme";
 import { Tip } from "../shared/tip";
 import type { Knowledge } from "./data";
-import { emptyNote } from "./empty";
-import { foundBy, nothingNote } from "./found";
-import { type MatrixOrder, matrixOrder, withNearest } from "./matrix_order";
-import { labels, LEGIBLE, paintNames } from "./matrix_names";
-import { LARGEST, matrixBitmap } from "./matrix_bitmap";
-import { shadesOf, stopsOf } from "./matrix_shades";
+import { emptyNote } from "./words";
+import { foundBy, nothingNote } from "./search";
+import { labels, LEGIBLE, type MatrixOrder, matrixOrder, paintNames, withNearest } from "./matrix_order";
 import type { ExplorerStore } from "./state";
+
+// The colors of the overlap matrix.
+
+const SHADES = 64; // each stop of the above included
+
+/** One hue from the ground on, so that nothing in common looks like nothing. */
+const stopsOf = (dark: boolean): readonly string[] => PALETTE.overlap[dark ? "dark" : "light"];
+
+/** Colors from nothing in common to the same. */
+function shadesOf(dark: boolean): string[] {
+  const stops = stopsOf(dark);
+  return Array.from({ length: SHADES + 1 }, (_, i) => {
+    const place = (i / SHADES) * (stops.length - 1);
+    const low = Math.min(stops.length - 2, Math.floor(place));
+    return mix(stops[low], stops[low + 1], place - low);
+  });
+}
+
+// The cells of a large overlap matrix as a bitmap, a pixel each, so that scrolling draws one picture.
+
+const LARGEST = 4096; // models: such a bitmap has 64 MiB
+
+/** Undefined where there is nothing to draw on. `shades` are "#rrggbb", from nothing in common to the same. */
+function matrixBitmap(
+  data: Knowledge,
+  { models }: MatrixOrder,
+  shades: readonly string[]
+): HTMLCanvasElement | undefined {
+  const canvas = document.createElement("canvas");
+  canvas.width = canvas.height = models.length;
+  const context = canvas.getContext("2d");
+  if (!context) return undefined;
+  const picture = context.createImageData(models.length, models.length);
+  const colors = shades.map(shade => Number.parseInt(shade.slice(1), 16));
+  let at = 0;
+  for (const row of models) {
+    for (const column of models) {
+      const color = colors[Math.round((colors.length - 1) * data.overlap(row, column))];
+      picture.data[at] = color >> 16;
+      picture.data[at + 1] = (color >> 8) & 255;
+      picture.data[at + 2] = color & 255;
+      picture.data[at + 3] = 255;
+      at += 4;
+    }
+  }
+  context.putImageData(picture, 0, 0);
+  return canvas;
+}
 
 const NAMES = { left: 170, top: 118 }; // room for names while cells are large
 const SMALL_NAMES = { left: 130, top: 96 }; // for those of families

@@ -6,11 +6,11 @@ import { shortNumber } from "../shared/format";
 import type { Viewport } from "../shared/viewport";
 import { mix, readable, type Theme } from "../shared/theme";
 import type { Circle } from "./circle_layout";
-import { isOfModels, type MapLink, type MapItem } from "./items";
+import { isOfModels, type MapItem, type MapLink } from "./links";
 import type { Rect } from "./labels";
 import { LINE, type MapLabel, MapLabels, SMALL } from "./map_labels";
 
-export interface PaintedItem {
+interface PaintedItem {
   readonly item: MapItem;
   readonly circle: Circle;
   readonly fill: string;

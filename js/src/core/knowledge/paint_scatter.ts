@@ -4,8 +4,8 @@ import { fitted, fontOf, type Measure } from "../shared/canvas";
 import { mix } from "../shared/theme";
 import type { Viewport } from "../shared/viewport";
 import type { ChartTheme } from "../metrics/chart_theme";
-import { type Placement, placed, type Rect, type Wish } from "./labels";
-import type { Scale } from "./scatter_scale";
+import { placed, type Placement, type Rect, type Wish } from "./labels";
+import type { Scale } from "./scatter_axes";
 
 export interface Dot {
   readonly name: string;

@@ -31,7 +31,7 @@ import {
   value
 } from "../shared/schema";
 
-export const SCHEMA_VERSION = 2;
+const SCHEMA_VERSION = 2;
 export const LEVELS = ["model", "stage", "block", "op"] as const;
 export type Level = (typeof LEVELS)[number];
 

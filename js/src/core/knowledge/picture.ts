@@ -3,12 +3,11 @@
 import { hyperLine } from "../shared/hyper";
 import { counted, shortNumber } from "../shared/format";
 import { preferences } from "../shared/preferences";
-import type { ThingKind, Knowledge, Thing } from "./data";
-import { type Found, foundBy } from "./found";
-import { groupLinks, memberLinks } from "./links";
-import { GROUPS, type ExplorerState, type ExplorerStore, type Groups } from "./state";
+import type { Knowledge, Thing, ThingKind } from "./data";
+import { type Found, foundBy } from "./search";
+import { groupLinks, type MapItem, type MapPicture, memberLinks } from "./links";
+import { type ExplorerState, type ExplorerStore, GROUPS, type Groups } from "./state";
 import { oneLine } from "../shared/canvas";
-import type { MapItem, MapPicture } from "./items";
 
 export const MOST_ITEMS = 500; // never more, whatever the settings say
 const MOST_GROUPS = 40; // of one kind at the start

@@ -3,10 +3,10 @@
 import type { Knowledge, Thing } from "./data";
 import { buildPicture, choiceOf, groupId, idIn, mostItems, openModel } from "./picture";
 import type { ExplorerStore, Groups } from "./state";
-import type { MapItem } from "./items";
+import type { MapItem } from "./links";
 
 /** What opening a group came to. */
-export type Outcome = "done" | "too many";
+type Outcome = "done" | "too many";
 
 export function toggle(data: Knowledge, store: ExplorerStore, id: string): Outcome {
   const open = store.get("expanded");

@@ -5,7 +5,7 @@ import { Knowledge } from "./data";
 import { createKnowledgeExplorer, type KnowledgeExplorer } from "./explorer";
 import { type KnowledgePayload, readKnowledge } from "./payload";
 import { firstPair, paretoFront, quantities, type ScatterPoint, scatterPoints } from "./scatter_data";
-import { scaleOf } from "./scatter_scale";
+import { scaleOf } from "./scatter_axes";
 import { ExplorerStore } from "./state";
 
 type Result = KnowledgePayload["results"][number];

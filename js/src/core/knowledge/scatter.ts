@@ -10,13 +10,12 @@ import type { Look, Point } from "../shared/viewport";
 import { type ChartTheme, readChartTheme } from "../metrics/chart_theme";
 import { valueText } from "../metrics/value_axis";
 import type { Knowledge } from "./data";
-import { emptyNote } from "./empty";
-import { foundBy, nothingNote } from "./found";
+import { emptyNote } from "./words";
+import { foundBy, nothingNote } from "./search";
 import { inksOf } from "./ink";
 import { type Dot, GUTTER, RADIUS, ScatterPainter, type ScatterScene } from "./paint_scatter";
-import { ScatterAxes, type Side } from "./scatter_axes";
+import { type Scale, scaleOf, ScatterAxes, type Side } from "./scatter_axes";
 import { paretoFront, quantities, type Quantity, type ScatterPoint, scatterPoints } from "./scatter_data";
-import { type Scale, scaleOf } from "./scatter_scale";
 import type { ExplorerStore } from "./state";
 
 const NEAR = 10; // pixels from a dot that still count as on it

@@ -6,8 +6,7 @@ import { copyButton, Facts, foldedWhenLong, section, settingText, table } from "
 import { toNumber } from "../shared/payload";
 import type { Count, Knowledge, Thing } from "./data";
 import { compareSections, wayBack } from "./compare_panel";
-import { jobSection, jobsOf } from "./panel_jobs";
-import { nearestSection, resultSection } from "./panel_results";
+import { jobSection, jobsOf, nearestSection, resultSection } from "./panel_jobs";
 import { LEVELS } from "./payload";
 import type { ExplorerStore } from "./state";
 import { KIND_WORDS, measureLabel } from "./words";

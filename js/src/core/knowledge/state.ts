@@ -14,7 +14,7 @@ export const VIEWS = {
   frequency: "Rank–frequency",
   jobs: "Training"
 } as const;
-export type ExplorerView = keyof typeof VIEWS;
+type ExplorerView = keyof typeof VIEWS;
 export const VIEW_NAMES = Object.keys(VIEWS) as ExplorerView[];
 export const COLORS = ["family", "community", "class", "uses", "importance", "none"] as const;
 export type ColorBy = (typeof COLORS)[number];
@@ -51,7 +51,7 @@ export interface ExplorerState {
   notice: string;
 }
 
-export function initialState(): ExplorerState {
+function initialState(): ExplorerState {
   return {
     selected: null,
     view: "graph",

@@ -20,7 +20,7 @@ export interface Column {
   cell(row: number): Cell;
 }
 
-export interface TableData {
+interface TableData {
   readonly label: string;
   readonly columns: readonly Column[];
   readonly rows: readonly number[];
@@ -28,7 +28,7 @@ export interface TableData {
   readonly key: (row: number) => string | null; // what a row selects
 }
 
-export interface TableEvents {
+interface TableEvents {
   pick(key: string): void;
   sort(sorting: Sorting): void;
 }

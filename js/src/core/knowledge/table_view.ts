@@ -17,8 +17,8 @@ import {
 import type { Look } from "../shared/viewport";
 import type { Knowledge } from "./data";
 import { LEVELS } from "./payload";
-import { emptyNote } from "./empty";
-import { type Found, foundBy, nothingNote } from "./found";
+import { emptyNote } from "./words";
+import { type Found, foundBy, nothingNote } from "./search";
 import type { ExplorerStore, Sorting } from "./state";
 import { type Column, SortedTable } from "./table";
 

@@ -5,11 +5,11 @@ import { exactNumber } from "../shared/format";
 import { onPreferences } from "../shared/preferences";
 import type { Knowledge } from "./data";
 import { inksOf } from "./ink";
-import { isOfModels, type MapItem, type MapPicture } from "./items";
+import { isOfModels, type MapItem, type MapPicture } from "./links";
 import { around, itemOf } from "./reveal";
 import type { ExplorerStore } from "./state";
 
-export interface TreeEvents {
+interface TreeEvents {
   open(id: string): void;
   narrow(item: MapItem): void;
 }

@@ -7,7 +7,7 @@ export interface Bundle {
   detour?: Detour; // where two would change places, one goes by a height of its own
 }
 
-export interface Detour {
+interface Detour {
   y: number; // to which its first track leads
   track: number; // from there on
 }

@@ -1,6 +1,6 @@
-// Where a long drawing is broken into rows, as lines of text are: where few lines cross, and so that it fills the canvas.
+// Wrapping of drawings that do not fit their room: long ones into rows, tall columns into several.
 
-import type { Room } from "./types";
+import { BORDER, type Drawing, type Room } from "./types";
 
 export interface Column {
   width: number; // with the way to the next one
@@ -8,7 +8,7 @@ export interface Column {
   crossing: number; // lines that lead past its right side
 }
 
-const GAP = 46; // between rows
+const ROW_GAP = 46; // between rows
 const MOST_ROWS = 40;
 const SMALL = 0.87; // of the room: what is smaller is not blown up
 const PER_ROW = 0.03; // fewer rows where it hardly matters
@@ -62,14 +62,14 @@ function misfitOf(columns: readonly Column[], rows: readonly number[], room: Roo
 }
 
 function extentOf(columns: readonly Column[], rows: readonly number[]): [number, number] {
-  let [width, height] = [0, -GAP];
+  let [width, height] = [0, -ROW_GAP];
   rows.forEach((first, row) => {
     const inside = columns.slice(first, rows[row + 1]);
     width = Math.max(
       width,
       inside.reduce((sum, column) => sum + column.width, 0)
     );
-    height += Math.max(...inside.map(column => column.height)) + GAP;
+    height += Math.max(...inside.map(column => column.height)) + ROW_GAP;
   });
   return [width, Math.max(1, height)];
 }
@@ -111,4 +111,110 @@ function narrowest(columns: readonly Column[], count: number): number {
     else low = middle;
   }
   return high;
+}
+
+// Very many cards beside each other stand in several columns, where that fits the room better.
+
+const FEWEST = 12; // cards that are worth it
+const MOST_PASSING = 4; // lines that may lead past the columns: more would be hard to follow
+const CHANNEL = 40;
+const CARD_GAP = 22;
+const FITS = 1.39; // times the room: what is no taller is left alone
+const WORTH = 0.75; // of the size before
+
+/** The ranks with room for further columns. `joints`: the nets of each card before which they come together. */
+export function spreadTall(
+  drawing: Drawing,
+  ranks: readonly number[],
+  joints: ReadonlyMap<number, readonly number[]>
+): number[] {
+  const byRank = groupedBy(ranks);
+  if (!byRank.some(items => items.length >= FEWEST)) return [...ranks];
+  const links = new Links(drawing, joints);
+  let width = byRank.reduce((sum, items) => sum + widthOf(drawing, items), 0);
+  const spread = [...ranks];
+  let shift = 0;
+  for (const items of byRank) {
+    items.forEach(item => (spread[item] += shift));
+    const alike = items.filter(item => links.isLoose(item));
+    if (alike.length < FEWEST || links.passing(alike) > MOST_PASSING) continue;
+    const column = widthOf(drawing, alike);
+    const count = bestCount(drawing, alike, width - column, column);
+    inColumns(drawing, alike, count).forEach((at, k) => (spread[alike[k]] += at));
+    shift += count - 1;
+    width += (count - 1) * column;
+  }
+  return spread;
+}
+
+function groupedBy(ranks: readonly number[]): number[][] {
+  const found: number[][] = [];
+  ranks.forEach((rank, item) => (found[rank] ??= []).push(item));
+  return Array.from(found, items => items ?? []);
+}
+
+function widthOf({ items }: Drawing, column: readonly number[]): number {
+  return column.reduce((most, item) => Math.max(most, items[item][0]), 0) + CHANNEL;
+}
+
+const heightOf = ({ items }: Drawing, column: readonly number[]): number =>
+  column.reduce((sum, item) => sum + items[item][1] + CARD_GAP, 0);
+
+/** How many columns leave the whole smallest, seen in its room; `rest`: the width of everything else. */
+function bestCount(drawing: Drawing, alike: readonly number[], rest: number, column: number): number {
+  const { room } = drawing;
+  const height = heightOf(drawing, alike);
+  if (room.isFixed && height <= FITS * room.height) return 1;
+  const widest = room.isFixed ? FITS * room.width : Infinity; // pages scroll down, not across
+  const beside = rest + column > widest ? 0 : rest; // else in another row
+  const most = Math.min(alike.length, Math.max(1, Math.floor((widest - beside) / column)));
+  const size = (count: number) => Math.max((beside + count * column) / room.width, height / count / room.height);
+  let best = 1;
+  for (let count = 2; count <= most; count++) {
+    if (size(count) < size(best)) best = count;
+  }
+  return size(best) <= WORTH * size(1) ? best : 1;
+}
+
+/** The column of each: in order, of like height. */
+function inColumns(drawing: Drawing, alike: readonly number[], count: number): number[] {
+  const height = heightOf(drawing, alike) / count;
+  let used = 0;
+  return alike.map(item => {
+    const at = Math.min(count - 1, Math.floor(used / height + 1e-6));
+    used += drawing.items[item][1] + CARD_GAP;
+    return at;
+  });
+}
+
+/** What leads to each card, and on from it. */
+class Links {
+  private readonly into: Set<number>[]; // nets
+  private readonly onto: Set<number>[]; // items, or BORDER
+
+  constructor(
+    drawing: Drawing,
+    private readonly joints: ReadonlyMap<number, readonly number[]>
+  ) {
+    this.into = drawing.items.map(() => new Set());
+    this.onto = drawing.items.map(() => new Set());
+    drawing.nets.forEach(({ start, ends }, net) =>
+      ends.forEach(({ item }) => {
+        if (item !== BORDER) this.into[item].add(net);
+        if (start.item !== BORDER) this.onto[start.item].add(item);
+      })
+    );
+  }
+
+  /** Whether what leads on from a card comes together with what leads on from others. */
+  isLoose(item: number): boolean {
+    return [...this.onto[item]].every(to => this.joints.has(to));
+  }
+
+  /** The lines that would pass further columns. */
+  passing(items: readonly number[]): number {
+    const into = new Set(items.flatMap(item => [...this.into[item]]));
+    const onto = new Set(items.flatMap(item => [...this.onto[item]]));
+    return into.size + onto.size;
+  }
 }

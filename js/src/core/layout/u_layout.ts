@@ -1,6 +1,6 @@
 // An encoder and a decoder that lines connect across: down on the left, up on the right, so that the U is seen.
 
-import type { Arc } from "./ranks";
+import type { Arc } from "./layers";
 import { BORDER, type Drawing, type DrawnNet, type GroupLayout, type Line } from "./types";
 import type { Point } from "../shared/viewport";
 

@@ -8,7 +8,7 @@ import { cellLayout } from "./cell_layout";
 import { LOOKS, paintCell } from "./cell_paint";
 import type { Scene } from "./scene";
 import { Scores } from "./scores";
-import { Shades } from "./shades";
+import { Shades } from "./cell_ink";
 import { blocksText } from "./words";
 
 const MOST_OPEN = 12; // rows that are shown unasked

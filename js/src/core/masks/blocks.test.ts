@@ -3,7 +3,7 @@ import { click, mount, unmount } from "../../testing/mask_view";
 import { BLOCKS, brush, confirm, dropped, ENTRY, known, openSession, THREE, withBlocks } from "../../testing/masks";
 import { press } from "../../testing/sample";
 import { GraphLink } from "./graph_link";
-import type { EditorState } from "./state";
+import type { EditorState } from "./scene";
 
 afterEach(unmount);
 

@@ -1,4 +1,4 @@
-// Where the cells of an axis lie: lines of groups of eight, large enough to be hit, smaller the more there are.
+// The layout of an axis's cells: lines of groups of eight, smaller the more there are; and the moves of the cursor.
 
 export interface CellLayout {
   readonly size: number;
@@ -76,4 +76,32 @@ export function indicesBetween(
     if (index >= 0) found.add(index);
   }
   return [...found];
+}
+
+// Where a key takes the cursor of a strip.
+
+export type Leap = "above" | "below"; // to the row before or after
+
+/** The new index, a leap to another row, or null for a key that does not move. */
+export function movedBy(key: string, index: number, { size, columns }: CellLayout): number | Leap | null {
+  switch (key) {
+    case "ArrowLeft":
+      return Math.max(0, index - 1);
+    case "ArrowRight":
+      return Math.min(size - 1, index + 1);
+    case "ArrowUp":
+      return index < columns ? "above" : index - columns;
+    case "ArrowDown":
+      return lineOf(index, columns) === lineOf(size - 1, columns) ? "below" : Math.min(size - 1, index + columns);
+    case "Home":
+      return 0;
+    case "End":
+      return size - 1;
+    default:
+      return null;
+  }
+}
+
+function lineOf(index: number, columns: number): number {
+  return Math.floor(index / columns);
 }

@@ -1,9 +1,8 @@
 // Draws the cells of one axis on a canvas; of a change only the cells that look different.
 
 import { canDraw, pixelRatio } from "../shared/canvas";
-import type { CellInk } from "./cell_ink";
+import { type CellInk, NO_LEVEL } from "./cell_ink";
 import { type CellLayout, corner } from "./cell_layout";
-import { NO_LEVEL } from "./shades";
 
 /** How a cell looks, as one number: its level and these. What is added here needs an entry in the legend: marks.ts. */
 export const LOOKS = {

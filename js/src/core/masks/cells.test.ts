@@ -1,11 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { contrast } from "../shared/color";
-import { type CellInk, rampColor, readCellInk } from "./cell_ink";
-import { cellLayout, corner, indexAt, indicesBetween, pitchFor } from "./cell_layout";
+import { type CellInk, LEVELS, NO_LEVEL, rampColor, readCellInk, Shades } from "./cell_ink";
+import { cellLayout, corner, indexAt, indicesBetween, movedBy, pitchFor } from "./cell_layout";
 import { CellPainter, LOOKS } from "./cell_paint";
 import { Scores } from "./scores";
-import { LEVELS, NO_LEVEL, Shades } from "./shades";
-import { movedBy } from "./strip_keys";
 
 describe("cellLayout", () => {
   it("has smaller cells for longer axes, none too small to be hit", () => {

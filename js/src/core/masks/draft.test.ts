@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { BitTable, bytesOf, difference, ones } from "./bits";
+import { BitTable, bytesOf, difference, ones, packed, readKnown, unpacked } from "./bits";
 import { Draft } from "./draft";
-import { packed, readKnown, unpacked } from "./drawing";
 
 const SIZES = [10, 3, 16];
 const last = (axis: number) => SIZES[axis] - 1;

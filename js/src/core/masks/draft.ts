@@ -2,9 +2,10 @@
 // that can go as a whole are one more axis, behind the last.
 
 import { bit, BitTable, difference, ones, setBit, trimAxis } from "./bits";
+import type { MaskPayload } from "./payload";
 
 /** New content of some bytes of an axis, and what was there before. */
-export interface Patch {
+interface Patch {
   readonly axis: number;
   readonly start: number; // within the axis
   readonly before: Uint8Array;
@@ -172,4 +173,134 @@ export class Draft {
     const changed = new Set(axes);
     if (changed.size) for (const listener of [...this.listeners]) listener(changed);
   }
+}
+
+// Steps that can be taken back and made again: of each the bits that it changed, so that what others draw stays.
+
+export interface Step {
+  readonly parts: readonly Part[];
+}
+
+interface Part {
+  readonly axis: number;
+  readonly start: number;
+  readonly changed: Uint8Array; // the bits that did
+  readonly before: Uint8Array;
+  readonly after: Uint8Array;
+}
+
+const MOST_STEPS = 500;
+
+export function stepOf(patches: readonly Patch[]): Step {
+  const parts = patches.map(({ axis, start, before, after }) => ({
+    axis,
+    start,
+    changed: before.map((old, at) => old ^ after[at]),
+    before,
+    after
+  }));
+  return { parts };
+}
+
+export class History {
+  private done: Step[] = [];
+  private undone: Step[] = [];
+
+  get canUndo(): boolean {
+    return this.done.length > 0;
+  }
+
+  get canRedo(): boolean {
+    return this.undone.length > 0;
+  }
+
+  /** A new step: what was taken back before it cannot be made again. */
+  add(step: Step): void {
+    this.done.push(step);
+    if (this.done.length > MOST_STEPS) this.done.shift();
+    this.undone = [];
+  }
+
+  /** The step that is next to be taken back, or made again. */
+  peek(way: "undo" | "redo"): Step | undefined {
+    const steps = way === "undo" ? this.done : this.undone;
+    return steps[steps.length - 1];
+  }
+
+  /** The next step was taken back, or made again. */
+  move(way: "undo" | "redo"): void {
+    const [from, to] = way === "undo" ? [this.done, this.undone] : [this.undone, this.done];
+    const step = from.pop();
+    if (step) to.push(step);
+  }
+
+  /** The latest steps are not in the draft any more, as `has` tells: nothing is left of them to take back. */
+  drop(has: (step: Step) => boolean): void {
+    while (this.done.length && !has(this.done[this.done.length - 1])) this.done.pop();
+    this.undone = [];
+  }
+}
+
+// The residual blocks that can go as a whole, and which of them go by the draft: those that are removed, and those that
+// lie in one of these.
+
+export class Blocks {
+  /** The removed ones, without those that lie in another one of them. */
+  removed: readonly number[] = [];
+  gone: ReadonlySet<number> = new Set();
+  private readonly byPath: ReadonlyMap<string, number>;
+
+  constructor(private readonly payload: MaskPayload) {
+    this.byPath = new Map(payload.blocks.path.map((path, block) => [path, block]));
+  }
+
+  get table(): MaskPayload["blocks"] {
+    return this.payload.blocks;
+  }
+
+  get count(): number {
+    return this.table.path.length;
+  }
+
+  /** Where a draft has their bits: behind those of the axes. */
+  get entry(): number {
+    return this.payload.axes.size.length;
+  }
+
+  at(path: string): number | undefined {
+    return this.byPath.get(path);
+  }
+
+  /** The blocks that one lies in, inner ones first. */
+  *around(block: number): Generator<number> {
+    const { within } = this.table;
+    for (let outer = within[block]; outer >= 0; outer = within[outer]) yield outer;
+  }
+
+  /** The removed block that one lies in, with which it goes; -1 where there is none. */
+  goesWith(block: number): number {
+    return [...this.around(block)].find(outer => this.removed.includes(outer)) ?? -1;
+  }
+
+  /** The block with which an axis goes; -1 while it stays. */
+  takes(axis: number): number {
+    const block = this.table.of_axes[axis] ?? -1;
+    if (!this.gone.has(block)) return -1;
+    return this.removed.includes(block) ? block : this.goesWith(block);
+  }
+
+  follow(draft: Draft): void {
+    const marked = Array.from({ length: this.count }, (_, block) => block).filter(block =>
+      draft.goes(this.entry, block)
+    );
+    const own = new Set(marked);
+    const isInner = (block: number) => [...this.around(block)].some(outer => own.has(outer));
+    this.removed = marked.filter(block => !isInner(block));
+    this.gone = new Set([...this.table.path.keys()].filter(block => own.has(block) || isInner(block)));
+  }
+}
+
+/** How many bits each entry of a draft has: the axes and, where there are some, the blocks. */
+export function entrySizes({ axes, blocks }: MaskPayload): number[] {
+  return blocks.path.length ? [...axes.size, blocks.path.length] : [...axes.size];
 }

@@ -2,8 +2,7 @@
 
 import { Counters } from "./counters";
 import type { PlanData } from "./plan_data";
-import { goneByRatio, type Scope } from "./ratio";
-import type { Scores } from "./scores";
+import { goneByRatio, type Scope, type Scores } from "./scores";
 import type { RatioCounts } from "./session";
 
 export interface Point {
@@ -12,7 +11,7 @@ export interface Point {
   readonly rise: number; // of the loss
 }
 
-export interface AxisCost {
+interface AxisCost {
   readonly gone: number; // indices that go
   readonly rise: number; // of the loss without them
   readonly mean: number; // of all its indices, of one alone

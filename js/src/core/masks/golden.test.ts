@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { readOffers, readTrial } from "./costs";
 import { type PlanData, readPlan } from "./plan_data";
-import { goneByRatio, type Scope } from "./ratio";
+import { goneByRatio, type Scope } from "./scores";
 
 interface Case {
   readonly scope: Scope;

@@ -2,11 +2,10 @@ import { afterEach, describe, expect, it } from "vitest";
 import { click, mount, unmount } from "../../testing/mask_view";
 import { confirm, scoresOf, THREE } from "../../testing/masks";
 import { press, settle } from "../../testing/sample";
-import { readCellInk } from "./cell_ink";
+import { LEVELS, NO_LEVEL, readCellInk } from "./cell_ink";
 import { cellLayout } from "./cell_layout";
 import { LOOKS, paintCell } from "./cell_paint";
-import { MARKS } from "./marks";
-import { LEVELS, NO_LEVEL } from "./shades";
+import { MARKS } from "./cell_legend";
 
 afterEach(unmount);
 

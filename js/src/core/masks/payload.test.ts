@@ -1,9 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { maskPayload, withBlocks } from "../../testing/masks";
-import { OTHER_VERSION } from "../shared/schema";
-import { PayloadError } from "../shared/schema";
+import { OTHER_VERSION, PayloadError } from "../shared/schema";
 import { readMasks } from "./payload";
-import { readReport } from "./report";
+import { readReport } from "./costs";
 
 type Raw = Record<string, unknown>;
 

@@ -28,7 +28,7 @@ import {
 /** a ≥ 0: how many indices of axis a stay; -n: the number n; or a product or sum of such. */
 export type Expression = number | readonly ["*" | "+", ...Expression[]];
 
-export const SCHEMA_VERSION = 2;
+const SCHEMA_VERSION = 2;
 const BEFORE_BLOCKS = 1; // of saved notebooks
 const DEEPEST = 64;
 const MOST_INDICES = 2 ** 24; // of all axes together; more would fill the browser's memory
@@ -173,9 +173,9 @@ const MaskSchema = v.pipe(
 );
 
 export type MaskPayload = v.InferOutput<typeof MaskSchema>;
-export type AxisTable = MaskPayload["axes"];
+type AxisTable = MaskPayload["axes"];
 export type Member = AxisTable["members"][number][number];
-export type TensorRecord = [module: number, parameter: 0 | 1, bytes: number, factor: number, terms: number[]];
-export type FlopRecord = [coefficient: number, terms: number[]];
+type TensorRecord = [module: number, parameter: 0 | 1, bytes: number, factor: number, terms: number[]];
+type FlopRecord = [coefficient: number, terms: number[]];
 
 export const readMasks = (raw: unknown): MaskPayload => checked(MaskSchema, raw);

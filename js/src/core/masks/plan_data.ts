@@ -1,11 +1,8 @@
 // All that belongs to one payload: axes, blocks, scores, draft, history and counters.
 
-import { BitTable } from "./bits";
-import { Blocks, entrySizes } from "./blocks";
+import { BitTable, unpacked } from "./bits";
+import { Blocks, Draft, entrySizes, History } from "./draft";
 import { Counters } from "./counters";
-import { Draft } from "./draft";
-import { unpacked } from "./drawing";
-import { History } from "./history";
 import { type MaskPayload, readMasks } from "./payload";
 import { readScores, Scores } from "./scores";
 

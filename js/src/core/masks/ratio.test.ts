@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { dropped, openSession } from "../../testing/masks";
-import { gone, type Scope } from "./ratio";
-import { argsort, normalised, readScores } from "./scores";
+import { argsort, gone, normalised, readScores, type Scope } from "./scores";
 
 type Case = [axes: string, scope: Scope, ratio: number, indices: number[][]];
 

@@ -3,7 +3,7 @@
 
 import { button, Disposers, el, listen, nameSpan } from "../shared/dom";
 import { counted, exactNumber } from "../shared/format";
-import type { Change, Report } from "./report";
+import type { Change, Report } from "./costs";
 import type { Scene } from "./scene";
 import { amountText, changeText, COUNTERS } from "./words";
 

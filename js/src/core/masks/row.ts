@@ -3,7 +3,7 @@
 import { button, Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
 import { counted, exactNumber } from "../shared/format";
 import { axisCost } from "./estimate";
-import { maskIcon } from "./mask_icons";
+import { icon } from "../shared/icons";
 import type { Member } from "./payload";
 import type { Scene } from "./scene";
 import { Strip, type StripOwner } from "./strip";
@@ -116,7 +116,7 @@ export class Row {
 
   private controls(): HTMLElement {
     const { lock, slider } = this;
-    lock.append(maskIcon("lock"));
+    lock.append(icon("lock"));
     lock.setAttribute("aria-label", `Lock ${this.name}`);
     slider.type = "range";
     slider.min = "0";

@@ -1,16 +1,81 @@
 // What all parts of one view share: the model's session, the view's state, colors and the next frame.
 
-import { type CellInk, readCellInk } from "./cell_ink";
+import { type CellInk, readCellInk, Shades } from "./cell_ink";
 import type { CellTip } from "./cell_tip";
-import { SessionEvents } from "./events";
-import type { Frames } from "./frames";
+import { type Session, SessionEvents } from "./session";
 import type { PlanData } from "./plan_data";
-import type { Session } from "./session";
-import { Shades } from "./shades";
-import type { EditorStore } from "./state";
+import { StateStore } from "../shared/state_store";
+import type { Scope } from "./scores";
+
+// What one view of the editor shows.
+
+type Stage = "" | "masked" | "cut";
+
+export interface EditorState {
+  importance: string;
+  scope: Scope;
+  locked: readonly string[]; // names of axes
+  axis: string | null; // the current row
+  selected: string | null; // dotted path of a module
+  stage: Stage;
+  operations: number; // that can be taken back in the kernel
+  recalibrating: boolean; // a cut renews running statistics
+  path: string; // file that a plan is saved to
+  // The rest stays in the browser.
+  query: string;
+  connected: boolean;
+}
+
+function initialEditorState(): EditorState {
+  return {
+    importance: "",
+    scope: "local",
+    locked: [],
+    axis: null,
+    selected: null,
+    stage: "",
+    operations: 0,
+    recalibrating: false,
+    path: "plan.modulekg.json",
+    query: "",
+    connected: true
+  };
+}
+
+export class EditorStore extends StateStore<EditorState> {
+  constructor(initial: Partial<EditorState> = {}) {
+    super({ ...initialEditorState(), ...initial });
+  }
+}
+
+// Work for the next animation frame: each piece once, however often it is asked for.
+
+export class Frames {
+  private readonly waiting = new Set<() => void>();
+  private frame = 0;
+
+  add(act: () => void): void {
+    this.waiting.add(act);
+    this.frame ||= requestAnimationFrame(() => this.flush());
+  }
+
+  flush(): void {
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
+    const due = [...this.waiting];
+    this.waiting.clear();
+    for (const act of due) act();
+  }
+
+  dispose(): void {
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
+    this.waiting.clear();
+  }
+}
 
 /** What the keyboard shows among the cells: nothing, where it is, or a range that ends there. */
-export type Cursor = "" | "cursor" | "range";
+type Cursor = "" | "cursor" | "range";
 
 export class Scene {
   cursor: Cursor = "";

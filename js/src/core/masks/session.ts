@@ -1,7 +1,6 @@
 // One model's editing: the draft with its way to the kernel, the history and the actions, shared by all views.
 
 import { PayloadError } from "../shared/schema";
-import { Checker } from "./checker";
 import {
   type Measured,
   NO_OFFERS,
@@ -9,20 +8,94 @@ import {
   type Offers,
   readMeasured,
   readOffers,
+  readReport,
   readSensing,
   readTrial,
+  type Report,
   type Sensing,
   type Trial
 } from "./costs";
-import { type Drawing, packed, readKnown } from "./drawing";
-import { SessionEvents } from "./events";
-import { type Step, stepOf } from "./history";
+import { type Drawing, packed, readKnown } from "./bits";
+import { type Step, stepOf } from "./draft";
 import { type PlanData, readPlan, renewedPlan } from "./plan_data";
-import { goneByRatio, type Scope } from "./ratio";
-import { readReport, type Report } from "./report";
+import { goneByRatio, type Scope } from "./scores";
+import { Debounced } from "../shared/dom";
+
+// A list of listeners for each kind of event.
+
+export class SessionEvents<Kind extends string> {
+  private readonly lists = new Map<Kind, Set<() => void>>();
+
+  /** Returns the disposer. */
+  on(kinds: Kind | readonly Kind[], listener: () => void): () => void {
+    const entry = () => listener(); // a wrapper, so that one function may listen twice
+    const watched = typeof kinds === "string" ? [kinds] : kinds;
+    for (const kind of watched) {
+      const list = this.lists.get(kind) ?? new Set();
+      this.lists.set(kind, list);
+      list.add(entry);
+    }
+    return () => watched.forEach(kind => this.lists.get(kind)?.delete(entry));
+  }
+
+  tell(kind: Kind): void {
+    for (const listener of [...(this.lists.get(kind) ?? [])]) listener();
+  }
+}
+
+// When a dry run is asked for: by the user at any time, by itself after a gesture while dry runs are quick.
+
+const CALM = 600; // ms without a gesture
+const QUICK = 2000; // ms that a dry run may take to be repeated unasked
+
+class Checker {
+  private startedAt: number | null = null;
+  private took = 0; // ms, the last one
+  private isStale = false; // drawn since the running one was asked for
+  private readonly soon = new Debounced(() => this.start(), CALM);
+
+  constructor(
+    private readonly ask: () => boolean, // false: it could not be asked for
+    private readonly changed: () => void
+  ) {}
+
+  get isRunning(): boolean {
+    return this.startedAt !== null;
+  }
+
+  drawn(): void {
+    this.isStale = true;
+    if (this.took < QUICK && !this.isRunning) this.soon.call();
+  }
+
+  start(): void {
+    this.soon.cancel();
+    if (this.isRunning || !this.ask()) return;
+    this.isStale = false;
+    this.startedAt = performance.now();
+    this.changed();
+  }
+
+  /** The dry run has come to an end, well or not. */
+  ended(): void {
+    if (this.startedAt === null) return;
+    this.took = performance.now() - this.startedAt;
+    this.startedAt = null;
+    if (this.isStale) this.drawn();
+    this.changed();
+  }
+
+  /** Nothing is waited for any more. */
+  stop(): void {
+    this.soon.cancel();
+    if (this.startedAt === null) return;
+    this.startedAt = null;
+    this.changed();
+  }
+}
 
 export type Action = "mask" | "cut" | "undo" | "save" | "load" | "recalibrate" | "evaluate";
-export type SessionEvent = "data" | "scores" | "increases" | "costs" | "status" | "report" | "history";
+type SessionEvent = "data" | "scores" | "increases" | "costs" | "status" | "report" | "history";
 
 /** The way to the kernel: ordered and reliable. */
 export interface Channel {

@@ -3,8 +3,7 @@
 import { button, Debounced, Disposers, el, listen, option } from "../shared/dom";
 import { icon } from "../shared/icons";
 import { addWindowButtons } from "../shared/window_buttons";
-import { maskIcon } from "./mask_icons";
-import type { Scope } from "./ratio";
+import type { Scope } from "./scores";
 import { RatioControl } from "./ratio_control";
 import type { Scene } from "./scene";
 
@@ -89,7 +88,7 @@ export class MaskToolbar {
       [this.undo, "undo"],
       [this.redo, "redo"]
     ] as const) {
-      element.append(maskIcon(name));
+      element.append(icon(name));
       element.setAttribute("aria-label", name === "undo" ? "Undo" : "Redo");
       this.disposers.add(listen(element, "click", () => this.scene.session.step(name)));
       group.append(element);

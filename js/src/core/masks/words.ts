@@ -8,7 +8,7 @@ export function axesText(count: number): string {
   return `${exactNumber(count)} ${count === 1 ? "axis" : "axes"}`;
 }
 
-export function indicesText(count: number): string {
+function indicesText(count: number): string {
   return `${exactNumber(count)} ${count === 1 ? "index" : "indices"}`;
 }
 

@@ -1,6 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { zoomed } from "./chart_keys";
-import { type ChartLine, nearestReading, nearestStep, readingAt, readingsAt, stepBeside } from "./chart_picture";
+import {
+  type ChartLine,
+  nearestReading,
+  nearestStep,
+  readingAt,
+  readingsAt,
+  stepBeside,
+  zoomed
+} from "./chart_picture";
 import { LineData } from "./line_data";
 import { valueAxis } from "./value_axis";
 

@@ -1,10 +1,11 @@
-// What a line chart shows, as plain data, and the questions that a pointer asks of it.
+// A line chart as plain data, what a pointer reads off it, and its keyboard.
 
 import type { LineData } from "./line_data";
 import type { Range } from "./line_path";
 import type { ValueAxis } from "./value_axis";
 import type { Span } from "./state";
 import type { ChartTheme } from "./chart_theme";
+import { type Disposer, listen } from "../shared/dom";
 
 export interface ChartLine {
   readonly series: number;
@@ -84,4 +85,75 @@ export function stepBeside(lines: readonly ChartLine[], step: number, direction:
     if (!(Math.abs(found - step) <= Math.abs(next - step))) found = next;
   }
   return found;
+}
+
+// The line chart with the keyboard: arrows read values, + and − zoom, Escape shows all.
+
+interface KeyTarget {
+  picture(): ChartPicture | undefined;
+  cursorStep(): number | null;
+  moveTo(step: number | null): void;
+  zoom(span: Span | null): void;
+}
+
+const ZOOM = 2;
+const LEAST_SPAN = 4; // steps
+
+export function bindChartKeys(host: HTMLElement, target: KeyTarget): Disposer {
+  host.setAttribute("aria-keyshortcuts", "ArrowLeft ArrowRight Home End + - Escape");
+  return listen(host, "keydown", event => {
+    const picture = target.picture();
+    if (!picture || event.target !== host || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (!handle(event.key, picture, target)) return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+}
+
+function handle(key: string, picture: ChartPicture, target: KeyTarget): boolean {
+  const [first, last] = picture.span;
+  const at = target.cursorStep();
+  switch (key) {
+    case "ArrowRight":
+    case "ArrowLeft": {
+      const direction = key === "ArrowRight" ? 1 : -1;
+      const from = at === null ? (direction > 0 ? first - 1 : last + 1) : Math.round(at);
+      const step = stepBeside(picture.lines, from, direction);
+      if (!Number.isNaN(step)) target.moveTo(step);
+      return true;
+    }
+    case "Home":
+    case "End":
+      target.moveTo(key === "Home" ? first : last);
+      return true;
+    case "+":
+    case "=":
+      target.zoom(zoomed(picture, at, 1 / ZOOM));
+      return true;
+    case "-":
+      target.zoom(zoomed(picture, at, ZOOM));
+      return true;
+    case "Escape":
+      target.zoom(null);
+      target.moveTo(null);
+      return true;
+    default:
+      return false;
+  }
+}
+
+/** The span around a step, so many times as wide, among the steps that there are; null is all of them. */
+export function zoomed(
+  { span, lines }: Pick<ChartPicture, "span" | "lines">,
+  at: number | null,
+  factor: number
+): Span | null {
+  const held = lines.filter(({ data }) => data.length > 0);
+  const first = Math.min(span[0], ...held.map(({ data }) => data.steps[0]));
+  const last = Math.max(span[1], ...held.map(({ data }) => data.lastStep));
+  const width = Math.max(LEAST_SPAN, Math.ceil((span[1] - span[0]) * factor));
+  if (width >= last - first) return null;
+  const start = Math.floor((at ?? (span[0] + span[1]) / 2) - width / 2);
+  const from = Math.min(Math.max(start, first), last - width);
+  return [from, from + width];
 }

@@ -3,7 +3,7 @@
 import type { Entry, Kind, MetricData } from "./metric_data";
 import { type OwnChoice, ownChoice } from "./own_choice";
 import type { PanelStore, PanelView, Phase } from "./state";
-import { layeredMetric, surveyOf } from "./survey_book";
+import { layeredMetric, surveyOf } from "./survey";
 
 export interface Shown {
   readonly series: number; // index in the catalog
@@ -17,7 +17,7 @@ export const OWN_CHOICE = 8;
 const OWN_HISTOGRAMS = 6;
 /** How many lines are drawn at all. */
 export const MOST_LINES = 96;
-export const WHOLE_MODEL = "whole model";
+const WHOLE_MODEL = "whole model";
 
 export function kindOf(view: PanelView): Kind {
   return view === "histogram" ? "histograms" : "numbers";
@@ -38,7 +38,7 @@ export function metricOf(data: MetricData, store: PanelStore): string {
  * The phase that is drawn: the chosen one, or the other one where the metric has values in that alone. Somebody who
  * waits for the first values of eval is shown none of train.
  */
-export function phaseOf(data: MetricData, store: PanelStore): Phase {
+function phaseOf(data: MetricData, store: PanelStore): Phase {
   const phase = store.get("phase");
   if (phase === "both") return phase;
   const index = data.index(kindOf(store.get("view")), metricOf(data, store));
@@ -74,7 +74,7 @@ export function modulesOf(data: MetricData, store: PanelStore): string[] {
   return index ? [...index.modules] : [];
 }
 
-export interface Chosen {
+interface Chosen {
   readonly modules: readonly string[];
   readonly isOwn: boolean; // the panel's choice, as nothing is ticked that has the metric
   readonly reasons: OwnChoice["reasons"]; // why the panel chose a module, where it had to choose

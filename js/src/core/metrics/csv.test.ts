@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { histogramsToCsv, linesToCsv, textCell } from "./csv";
+import { histogramsToCsv, linesToCsv, textCell } from "./save";
 import { LineData } from "./line_data";
 import type { Entry } from "./metric_data";
 

@@ -1,10 +1,11 @@
-// One message of new values: its schema, and its numbers as typed arrays.
+// The data of a panel: its payload, and messages of new values with their numbers as typed arrays.
 
 import * as v from "valibot";
 import {
   checked,
   count,
   type Guarded,
+  is,
   isCount,
   isFiniteNumber,
   isObject,
@@ -17,11 +18,35 @@ import {
   tuple
 } from "../shared/schema";
 
+// The panel's fixed data: the names of its runs and how many points a series may hold.
+
+const PANEL_VERSION = 1;
+const DEFAULT_LIMIT = 2000;
+
+const isLimit = (value: unknown): value is number => isCount(value) && value > 0;
+
+const PanelSchema = parts({
+  schema_version: v.literal(PANEL_VERSION),
+  kind: v.literal("metric_panel"),
+  runs: list(isString),
+  limit: is(isLimit) // points held of one series
+});
+
+export type PanelPayload = v.InferOutput<typeof PanelSchema>;
+
+/** The payload, once its version and its parts are known to be right. */
+export const readPanel = (raw: unknown): PanelPayload => checked(PanelSchema, raw);
+
+/** How many points a series may hold, whatever else the payload is. */
+export function limitOf(raw: unknown): number {
+  return isObject(raw) && isLimit(raw.limit) ? raw.limit : DEFAULT_LIMIT;
+}
+
 // run, module, metric, call, phase, form
 const isEntry = tuple(isCount, isString, isString, isCount, isString, oneOf("number", "vector", "histogram"));
 const isAlert = tuple(isCount, isString, isString, isFiniteNumber, isString); // run, module, metric, step, text
 
-export type RawEntry = Guarded<typeof isEntry>;
+type RawEntry = Guarded<typeof isEntry>;
 export type RawAlert = Guarded<typeof isAlert>;
 export type Form = RawEntry[5];
 

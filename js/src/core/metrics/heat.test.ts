@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { series } from "../../testing/metrics";
 import { BROKEN, columnCount, EMPTY, fillCells, heatPosition, type HeatRow, paintCells, VALUE } from "./heat_cells";
-import { heatLayout, HEADING, rowAt, topOf, visibleRows } from "./heat_layout";
+import { HEADING, heatLayout, rowAt, topOf, visibleRows } from "./heat_picture";
 import { LineData } from "./line_data";
 
 function row(points: readonly [number, number][]): HeatRow {

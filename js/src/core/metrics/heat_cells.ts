@@ -13,7 +13,7 @@ export const EMPTY = 0;
 export const VALUE = 1;
 export const BROKEN = 2; // NaN or infinite
 
-export interface Cells {
+interface Cells {
   readonly columns: number;
   readonly rows: number;
   readonly values: Float64Array;

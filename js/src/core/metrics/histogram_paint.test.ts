@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Histogram } from "./histogram_data";
+import type { Histogram } from "./line_data";
 import {
   binAt,
   binEnds,

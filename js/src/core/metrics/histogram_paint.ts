@@ -3,7 +3,7 @@
 import { sample } from "../shared/color";
 import { shortNumber } from "../shared/format";
 import { mix } from "../shared/theme";
-import type { Histogram } from "./histogram_data";
+import type { Histogram } from "./line_data";
 import { roundTicks, stepText, tickTexts } from "./value_axis";
 import type { ChartTheme } from "./chart_theme";
 
@@ -15,12 +15,12 @@ export interface Box {
 }
 
 /** The values that a cell's axis reaches over. */
-export interface Domain {
+interface Domain {
   readonly low: number;
   readonly high: number;
 }
 
-export interface BarStyle {
+interface BarStyle {
   readonly theme: ChartTheme;
   readonly color: string;
   readonly log: boolean; // heights

@@ -2,7 +2,7 @@
 
 import { Disposers, el, listen, option } from "../shared/dom";
 import { exactNumber } from "../shared/format";
-import type { Histogram, HistogramData } from "./histogram_data";
+import type { Histogram, HistogramData } from "./line_data";
 import {
   binAt,
   binEnds,
@@ -20,7 +20,7 @@ import {
 } from "./histogram_paint";
 import { stepText, valueText } from "./value_axis";
 import type { PanelStore } from "./state";
-import { type ChartTheme } from "./chart_theme";
+import type { ChartTheme } from "./chart_theme";
 import { Tip } from "../shared/tip";
 import { canDraw, pixelRatio } from "../shared/canvas";
 

@@ -2,7 +2,7 @@
 
 import { button, Disposers, el, listen, setAttribute } from "../shared/dom";
 import { type ChartLine, readingAt } from "./chart_picture";
-import { keyLine, nameParts } from "../shared/key_line";
+import { keyLine, nameParts } from "../shared/icons";
 import { stepText, valueText } from "./value_axis";
 import type { PanelStore } from "./state";
 

@@ -3,9 +3,8 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { Debounced, Disposers, el, listen } from "../shared/dom";
-import { bindChartKeys } from "./chart_keys";
-import { drawBroken, drawMarks, Flags, textsNear } from "./chart_marks";
 import {
+  bindChartKeys,
   type ChartLine,
   type ChartPicture,
   nearestReading,
@@ -13,15 +12,15 @@ import {
   type Reading,
   readingsAt
 } from "./chart_picture";
-import { tracePath } from "./line_path";
-import { strokeOf } from "./stroke";
+import { drawBroken, drawMarks, Flags, textsNear } from "./chart_marks";
+import { strokeOf, tracePath } from "./line_path";
 import { stepText, stepTicks, tickTexts, valueText } from "./value_axis";
 import type { Span } from "./state";
 import { type ChartTheme, sameTheme } from "./chart_theme";
 import { Tip } from "../shared/tip";
 import { canDraw, pixelRatio } from "../shared/canvas";
 
-export interface ChartEvents {
+interface ChartEvents {
   zoom(span: Span | null): void;
   hover(step: number | null): void;
   pick(module: string): void;

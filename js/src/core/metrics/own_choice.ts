@@ -2,8 +2,7 @@
 
 import { counted } from "../shared/format";
 import type { Kind, MetricData } from "./metric_data";
-import type { Standing, Survey } from "./survey";
-import { surveyOf } from "./survey_book";
+import { type Standing, type Survey, surveyOf } from "./survey";
 import { stepText, valueText } from "./value_axis";
 
 export interface OwnChoice {

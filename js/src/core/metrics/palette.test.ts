@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { contrast } from "../shared/color";
-import { COLORS, ColorBook, lineColor, runDash } from "./palette";
+import { ColorBook, COLORS, lineColor, runDash } from "./chart_theme";
 
 const slots = Array.from({ length: COLORS }, (_, slot) => slot);
 

@@ -12,7 +12,7 @@ const MOST_ROWS = 1000; // more is found by searching
 const PAGE = 12; // rows
 
 /** The modules that are drawn, and the colors that tell them apart. */
-export interface DrawnModules {
+interface DrawnModules {
   readonly modules: ReadonlySet<string>;
   readonly colors: ReadonlyMap<string, string>;
 }

@@ -7,8 +7,8 @@ import {
   chosenModules,
   heatRows,
   isLogarithmic,
-  MOST_LINES,
   metricOf,
+  MOST_LINES,
   runName,
   type Shown,
   shownSeries,
@@ -18,12 +18,11 @@ import type { HeatScale } from "./heat_cells";
 import { heatScale } from "./heat_scale";
 import type { HeatLine, HeatPicture } from "./heat_picture";
 import { type HistogramCell, type HistogramPicture, MOST_CELLS } from "./histograms";
-import { emptyExtent, type ValueRange, measure, type Range, rangeOf } from "./line_path";
-import { MOST_SERIES, type MetricData } from "./metric_data";
-import { type ColorBook, runDash } from "./palette";
+import { emptyExtent, measure, type Range, rangeOf, type ValueRange } from "./line_path";
+import { type MetricData, MOST_SERIES } from "./metric_data";
+import { type ChartTheme, type ColorBook, runDash } from "./chart_theme";
 import { valueAxis } from "./value_axis";
 import type { PanelStore, Span } from "./state";
-import type { ChartTheme } from "./chart_theme";
 
 /** What all pictures are made from. */
 export interface Source {
@@ -136,7 +135,7 @@ function clipped(source: Source, run: number, line: Line, [first, last]: Span): 
 }
 
 /** The zoomed span, or the last steps of the window, or all steps that the series have. */
-export function spanOf(source: Source, shown: readonly Shown[]): Span {
+function spanOf(source: Source, shown: readonly Shown[]): Span {
   const { data, store } = source;
   const zoom = store.get("zoom");
   if (zoom) return zoom;

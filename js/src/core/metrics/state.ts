@@ -28,7 +28,7 @@ export interface PanelState {
   notice: string;
 }
 
-export function initialPanelState(): PanelState {
+function initialPanelState(): PanelState {
   return {
     selected: null,
     metric: "",

@@ -1,8 +1,8 @@
 // The three views behind one face: each draws itself, and can be saved as a table and as a picture.
 
 import { el } from "../shared/dom";
-import { type Shown, metricOf, runName } from "./choice";
-import { histogramsToCsv, linesToCsv, type Named } from "./csv";
+import { metricOf, runName, type Shown } from "./choice";
+import { type ColorRamp, histogramsToCsv, type LegendEntry, linesToCsv, type Named } from "./save";
 import { Heatmap } from "./heatmap";
 import { Histograms } from "./histograms";
 import { LineChart } from "./line_chart";
@@ -10,7 +10,6 @@ import { HeatLegend } from "./heat_legend";
 import { LineLegend } from "./legend";
 import { type Drawn, heatPicture, heldPoints, histogramPicture, linePicture, type Source, widened } from "./pictures";
 import { readingsAt } from "./chart_picture";
-import type { ColorRamp, LegendEntry } from "./save";
 import { stepText, valueText } from "./value_axis";
 import type { PanelView } from "./state";
 
@@ -39,7 +38,7 @@ export interface View {
   dispose(): void;
 }
 
-export interface Places {
+interface Places {
   readonly chart: HTMLElement;
   readonly legend: HTMLElement;
   say(text: string): void; // to those who do not see the picture

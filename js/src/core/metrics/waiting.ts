@@ -7,7 +7,7 @@ import type { MetricData } from "./metric_data";
 import type { PanelStore } from "./state";
 
 /** What an empty picture says. */
-export interface EmptyText {
+interface EmptyText {
   readonly text: string;
   readonly code: string; // "" where nothing is to be written
 }

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { filePayload } from "../files/payload";
 import type { FileContents, TensorRecord } from "../files/records";
 import { buildScene } from "../graph/scene";
-import { FileNotice } from "../graph/file_notice";
+import { FileNotice } from "../graph/trace_notice";
 import { Hierarchy } from "../shared/hierarchy";
 import { exampleClass, matches, search } from "../shared/search";
 import { Store } from "../shared/store";

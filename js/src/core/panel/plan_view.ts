@@ -2,7 +2,7 @@
 
 import { button, el, nameSpan } from "../shared/dom";
 import { exactNumber, shortNumber } from "../shared/format";
-import type { Pair, SavedAxis, SavedPlan } from "../shared/plan_file";
+import type { Pair, SavedAxis, SavedPlan } from "../shared/saved_file";
 import type { Words } from "../shared/words";
 
 export const ROWS = 500; // drawn at once; more on request

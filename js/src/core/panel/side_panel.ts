@@ -3,15 +3,13 @@
 import "../../../style/side_panel.css";
 import { axesOf } from "../shared/axes";
 import { labelOf, valueOf } from "../shared/color";
-import { Counterparts } from "../shared/counterparts";
+import { Counterparts, type Mark, ownMarks } from "../shared/differences";
 import { dataflowOf } from "../shared/dataflow";
-import { type Mark, ownMarks } from "../shared/differences";
 import { button, copyText, Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
 import { exactNumber } from "../shared/format";
 import type { Hierarchy } from "../shared/hierarchy";
-import { activeAxis, axisList, axisTensors } from "./axis_list";
+import { activeAxis, addFlops, axisList, axisTensors, operatorSection, trafficSection } from "./flow_list";
 import { attributeSection, type FileActions, FilePanel } from "./file_panel";
-import { addFlops, operatorSection, trafficSection } from "./flow_list";
 import { breakable, copyButton, Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
 import type { Status, Tensor } from "../shared/payload";
 import { reveal } from "../shared/reveal";

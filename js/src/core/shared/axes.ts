@@ -1,10 +1,10 @@
 // The axes of a traced model: their names, where they run, and what the dimensions of tensors are made of.
 
 import type { Hierarchy } from "./hierarchy";
-import type { AxesPayload, FlowPayload } from "./payload_flow";
+import type { AxesPayload, FlowPayload } from "./payload";
 
 /** A dimension of a parameter or buffer that an axis runs along. */
-export interface Member {
+interface Member {
   node: number; // the module
   tensor: string; // its attribute there
   dim: number;

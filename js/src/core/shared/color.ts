@@ -20,7 +20,7 @@ export interface Scale {
   at(position: number): number; // inverse of position
 }
 
-export interface NodeValue {
+interface NodeValue {
   readonly value: number | null;
   readonly note: string; // "sum of subtree", "mean of 12 modules", ""
 }

@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { Camera } from "./camera";
-import { between, Flight, LONGEST_FLIGHT } from "./flight";
+import { between, Camera, Flight, LONGEST_FLIGHT } from "./camera";
 import { setPreferences } from "./preferences";
 
 function made() {

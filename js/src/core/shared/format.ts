@@ -31,7 +31,7 @@ export function shortBytes(value: number): string {
 }
 
 /** Milliseconds as they are read: 0.0123 → "12.3 µs", 1234 → "1.23 s". */
-export function shortTime(ms: number): string {
+function shortTime(ms: number): string {
   if (!Number.isFinite(ms) || ms === 0) return ms === 0 ? "0 ms" : shortNumber(ms);
   const [factor, unit] = ms >= 1000 ? [1e-3, "s"] : ms < 1 ? [1e3, "µs"] : [1, "ms"];
   return `${shortNumber(Number((ms * factor).toPrecision(3)))} ${unit}`;

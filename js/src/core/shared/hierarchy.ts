@@ -1,9 +1,27 @@
 // The module tree of one payload: navigation, folds and what is known of each node.
 
-import { CONTAINER, KINDS } from "./file_kinds";
 import { push } from "./maps";
 import { ModelPayload, Tensor, toNumber } from "./payload";
 import { Scalar } from "./schema";
+import { counted } from "./format";
+
+// What modules of files are called whose classes no file tells: by a tensor that no other kind has, or by their weights.
+
+export const CONTAINER = "module";
+export const OTHER = "tensors";
+export const BY_NAME: ReadonlyMap<string, string> = new Map([
+  ["running_mean", "batch norm"],
+  ["weight_ih_l0", "recurrent"],
+  ["in_proj_weight", "attention"]
+]);
+export const BY_DIMENSIONS: ReadonlyMap<number, string> = new Map([
+  [1, "norm"],
+  [2, "matrix"],
+  [3, "convolution 1d"],
+  [4, "convolution 2d"],
+  [5, "convolution 3d"]
+]);
+export const KINDS: ReadonlySet<string> = new Set([CONTAINER, OTHER, ...BY_NAME.values(), ...BY_DIMENSIONS.values()]);
 
 export interface Fold {
   first: number;
@@ -21,7 +39,7 @@ export interface Link {
 }
 
 /** One tensor under two names. */
-export interface TiedTensor {
+interface TiedTensor {
   name: string;
   other: number;
   otherName: string;
@@ -317,4 +335,30 @@ function binarySearch(sorted: readonly number[], value: number): number {
     }
   }
   return low;
+}
+
+// The small signs beside a name, and what they mean in words: the same in the tree and on the canvas.
+
+export const NOTE = "!";
+export const BLOCK = "−";
+
+export function foldBadge(fold: Fold): string {
+  return fold.kind === "exact" ? `×${fold.count}` : `≈ ×${fold.count}`;
+}
+
+/** One line for each sign of a module; `fold`: what it stands for. */
+export function meanings(h: Hierarchy, node: number, fold?: Fold): string[] {
+  return [
+    ...(fold ? [`${foldBadge(fold)} ${foldWords(fold)}`] : []),
+    ...h.marks(node).map(text => `${NOTE} ${text}`),
+    ...h
+      .tied(node)
+      .map(({ name, other, otherName }) => `tied ${name} is ${otherName} of ${h.path(other) || "the root"}`),
+    ...h.blocks(node).map(text => `${BLOCK} ${text}`)
+  ];
+}
+
+function foldWords({ kind, count, label }: Fold): string {
+  if (kind === "exact") return `stands for ${counted(count, "module")} of identical structure`;
+  return `stands for ${counted(count, "module")} of similar structure${label ? `: ${label}` : ""}`;
 }

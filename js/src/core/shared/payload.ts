@@ -1,9 +1,8 @@
-// The payload of a model: its schema and its types.
+// The payload of a model: its schema and its types, with those of a forward pass and of a model file.
 
 import * as v from "valibot";
-import { FileSchema } from "./payload_file";
-import { AxesSchema, FlowSchema } from "./payload_flow";
 import {
+  areWithin,
   arrayOf,
   checked,
   dictionary,
@@ -14,6 +13,7 @@ import {
   isObject,
   isPlace,
   isScalar,
+  isSizes,
   isString,
   isStrings,
   isValue,
@@ -30,6 +30,101 @@ import {
   tuple,
   type Value
 } from "./schema";
+
+// What is known of a model that was read from a file: its format, what it says of itself, and its tensors' types.
+
+const FileSchema = v.pipe(
+  parts({
+    name: text,
+    format: text,
+    metadata: list(tuple(isString, isScalar)),
+    classes: list(isString), // that whoever loads the file would import
+    warnings: list(isString),
+    dtypes: list(isString),
+    operators: v.optional(list(tuple(isString, arrayOf(tuple(isString, isScalar))))), // of each step: name and settings
+    // by module, each with its own in the order of its structure
+    tensors: table({ node: list(isCount), name: list(isString), dtype: list(isCount), bytes: list(isValue) })
+  }),
+  relations({ dtype: ({ tensors, dtypes }) => isWithin(tensors.dtype, dtypes.length) })
+);
+
+export type FileAbout = v.InferOutput<typeof FileSchema>;
+
+// What a forward pass adds to the payload of a model: calls, steps, the values between them, and axes.
+
+/** Numbers are places in other lists, -1 stands for none. */
+const FlowSchema = v.pipe(
+  parts({
+    on: text, // the tensors that were traced on: "meta", "fake" or "real"
+    // depth first; values
+    calls: table({ node: list(isCount), parent: list(isPlace), inputs: list(isCounts), outputs: list(isCounts) }),
+    steps: table(
+      {
+        name: list(isPlace), // -1: a module in whose call no operator ran
+        call: list(isCount),
+        inputs: list(isCounts), // values
+        tensors: list(isCounts), // parameters and buffers that were read
+        source: list(isPlace),
+        flops: list(isValue) // null: no formula is known
+      },
+      { view: list(isCount) } // steps that only look at their input otherwise
+    ),
+    values: table({ step: list(isPlace), shape: list(isCount), dtype: list(isCount), axes: list(isCounts) }),
+    tensors: table(
+      { node: list(isCount), name: list(isCount) },
+      { attributes: list(isString), tied: list(tuple(isCount, isCount)) }
+    ),
+    names: list(isString),
+    shapes: list(isSizes),
+    dtypes: list(isString),
+    sources: list(isString),
+    inputs: list(tuple(isString, isCount)), // of the model: name, value
+    outputs: list(isCount)
+  }),
+  relations({
+    calls: ({ calls }) => calls.parent.every((parent, at) => parent < at && (parent >= 0 || at === 0)),
+    name: ({ steps, names }) => isWithin(steps.name, names.length, -1),
+    call: ({ steps, calls }) => isWithin(steps.call, calls.node.length),
+    inputs: ({ calls, steps, inputs, values: { step } }) =>
+      areWithin(calls.inputs, step.length) &&
+      areWithin(steps.inputs, step.length) &&
+      inputs.every(([, value]) => value < step.length),
+    outputs: ({ calls, outputs, values: { step } }) =>
+      areWithin(calls.outputs, step.length) && isWithin(outputs, step.length),
+    tensors: ({ steps, tensors }) => areWithin(steps.tensors, tensors.node.length),
+    source: ({ steps, sources }) => isWithin(steps.source, sources.length, -1),
+    view: ({ steps }) => isWithin(steps.view, steps.call.length),
+    step: ({ values, steps }) => isWithin(values.step, steps.call.length, -1),
+    shape: ({ values, shapes }) => isWithin(values.shape, shapes.length),
+    dtype: ({ values, dtypes }) => isWithin(values.dtype, dtypes.length),
+    attributes: ({ tensors }) => isWithin(tensors.name, tensors.attributes.length),
+    tied: ({ tensors }) => areWithin(tensors.tied, tensors.node.length)
+  })
+);
+
+const AxesSchema = v.pipe(
+  table(
+    {
+      name: list(isString),
+      label: list(isString), // short, for expressions
+      size: list(isCount),
+      role: list(orNull(isString)),
+      frozen: list(isPlace) // -1: free
+    },
+    {
+      reasons: list(isString),
+      dims: list(isCounts), // of each tensor: what each dimension is made of
+      written: list(isString) // "({3} {4})": axes by number
+    }
+  ),
+  relations({
+    frozen: ({ frozen, reasons }) => isWithin(frozen, reasons.length, -1),
+    dims: ({ dims, written }) => areWithin(dims, written.length)
+  })
+);
+
+export type FlowPayload = v.InferOutput<typeof FlowSchema>;
+export type AxesPayload = v.InferOutput<typeof AxesSchema>;
 
 export const SCHEMA_VERSION = 2;
 
@@ -121,11 +216,9 @@ export interface ModelPayload extends OneModel {
   compare: Comparison | null;
 }
 
-export type { FileAbout } from "./payload_file";
 export type Tensor = Guarded<typeof isTensor>;
 export type FoldRecord = Guarded<typeof isFold>;
 export type EdgeRecord = Guarded<typeof isEdge>;
-export type Aggregate = OneModel["column_info"][string]["aggregate"];
 export type Status = Comparison["left"][number] | Comparison["right"][number];
 
 /** The payload, once its version, lengths, index ranges and order are known to be right; with what an older one lacks. */

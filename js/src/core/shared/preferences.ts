@@ -1,13 +1,13 @@
 // What people set for all views of a page: how much is drawn at once, and whether things may move.
 
-export interface Limits {
+interface Limits {
   readonly soft: number; // nodes; above it, a notice
   readonly hard: number; // nodes; above it, a refusal with an offer to fold
 }
 
 export const DEFAULT_LIMITS: Limits = { soft: 150, hard: 500 };
 
-export interface Preferences {
+interface Preferences {
   readonly limits: Limits;
   readonly calm: boolean; // less motion, whatever the system says
 }

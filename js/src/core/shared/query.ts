@@ -1,6 +1,6 @@
 // The grammar of searches: terms set apart by white space, phrases in quotes, `name>number`.
 
-export type Comparison = (value: number, bound: number) => boolean;
+type Comparison = (value: number, bound: number) => boolean;
 
 export const COMPARISONS: ReadonlyMap<string, Comparison> = new Map<string, Comparison>([
   [">", (value, bound) => value > bound],

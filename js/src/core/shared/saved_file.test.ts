@@ -2,8 +2,7 @@ import { describe, expect, it } from "vitest";
 import { golden } from "../../testing/payloads";
 import { savedPlan } from "../../testing/saved";
 import { FileProblem, LARGEST_FILE, sentence } from "./file_problem";
-import { readPlan } from "./plan_file";
-import { readSavedFile } from "./saved_file";
+import { readPlan, readSavedFile } from "./saved_file";
 import { ENGLISH } from "./words";
 
 const text = (value: unknown) => JSON.stringify(value);

@@ -1,4 +1,4 @@
-// The picture that a saved notebook has beside each widget of ours, for pages that lack the widget's model.
+// The picture that a saved notebook has beside each widget, for pages that lack the widget's model; and the views on this page.
 
 import "../../../style/saved_picture.css";
 import { el } from "./dom";
@@ -32,3 +32,13 @@ export function pictureElement(address: string, words: string): HTMLElement {
   figure.append(image, el("figcaption", "", words));
   return figure;
 }
+
+// The views of widgets on this page, for hosts that ask them something.
+
+interface LiveView {
+  readonly el: HTMLElement;
+  /** Whether its kernel has put newer pictures of all widgets into their outputs. */
+  renewPictures(): Promise<boolean>;
+}
+
+export const liveViews = new Set<LiveView>();

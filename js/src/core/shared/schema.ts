@@ -46,7 +46,7 @@ export function checked<S extends v.GenericSchema>(schema: S, raw: unknown): v.I
 // Predicates of single values and of lists. A list may have a million entries: loops, for a schema costs each an object.
 
 export type Fields = Record<string, unknown>;
-export type Guard<T> = (value: unknown) => value is T;
+type Guard<T> = (value: unknown) => value is T;
 export type Guarded<G> = G extends Guard<infer T> ? T : never;
 
 export const isObject = (value: unknown): value is Fields =>

@@ -1,10 +1,9 @@
 // The search language: free text, `type:Conv2d`, `params>1M`; several terms must all hold.
 
-import { KINDS } from "./file_kinds";
-import type { Hierarchy } from "./hierarchy";
+import { type Hierarchy, KINDS } from "./hierarchy";
 import { COMPARISONS, CONDITION, readNumber, shortened, split } from "./query";
 
-export interface SearchResult {
+interface SearchResult {
   readonly nodes: readonly number[]; // tree order
   readonly needles: readonly string[]; // lower-case free text, for highlighting
   readonly notice: string; // what was not understood; "" when all was

@@ -13,7 +13,7 @@ export interface SearchTexts {
   readonly label: string;
 }
 
-export interface SearchEvents {
+interface SearchEvents {
   search(query: string): void;
   /** Enter: to the next of what was found, or with Shift to the one before. */
   step(direction: 1 | -1): void;

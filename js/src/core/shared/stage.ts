@@ -1,15 +1,13 @@
 // A canvas with a camera: follows its size and the screen's pixels, draws when something has changed, and passes on
 // what the user does. The views say what is painted and what lies under the pointer.
 
-import { Camera, type CameraOptions } from "./camera";
+import { Camera, type CameraOptions, Flight } from "./camera";
 import { contextOf, pixelRatio } from "./canvas";
 import { Disposers, el } from "./dom";
-import { Flight } from "./flight";
-import { isFullScreen } from "./full_screen";
-import { Gestures } from "./gestures";
+import { isFullScreen } from "./window_buttons";
+import { Gestures, WheelGuard } from "./gestures";
 import { Minimap } from "./minimap";
 import type { Box, Extent, Look, Point, Viewport } from "./viewport";
-import { WheelGuard } from "./wheel";
 
 /** A piece of text, or a sign, where it is painted. */
 export interface StageText {
@@ -19,7 +17,7 @@ export interface StageText {
   readonly isTitle: boolean;
 }
 
-export interface StageItem {
+interface StageItem {
   readonly id: string;
   readonly title: string;
   readonly parent: string | null;
@@ -33,7 +31,7 @@ export interface StageItem {
   readonly texts?: readonly StageText[]; // where the view tells, as below
 }
 
-export interface StageLine {
+interface StageLine {
   readonly source: string;
   readonly target: string;
   readonly label: string;
@@ -49,7 +47,7 @@ export interface StagePicture {
   readonly over?: string | null; // the card under the pointer, which stands out
 }
 
-export interface StageScene {
+interface StageScene {
   paint(context: CanvasRenderingContext2D, view: Viewport): void;
   /** What lies at a place in the picture. */
   hit(at: Point): string | null;

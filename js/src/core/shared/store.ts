@@ -26,7 +26,7 @@ export interface GraphState {
   notice: string;
 }
 
-export function initialState(): GraphState {
+function initialState(): GraphState {
   return {
     selected: null,
     axis: null,

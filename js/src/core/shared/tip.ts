@@ -2,7 +2,7 @@
 
 import "../../../style/tip.css";
 import { el } from "./dom";
-import { keyLine, nameParts } from "./key_line";
+import { keyLine, nameParts } from "./icons";
 
 export interface TipRow {
   readonly name: string;

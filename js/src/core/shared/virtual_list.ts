@@ -2,7 +2,7 @@
 
 import { Disposers, el, listen } from "./dom";
 
-export interface RowSource<Key> {
+interface RowSource<Key> {
   count(): number;
   /** What keeps its element while rows come and go around it. */
   key(index: number): Key;
@@ -13,7 +13,7 @@ export interface RowSource<Key> {
   active(): number;
 }
 
-export interface ListOptions {
+interface ListOptions {
   readonly rowHeight: number; // pixels
   readonly overscan: number; // rows above and below those in view
   readonly assumed: number; // rows in view of a list that has no size

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { WheelGuard } from "./wheel";
+import { WheelGuard } from "./gestures";
 
 let root: HTMLElement;
 let canvas: HTMLElement;

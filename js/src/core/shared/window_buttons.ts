@@ -1,9 +1,138 @@
-// The buttons that every widget has: on the whole screen, and in a tab of its own where the host has tabs.
+// The buttons that every widget has: full screen, and a tab of its own where the host has tabs.
 
 import { button, type Disposer, Disposers, el, isField, listen, setAttribute, widgetRoot } from "./dom";
-import { FullScreen } from "./full_screen";
 import { icon } from "./icons";
-import { onTabHost, tabOpener } from "./tab_host";
+import "../../../style/full_screen.css";
+
+// A widget on the whole screen: as the browser does it, else over everything else in the page.
+
+const FULL = "mkg-is-full";
+
+/** Whether what `element` stands in has the whole screen. */
+export function isFullScreen(element: Element): boolean {
+  return element.closest(`.${FULL}`) !== null;
+}
+
+export class FullScreen {
+  private isOverlay = false;
+  private readonly page: Document;
+
+  constructor(
+    private readonly root: HTMLElement,
+    private readonly changed: (isOn: boolean) => void
+  ) {
+    this.page = root.ownerDocument;
+    this.page.addEventListener("fullscreenchange", this.follow);
+  }
+
+  get isOn(): boolean {
+    return this.root.classList.contains(FULL);
+  }
+
+  async toggle(): Promise<void> {
+    if (this.isOn) await this.leave();
+    else await this.enter();
+  }
+
+  dispose(): void {
+    if (this.isOn) void this.leave();
+    this.page.removeEventListener("fullscreenchange", this.follow);
+    this.show(false);
+  }
+
+  private async enter(): Promise<void> {
+    try {
+      await this.root.requestFullscreen();
+      this.follow();
+    } catch {
+      this.cover(); // the API is missing, or the page may not use it
+    }
+  }
+
+  private async leave(): Promise<void> {
+    if (this.isOverlay) this.uncover();
+    else if (this.page.fullscreenElement === this.root) await this.page.exitFullscreen();
+  }
+
+  private readonly follow = (): void => {
+    if (!this.isOverlay) this.show(this.page.fullscreenElement === this.root);
+  };
+
+  /** As a popover it lies over the page whatever it stands in: hosts clip and move what is merely fixed. */
+  private cover(): void {
+    this.isOverlay = true;
+    if (typeof this.root.showPopover === "function") {
+      this.root.popover = "manual";
+      this.root.showPopover();
+    }
+    this.show(true);
+  }
+
+  private uncover(): void {
+    this.isOverlay = false;
+    if (this.root.hasAttribute("popover")) this.root.hidePopover();
+    this.root.removeAttribute("popover"); // one that is not shown would be hidden
+    this.show(false);
+  }
+
+  /** Browsers do the same before the page hears of the key; what Esc closes within the widget is closed first. */
+  private readonly escape = (event: KeyboardEvent): void => {
+    const { key, target } = event;
+    const isTaken = target instanceof Element && (isField(target) || target.closest("[role=menu], dialog") !== null);
+    if (key !== "Escape" || isTaken) return;
+    event.preventDefault();
+    event.stopPropagation();
+    void this.leave();
+  };
+
+  private show(isOn: boolean): void {
+    if (isOn === this.isOn) return;
+    this.root.classList.toggle(FULL, isOn);
+    if (isOn) this.page.addEventListener("keydown", this.escape, true);
+    else this.page.removeEventListener("keydown", this.escape, true);
+    this.changed(isOn);
+  }
+}
+
+// Tabs of the host that can show a widget once more: the host says that it has some, each widget what it would show.
+
+export interface TabRequest {
+  readonly title: string;
+  /** A second view of the same live model, as the host's widgets know it. */
+  readonly createView: () => Promise<unknown>;
+}
+
+interface TabHost {
+  open(request: TabRequest): void;
+}
+
+let host: TabHost | null = null;
+const waiting = new Set<() => void>();
+const requests = new WeakMap<HTMLElement, TabRequest>();
+
+/** Called once by a host that has tabs; other hosts never do. */
+export function setTabHost(given: TabHost | null): void {
+  host = given;
+  for (const listener of [...waiting]) listener();
+}
+
+/** Returns the disposer. */
+function onTabHost(listener: () => void): () => void {
+  waiting.add(listener);
+  return () => void waiting.delete(listener);
+}
+
+/** `root`: of the widget that can be shown in a tab. */
+export function offerTab(root: HTMLElement, request: TabRequest): void {
+  requests.set(root, request);
+}
+
+/** Opens the widget in a tab; null where there is none for it, or it fills one already. */
+function tabOpener(root: HTMLElement): (() => void) | null {
+  const request = requests.get(root);
+  const isInTab = root.closest(".mkg-object-tab") !== null;
+  return host && request && !isInTab ? () => host?.open(request) : null;
+}
 
 const lent = new WeakMap<Element, WindowButtons>();
 

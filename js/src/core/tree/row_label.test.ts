@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { hierarchyOf, smallNet } from "../../testing/sample";
 import type { Hierarchy } from "../shared/hierarchy";
-import { rowLabel } from "./row_label";
+import { rowLabel } from "./rows";
 
 function label(h: Hierarchy, node: number, needles: string[] = []): HTMLElement {
   return rowLabel(h, { node, level: 2, position: 1, siblings: 1, fold: h.fold(node), open: null }, needles);

@@ -1,6 +1,11 @@
-// The rows of the tree as data: what is open, what a fold stands for, where the hidden matches are.
+// The rows of the tree: their data, their labels, and the bar of a file's sizes.
 
-import type { Fold, Hierarchy } from "../shared/hierarchy";
+import { BLOCK, type Fold, foldBadge, type Hierarchy, NOTE } from "../shared/hierarchy";
+import { el, nameSpan } from "../shared/dom";
+import { counted, nameEnd, shortColumn, shortNumber } from "../shared/format";
+import { highlight } from "../shared/search";
+import { labelOf } from "../shared/color";
+import type { Store } from "../shared/store";
 
 export interface TreeRow {
   readonly node: number;
@@ -11,7 +16,7 @@ export interface TreeRow {
   readonly open: boolean | null; // null: nothing inside
 }
 
-export interface TreeState {
+interface TreeState {
   isOpen(node: number): boolean;
   readonly shown: ReadonlyMap<number, number>;
   readonly unfolded: ReadonlySet<number>;
@@ -108,4 +113,98 @@ export function below(sorted: readonly number[], bound: number): number {
     else high = middle;
   }
   return low;
+}
+
+// What names a row of the tree: the name, then signs and the class, as many of them as there is room for beside it.
+
+/** The order is that of importance: tree.css lets go of what does not fit, from the end. */
+export function rowLabel(h: Hierarchy, { node, fold }: TreeRow, needles: readonly string[]): HTMLElement {
+  const label = el("span", "mkg-row-label");
+  label.append(cutName(node === 0 ? h.payload.title : h.name(node), needles));
+  if (fold) label.append(el("span", "mkg-row-count", foldBadge(fold)));
+  if (h.marks(node).length) label.append(el("span", "mkg-row-mark", NOTE));
+  if (h.blocks(node).length) label.append(el("span", "mkg-row-block", BLOCK));
+  const word = node === 0 ? "" : h.word(node);
+  if (word) label.append(marked(nameSpan("mkg-row-class", ""), highlight(word, needles)));
+  return label;
+}
+
+/** In two parts, of which the first gives way. */
+function cutName(text: string, needles: readonly string[]): HTMLElement {
+  const name = nameSpan("mkg-row-name", "");
+  const end = nameEnd(text);
+  const [first, last] = cutAt(highlight(text, needles), text.length - end.length);
+  name.append(marked(el("span", "mkg-row-start"), first));
+  if (end) name.append(marked(el("span", "mkg-row-end"), last));
+  return name;
+}
+
+/** Both sides of a place in a text in which every second part is a match. */
+function cutAt(parts: readonly string[], place: number): [string[], string[]] {
+  const [before, after]: [string[], string[]] = [[], []];
+  let from = 0;
+  for (const part of parts) {
+    const cut = Math.min(part.length, Math.max(0, place - from));
+    before.push(part.slice(0, cut));
+    after.push(part.slice(cut));
+    from += part.length;
+  }
+  return [before, after];
+}
+
+/** Text with the matches in it set apart, as separate text nodes. */
+function marked(element: HTMLElement, parts: readonly string[]): HTMLElement {
+  parts.forEach((part, index) => {
+    if (part) element.append(index % 2 ? el("mark", "mkg-hit", part) : part);
+  });
+  return element;
+}
+
+// The bar in a row of a file's tree: how much of what it lies in a module takes.
+
+const BYTES = "bytes";
+
+export interface RowSize {
+  readonly column: string;
+  readonly total: number; // of all that the row stands for
+  readonly share: number; // of what it lies in
+}
+
+/** Bytes, or what the graph is colored by if that adds up; undefined for a model in memory. */
+export function rowSize(h: Hierarchy, store: Store, { node, fold }: TreeRow): RowSize | undefined {
+  if (!h.payload.file) return undefined;
+  const chosen = store.get("colorBy");
+  const isSum = Object.prototype.hasOwnProperty.call(h.payload.columns, chosen) && isSummed(h, chosen);
+  const column = isSum ? chosen : BYTES;
+  const values = h.column(column);
+  if (!values) return undefined;
+  const total = (fold?.members ?? [node]).reduce((sum, member) => sum + (values[member] ?? 0), 0);
+  const around = node === 0 ? total : (values[h.parent(node)] ?? 0);
+  return { column, total, share: around > 0 ? Math.min(1, total / around) : 0 };
+}
+
+const isSummed = (h: Hierarchy, column: string) =>
+  Object.prototype.hasOwnProperty.call(h.payload.column_info, column) &&
+  h.payload.column_info[column].aggregate === "sum";
+
+/** "1.2 GiB" */
+export const amountOf = ({ column, total }: RowSize) => shortColumn(column, total);
+
+/** `color`: of the module on the canvas. */
+export function sizeBar(h: Hierarchy, { node, fold }: TreeRow, size: RowSize, color: string | null): HTMLElement {
+  const element = el("span", "mkg-row-size");
+  const [bar, filled] = [el("span", "mkg-row-bar"), el("span", "mkg-row-filled")];
+  filled.style.width = `${Math.max(size.total > 0 ? 3 : 0, size.share * 100)}%`; // what is there is seen
+  if (color) filled.style.backgroundColor = color;
+  bar.append(filled);
+  element.append(bar, el("span", "mkg-row-amount", amountOf(size)));
+  element.title = explained(h, node, fold?.count ?? 1, size);
+  return element;
+}
+
+function explained(h: Hierarchy, node: number, count: number, { column, total, share }: RowSize): string {
+  const what = column === BYTES ? "" : ` ${labelOf(h, column)}`;
+  const amount = shortColumn(column, total) + what;
+  const parts = count > 1 ? `${amount} in ${counted(count, "module")}` : amount;
+  return node === 0 ? parts : `${parts}: ${shortNumber(Number((share * 100).toPrecision(2)))} % of what it lies in`;
 }
