@@ -1,9 +1,9 @@
 // The page without a host: reads its widgets from its own document and shows them, or those of the page around it.
 
 import "../style/saved_page.css";
-import { el } from "./core/shared/dom";
+import { el } from "./core/shared/ui/dom";
 import { PAGE_ID, PAGE_VERSION, type SavedPage, SCRIPT_ID } from "./core/export/html";
-import { isObject } from "./core/shared/schema";
+import { isObject } from "./core/shared/base/schema";
 import { startLive } from "./standalone/live";
 import { followAddress, Page } from "./standalone/page";
 import * as widgets from "./widgets/all";

@@ -1,6 +1,6 @@
 // What a classic notebook shows of a widget of ours whose model is not there: the picture saved with it.
 
-import { pictureAddress, pictureElement, VIEW_TYPE, WORDS } from "../core/shared/saved_picture";
+import { pictureAddress, pictureElement, VIEW_TYPE, WORDS } from "../core/shared/ui/saved_picture";
 
 /** A list of elements of the page's jQuery. */
 export interface Elements {

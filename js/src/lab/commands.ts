@@ -6,10 +6,10 @@ import type { ILauncher } from "@jupyterlab/launcher";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
 import { type Inputs, pickName, say } from "./dialogs";
-import type { Host, Hosts } from "./hosts";
+import type { Host, Hosts } from "./kernel/hosts";
 import { graphIcon } from "./icons";
-import type { AllKernelObjects } from "./kernel_objects";
-import { isPlainName, isTabKind, type TabKind } from "./lines";
+import type { AllKernelObjects } from "./kernel/kernel_objects";
+import { isPlainName, isTabKind, type TabKind } from "./kernel/kernel_protocol";
 import { type ObjectTab, RESTORE_COMMAND, type Tabs } from "./tabs";
 import { MODULE } from "../generated/version";
 

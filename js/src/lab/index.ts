@@ -5,10 +5,10 @@ import { IJupyterWidgetRegistry } from "@jupyter-widgets/base";
 import { ITranslator } from "@jupyterlab/translation";
 import { loadWidgets } from "../widgets/index";
 import { MODULE, VERSION } from "../generated/version";
-import { bundleOf } from "./words";
+import { bundleOf } from "./i18n";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import "../../style/lab.css";
-import { DEFAULT_LIMITS, setPreferences } from "../core/shared/preferences";
+import { DEFAULT_LIMITS, setPreferences } from "../core/shared/base/preferences";
 
 // The settings: colors, limits and motion of all our views on the page.
 
@@ -85,7 +85,7 @@ const viewer: JupyterFrontEndPlugin<void> = {
   optional: [ILayoutRestorer, ITranslator],
   activate: async (app: JupyterFrontEnd, restorer: ILayoutRestorer | null, translator: ITranslator | null) => {
     if (app.docRegistry) {
-      (await import("./viewer")).addViewer(app, restorer, translator);
+      (await import("./files/viewer")).addViewer(app, restorer, translator);
     }
   }
 };
@@ -97,7 +97,7 @@ const modelFiles: JupyterFrontEndPlugin<void> = {
   optional: [ILayoutRestorer, ITranslator],
   activate: async (app: JupyterFrontEnd, restorer: ILayoutRestorer | null, translator: ITranslator | null) => {
     if (app.docRegistry) {
-      (await import("./model_files")).addModelFiles(app, restorer, translator);
+      (await import("./files/model_files")).addModelFiles(app, restorer, translator);
     }
   }
 };

@@ -4,10 +4,10 @@ import { OutputAreaModel, SimplifiedOutputArea } from "@jupyterlab/outputarea";
 import type { Kernel, KernelMessage } from "@jupyterlab/services";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { Panel, Widget } from "@lumino/widgets";
-import { button, el, nameSpan } from "../core/shared/dom";
-import type { Host, Hosts } from "./hosts";
-import { tellKernel } from "./kernel_objects";
-import { againLine, lineFor, NOTHING_SHOWN, type TabKind } from "./lines";
+import { button, el, nameSpan } from "../core/shared/ui/dom";
+import type { Host, Hosts } from "./kernel/hosts";
+import { tellKernel } from "./kernel/kernel_objects";
+import { againLine, lineFor, NOTHING_SHOWN, type TabKind } from "./kernel/kernel_protocol";
 
 /** What a tab shows; kept over a reload of the page. */
 export interface Wanted {

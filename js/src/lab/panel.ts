@@ -3,14 +3,21 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 import type { CommandRegistry } from "@lumino/commands";
 import { Widget } from "@lumino/widgets";
-import { button, el, nameSpan } from "../core/shared/dom";
-import { exactNumber, shortNumber } from "../core/shared/format";
-import { icon } from "../core/shared/icons";
+import { button, el, nameSpan } from "../core/shared/ui/dom";
+import { exactNumber, shortNumber } from "../core/shared/base/format";
+import { icon } from "../core/shared/ui/icons";
 import { COMMANDS } from "./commands";
-import type { Host, Hosts } from "./hosts";
+import type { Host, Hosts } from "./kernel/hosts";
 import { graphIcon } from "./icons";
-import { type KernelObject, OBJECT_KINDS, type ObjectKind, OFFERED, OTHER_VERSION, type TabKind } from "./lines";
-import type { AllKernelObjects, KernelObjects } from "./kernel_objects";
+import {
+  type KernelObject,
+  OBJECT_KINDS,
+  type ObjectKind,
+  OFFERED,
+  OTHER_VERSION,
+  type TabKind
+} from "./kernel/kernel_protocol";
+import type { AllKernelObjects, KernelObjects } from "./kernel/kernel_objects";
 import { MODULE } from "../generated/version";
 
 export const PANEL_ID = `${MODULE}-panel`;

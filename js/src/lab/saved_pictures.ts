@@ -4,7 +4,7 @@ import { type IRenderMime, IRenderMimeRegistry } from "@jupyterlab/rendermime";
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import type { Panel } from "@lumino/widgets";
-import { liveViews, pictureAddress, pictureElement, VIEW_TYPE, WORDS } from "../core/shared/saved_picture";
+import { liveViews, pictureAddress, pictureElement, VIEW_TYPE, WORDS } from "../core/shared/ui/saved_picture";
 
 // ms: a kernel may still have the model, and where there is no kernel the widget manager waits for one without end
 const PICTURE_AFTER = 1000;

@@ -11,11 +11,11 @@ import "../../style/graph.css";
 import "../../style/panels.css";
 import { addCommands, addToLauncher, addToPalette } from "./commands";
 import { Inputs, openFile } from "./dialogs";
-import { Hosts } from "./hosts";
-import { AllKernelObjects } from "./kernel_objects";
+import { Hosts } from "./kernel/hosts";
+import { AllKernelObjects } from "./kernel/kernel_objects";
 import { ObjectPanel, PANEL_ID } from "./panel";
 import { offerTabs, Tabs } from "./tabs";
-import { bundleOf } from "./words";
+import { bundleOf } from "./i18n";
 
 export async function start(app: JupyterFrontEnd, shell: ILabShell): Promise<void> {
   const [notebooks, consoles, restorer, palette, launcher, translator, state] = await Promise.all([

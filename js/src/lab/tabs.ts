@@ -5,11 +5,11 @@ import { MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
 import { refreshIcon, ToolbarButton } from "@jupyterlab/ui-components";
 import { type ReadonlyPartialJSONObject, UUID } from "@lumino/coreutils";
 import { graphIcon } from "./icons";
-import { isPlainName, isTabId, isTabKind, type TabKind } from "./lines";
+import { isPlainName, isTabId, isTabKind, type TabKind } from "./kernel/kernel_protocol";
 import { ObjectView, type ViewTools, type Wanted } from "./object_view";
 import { MODULE } from "../generated/version";
 import { Panel, type Widget } from "@lumino/widgets";
-import { setTabHost, type TabRequest } from "../core/shared/window_buttons";
+import { setTabHost, type TabRequest } from "../core/shared/ui/window_buttons";
 
 export type ObjectTab = MainAreaWidget<ObjectView>;
 

@@ -1,7 +1,7 @@
 // What stands for @jupyter-widgets/base where no host has it: models and views, without a kernel or with one far away.
 // Only what the views use is here; the build says so when one uses more.
 
-import { isEqual } from "../core/shared/state_store";
+import { isEqual } from "../core/shared/base/state_store";
 
 // Events by name, as Backbone has them: as much as the widgets use.
 

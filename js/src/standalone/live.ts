@@ -1,6 +1,6 @@
 // The models and views of widgets whose kernel is reached over a host that knows none of them: `mk.marimo`.
 
-import { isObject } from "../core/shared/schema";
+import { isObject } from "../core/shared/base/schema";
 import type { Callbacks, WidgetModel } from "./base";
 import { Outbox, putBuffers, viewsOf } from "./outbox";
 import { type Kinds, type ModelClass, Models } from "./models";

@@ -1,10 +1,10 @@
 // Requests for layouts, drawn by lot and of known shapes, and what a layout must never do.
 
-import { intoGroups } from "../core/graph/scene_edges";
-import type { SceneEdge } from "../core/graph/scene_types";
+import { intoGroups } from "../core/graph/scene/scene_edges";
+import type { SceneEdge } from "../core/graph/scene/scene_types";
 import type { LayoutGroup, LayoutRequest, LayoutResult, Line, Size } from "../core/layout/types";
 import { FRAME } from "../core/layout/layouter";
-import type { Box, Point } from "../core/shared/viewport";
+import type { Box, Point } from "../core/shared/stage/viewport";
 
 export const CANVAS: Size = [1356, 756];
 const EXACT = 0.6; // pixels

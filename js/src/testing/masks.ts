@@ -1,7 +1,7 @@
 // Payloads of the mask editor, and a way to the kernel that only keeps what it is given.
 
-import type { Drawing } from "../core/masks/bits";
-import { type Channel, Session } from "../core/masks/session";
+import type { Drawing } from "../core/masks/draft/bit_table";
+import { type Channel, Session } from "../core/masks/session/session";
 
 export interface AxisSample {
   name: string;

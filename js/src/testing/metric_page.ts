@@ -2,10 +2,10 @@
 
 import "./media";
 import { afterEach, beforeEach, expect } from "vitest";
-import { Feed, MetricData } from "../core/metrics/metric_data";
-import { ColorBook } from "../core/metrics/chart_theme";
+import { Feed, MetricData } from "../core/metrics/data/metric_data";
+import { ColorBook } from "../core/metrics/base/chart_theme";
 import { createMetricPanel, type MetricPanel } from "../core/metrics/panel";
-import { type PanelState, PanelStore } from "../core/metrics/state";
+import { type PanelState, PanelStore } from "../core/metrics/base/state";
 import { message, numbers, panelPayload, type Parts, series, until } from "./metrics";
 
 export const MODULES = Array.from({ length: 12 }, (_, i) => `layer${i}`);

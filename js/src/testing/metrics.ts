@@ -1,7 +1,7 @@
 // Messages of metric values as the kernel writes them.
 
 import { vi } from "vitest";
-import type { Form } from "../core/metrics/decode";
+import type { Form } from "../core/metrics/data/payload";
 
 export type EntryRow = [run: number, module: string, metric: string, call: number, phase: string, form: Form];
 

@@ -9,8 +9,8 @@ import {
   type FoldRecord,
   type ModelPayload,
   readPayload
-} from "../core/shared/payload";
-import type { Scalar } from "../core/shared/schema";
+} from "../core/shared/payload/payload";
+import type { Scalar } from "../core/shared/base/schema";
 
 /** A golden payload by the name of its file; `change` works on a copy of its own. */
 export function golden(name: string, change: (payload: ModelPayload) => void = () => {}): ModelPayload {

@@ -3,10 +3,10 @@
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { Hierarchy } from "../core/shared/hierarchy";
-import { type ModelPayload, readPayload, type Tensor } from "../core/shared/payload";
-import { type Scalar, type Value } from "../core/shared/schema";
-import { type GraphState, Store } from "../core/shared/store";
+import { Hierarchy } from "../core/shared/model/hierarchy";
+import { type ModelPayload, readPayload, type Tensor } from "../core/shared/payload/payload";
+import { type Scalar, type Value } from "../core/shared/base/schema";
+import { type GraphState, Store } from "../core/shared/model/graph_store";
 
 interface Sample {
   name?: string;

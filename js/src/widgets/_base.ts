@@ -3,7 +3,7 @@
 import { DOMWidgetModel, DOMWidgetView, unpack_models } from "@jupyter-widgets/base";
 import "../../style/graph.css";
 import "../../style/panels.css";
-import { offerTab } from "../core/shared/window_buttons";
+import { offerTab } from "../core/shared/ui/window_buttons";
 import { MODULE, VERSION } from "../generated/version";
 
 /** Defaults that make a model of ours; nothing else happens on creation. */

@@ -2,8 +2,8 @@
 
 import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { createKnowledgeExplorer, type Kept, type KnowledgeExplorer } from "../core/knowledge/explorer";
-import type { StateStore } from "../core/shared/state_store";
-import { COLORS, type ExplorerState, ExplorerStore, VIEW_NAMES } from "../core/knowledge/state";
+import type { StateStore } from "../core/shared/base/state_store";
+import { COLORS, type ExplorerState, ExplorerStore, VIEW_NAMES } from "../core/knowledge/data/state";
 import { type LinkedModel, StructureLink } from "../core/knowledge/structure_link";
 import { modelDefaults, otherModels } from "./_base";
 import { type Binding, BoundView, isText, isTextOrNull, oneOf } from "./bound_view";

@@ -2,8 +2,8 @@
 
 import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { createModelGraph, type ModelGraph } from "../core/graph/model_graph";
-import { type GraphState, Store } from "../core/shared/store";
-import { isEqual } from "../core/shared/state_store";
+import { type GraphState, Store } from "../core/shared/model/graph_store";
+import { isEqual } from "../core/shared/base/state_store";
 import { modelDefaults } from "./_base";
 import { type Binding, BoundView, isFlag, isText, isTextOrNull, oneOf } from "./bound_view";
 

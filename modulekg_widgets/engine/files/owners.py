@@ -1,6 +1,6 @@
 """Which module of a file each of its tensors belongs to: as its name tells, else as the one module that reads it does.
 
-js/src/core/files/owners.ts has the same rules.
+js/src/core/files/tree/owners.ts has the same rules.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The graph of a file as the data flow that the page draws: calls of modules, the operators in them, values between.
 
-js/src/core/files/flow.ts makes the same of a file that is opened without a kernel.
+js/src/core/files/tree/flow.ts makes the same of a file that is opened without a kernel.
 """
 
 from __future__ import annotations

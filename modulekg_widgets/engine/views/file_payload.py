@@ -1,6 +1,6 @@
 """A model file as the browser gets it: the payload of a model, what the file says of itself, and its graph.
 
-js/src/core/files/payload.ts makes the same of a file that is opened without a kernel.
+js/src/core/files/tree/payload.ts makes the same of a file that is opened without a kernel.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which folded runs are runs in a forward pass too: the same rule as on the page (js/src/core/graph/flow_items.ts)."""
+"""Folded runs that are runs in a forward pass too: the same rule as in js/src/core/graph/flow/flow_items.ts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a KnowledgeExplorer sends to the browser: one JSON object of columns (js/src/core/knowledge/payload.ts)."""
+"""What a KnowledgeExplorer sends to the browser: one JSON object of columns (js/src/core/knowledge/data/payload.ts)."""
 
 from __future__ import annotations
 

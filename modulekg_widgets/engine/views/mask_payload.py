@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def mask_payload(pruning: HandPruning) -> dict[str, Any]:
-    """The payload of an editor; js/src/core/masks/payload.ts reads it."""
+    """The payload of an editor; js/src/core/masks/draft/payload.ts reads it."""
     draft = pruning.draft
     modules = {path: place for place, path in enumerate(draft.graph.modules)}
     terms = draft.size_terms

@@ -1,4 +1,4 @@
-"""What is sent to the browser: one JSON object for a whole hierarchy (js/src/core/shared/payload.ts reads it)."""
+"""The JSON object that the browser gets of a whole hierarchy (js/src/core/shared/payload/payload.ts reads it)."""
 
 from __future__ import annotations
 

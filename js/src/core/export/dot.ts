@@ -1,7 +1,7 @@
 // The picture as a Graphviz graph; containers become clusters.
 
 import { PALETTE } from "../../generated/palette";
-import { inkOn } from "../shared/color";
+import { inkOn } from "../shared/stage/color";
 import { hoverText, printable, Scene, SceneNode } from "./scene";
 
 /**

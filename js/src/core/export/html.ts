@@ -1,8 +1,8 @@
 // A page that opens without a network, a kernel or a server: the widgets as data, and one script that shows them.
 
 import { PAGE_TEMPLATE } from "../../generated/page_template";
-import type { ModelPayload } from "../shared/payload";
-import type { Store } from "../shared/store";
+import type { ModelPayload } from "../shared/payload/payload";
+import type { Store } from "../shared/model/graph_store";
 import { printable } from "./scene";
 import { xml } from "./svg";
 

@@ -1,7 +1,7 @@
 // The picture as SVG: our own writer, every text escaped, nothing fetched from anywhere.
 
 import { PALETTE } from "../../generated/palette";
-import { inkOn } from "../shared/color";
+import { inkOn } from "../shared/stage/color";
 import { hoverText, printable, Scene, SceneEdge, SceneNode } from "./scene";
 
 const MARGIN = 24;

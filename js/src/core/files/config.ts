@@ -1,13 +1,13 @@
 // A config.json beside a model file, as transformers, diffusers and timm write it: title and sizes.
 // As modulekg_widgets/engine/files/config.py reads it.
 
-import { FileProblem } from "../shared/file_problem";
-import { type Fields, isObject } from "../shared/schema";
-import { excess, isPlain, shown } from "./bounds";
-import { type Element, elementText, Float, MOST_ELEMENTS, short, shortList } from "./graph_parts";
-import { parseObject } from "./json";
-import { floatText } from "./numbers";
-import type { FileContents, FileSource, Plain } from "./records";
+import { FileProblem } from "../shared/payload/file_problem";
+import { type Fields, isObject } from "../shared/base/schema";
+import { excess, isPlain, shown } from "./bytes/bounds";
+import { type Element, elementText, Float, MOST_ELEMENTS, short, shortList } from "./bytes/graph_parts";
+import { parseObject } from "./bytes/json";
+import { floatText } from "./bytes/numbers";
+import type { FileContents, FileSource, Plain } from "./bytes/records";
 
 const NAME = "config.json";
 const [ADAPTER, OF_ADAPTER] = ["adapter_config.json", "adapter_model."]; // and what the files begin with that it is of

@@ -1,10 +1,10 @@
 // GGUF files: metadata, and tensors with their types, which may be quantised. Versions 1 to 3, in either order of bytes:
 // docs/gguf.md in ggml-org/ggml.
 
-import { type Bytes, Window } from "./buffered";
-import { excess, malformed, MOST_TENSORS, need, shown } from "./bounds";
-import { anyText, count, floatText, grouped, numberIn, type NumberKind, text, widthOf } from "./numbers";
-import type { FileContents, FileSource, Plain, TensorRecord } from "./records";
+import { type Bytes, Window } from "./bytes/buffered";
+import { excess, malformed, MOST_TENSORS, need, shown } from "./bytes/bounds";
+import { anyText, count, floatText, grouped, numberIn, type NumberKind, text, widthOf } from "./bytes/numbers";
+import type { FileContents, FileSource, Plain, TensorRecord } from "./bytes/records";
 
 // The types of tensors in GGUF files: the name of each, how many elements a block of it has, and its bytes.
 // As modulekg_widgets/engine/files/ggml_types.py has them.

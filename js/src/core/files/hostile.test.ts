@@ -7,8 +7,8 @@ import { describe, expect, it } from "vitest";
 import { drawer, mutated } from "../../testing/mutations";
 import { MemorySource } from "../../testing/sources";
 import { zipped } from "../../testing/zips";
-import { FileProblem, sentence } from "../shared/file_problem";
-import { ENGLISH } from "../shared/words";
+import { FileProblem, sentence } from "../shared/payload/file_problem";
+import { ENGLISH } from "../shared/base/i18n";
 import { readModelFile } from "./registry";
 
 const FOLDER = join(dirname(fileURLToPath(import.meta.url)), "../../../../tests/files/golden");

@@ -1,15 +1,15 @@
 // The readers of model files: which of them a file is given to, and what becomes of its failures.
 
-import { FileProblem } from "../shared/file_problem";
-import { malformed, shown } from "./bounds";
+import { FileProblem } from "../shared/payload/file_problem";
+import { malformed, shown } from "./bytes/bounds";
 import { withConfig } from "./config";
 import { readGguf } from "./gguf";
-import { anyText } from "./numbers";
-import { readOnnx } from "./onnx";
-import type { FileContents, FileSource, Reader } from "./records";
+import { anyText } from "./bytes/numbers";
+import { readOnnx } from "./onnx/onnx";
+import type { FileContents, FileSource, Reader } from "./bytes/records";
 import { readSafetensors } from "./safetensors";
 import { readCheckpointIndex, readIndex } from "./sharded";
-import { PICKLE, readTorch, ZIP } from "./torch_file";
+import { PICKLE, readTorch, ZIP } from "./pickle/torch_file";
 
 interface Format {
   readonly extensions: readonly string[];

@@ -1,7 +1,7 @@
 // The safetensors format: eight bytes with the length of the header, the header in JSON, and the bytes of the tensors.
 
-import { type Fields, isObject, isString } from "../shared/schema";
-import { FileProblem } from "../shared/file_problem";
+import { type Fields, isObject, isString } from "../shared/base/schema";
+import { FileProblem } from "../shared/payload/file_problem";
 import {
   excess,
   isSize,
@@ -12,10 +12,10 @@ import {
   need,
   product,
   shown
-} from "./bounds";
-import { parseNamed } from "./json";
-import { count } from "./numbers";
-import type { FileContents, FileSource, Plain, TensorRecord } from "./records";
+} from "./bytes/bounds";
+import { parseNamed } from "./bytes/json";
+import { count } from "./bytes/numbers";
+import type { FileContents, FileSource, Plain, TensorRecord } from "./bytes/records";
 
 const LENGTH = 8; // bytes of the length of the header
 const METADATA = "__metadata__";

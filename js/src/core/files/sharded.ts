@@ -1,13 +1,13 @@
 // The index of a model that is spread over several files, of safetensors or checkpoints of torch.
 
-import { type Fields, isObject, isString } from "../shared/schema";
-import { excess, isPlainName, mapSome, MOST_TENSORS, need, plainOnes, shown } from "./bounds";
-import { FileProblem } from "../shared/file_problem";
-import { parseObject } from "./json";
-import { grouped } from "./numbers";
-import type { FileContents, FileSource, Plain, Reader, TensorRecord } from "./records";
+import { type Fields, isObject, isString } from "../shared/base/schema";
+import { excess, isPlainName, mapSome, MOST_TENSORS, need, plainOnes, shown } from "./bytes/bounds";
+import { FileProblem } from "../shared/payload/file_problem";
+import { parseObject } from "./bytes/json";
+import { grouped } from "./bytes/numbers";
+import type { FileContents, FileSource, Plain, Reader, TensorRecord } from "./bytes/records";
 import { readSafetensors } from "./safetensors";
-import { readTorch } from "./torch_file";
+import { readTorch } from "./pickle/torch_file";
 
 const LARGEST_INDEX = 64 * 2 ** 20; // bytes
 const MOST_SHARDS = 5_000;

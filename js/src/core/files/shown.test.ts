@@ -4,8 +4,8 @@ import { readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { GOLDEN, sourceOf } from "../../testing/golden_files";
-import type { ModelPayload } from "../shared/payload";
-import { filePayload } from "./payload";
+import type { ModelPayload } from "../shared/payload/payload";
+import { filePayload } from "./tree/payload";
 import { readModelFile } from "./registry";
 
 const SHOWN = ".shown.json";

@@ -1,9 +1,9 @@
 // The line of controls on top: where in the pass, play and pause, speed, item of the batch, and the quiz.
 
-import { button, Debounced, Disposers, el, listen, option, setAttribute } from "../shared/dom";
-import { addWindowButtons } from "../shared/window_buttons";
+import { button, Debounced, Disposers, el, listen, option, setAttribute } from "../shared/ui/dom";
+import { addWindowButtons } from "../shared/ui/window_buttons";
 import { type ForwardStore, goTo, togglePlaying } from "./state";
-import { type IconName, icon } from "../shared/icons";
+import { type IconName, icon } from "../shared/ui/icons";
 import { type Forward, itemCount } from "./payload";
 import type { Quiz } from "./quiz";
 

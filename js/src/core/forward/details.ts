@@ -1,7 +1,7 @@
 // What is known of the current step: shapes or the question for them, statistics, and the largest outputs.
 
-import { button, Disposers, el, listen, nameSpan } from "../shared/dom";
-import { exactNumber, shortNumber } from "../shared/format";
+import { button, Disposers, el, listen, nameSpan } from "../shared/ui/dom";
+import { exactNumber, shortNumber } from "../shared/base/format";
 import { type Figures, type Forward, shapesText, type Step, type TensorShape, toNum, type Top } from "./payload";
 import type { FoundOut, Quiz } from "./quiz";
 import type { ForwardStore } from "./state";

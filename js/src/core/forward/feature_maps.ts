@@ -1,10 +1,10 @@
 // The pictures of the current step: one canvas per channel, a heat map, or a strip; one of them can be shown large.
 
-import { contextOf } from "../shared/canvas";
-import { NOT_FINITE_COLOR, sample } from "../shared/color";
-import { button, Disposers, el, listen, setAttribute } from "../shared/dom";
-import { shortNumber } from "../shared/format";
-import { icon } from "../shared/icons";
+import { contextOf } from "../shared/base/canvas";
+import { NOT_FINITE_COLOR, sample } from "../shared/stage/color";
+import { button, Disposers, el, listen, setAttribute } from "../shared/ui/dom";
+import { shortNumber } from "../shared/base/format";
+import { icon } from "../shared/ui/icons";
 import { topList } from "./details";
 import { keyOf, type MapPage, type MapsFeed, type MapsRequest } from "./maps_feed";
 import { type Forward, toNum, type Top } from "./payload";

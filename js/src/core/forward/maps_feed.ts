@@ -18,7 +18,7 @@ import {
   record,
   relations,
   tuple
-} from "../shared/schema";
+} from "../shared/base/schema";
 import { isTop, type Num, type Top } from "./payload";
 import * as v from "valibot";
 

@@ -1,7 +1,7 @@
 // The steps of a forward pass as the kernel sent them, checked, with the questions that the views ask.
 
 import * as v from "valibot";
-import { shapeText } from "../shared/dataflow";
+import { shapeText } from "../shared/model/dataflow";
 import {
   arrayOf,
   checked,
@@ -23,7 +23,7 @@ import {
   text,
   tuple,
   type Value
-} from "../shared/schema";
+} from "../shared/base/schema";
 
 const FORWARD_VERSION = 1;
 

@@ -2,11 +2,11 @@
 
 import "../../../style/forward_player.css";
 import "../../../style/forward_details.css";
-import { Disposers, el, listen } from "../shared/dom";
-import { keepKeys } from "../shared/keys";
-import { exactNumber } from "../shared/format";
-import { PayloadError } from "../shared/schema";
-import { DISCONNECTED } from "../shared/status";
+import { Disposers, el, listen } from "../shared/ui/dom";
+import { keepKeys } from "../shared/ui/keys";
+import { exactNumber } from "../shared/base/format";
+import { PayloadError } from "../shared/base/schema";
+import { DISCONNECTED } from "../shared/ui/status";
 import { Clock, type ForwardStore, goTo, tieStepAndSelection, togglePlaying } from "./state";
 import { Controls } from "./controls";
 import { Details } from "./details";

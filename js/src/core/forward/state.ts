@@ -1,6 +1,6 @@
 // The state of a player: step, selection and speed; and the clock that plays.
 
-import { StateStore } from "../shared/state_store";
+import { StateStore } from "../shared/base/state_store";
 import type { Forward } from "./payload";
 
 export interface ForwardState {

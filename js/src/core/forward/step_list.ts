@@ -1,9 +1,9 @@
 // The steps as an indented list: what flows in stands on the line into each step. Only the rows in sight are in the page.
 
-import { Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
-import { exactNumber, shortNumber } from "../shared/format";
-import { familyColor } from "../shared/theme";
-import { VirtualList } from "../shared/virtual_list";
+import { Disposers, el, listen, nameSpan, setAttribute } from "../shared/ui/dom";
+import { exactNumber, shortNumber } from "../shared/base/format";
+import { familyColor } from "../shared/stage/theme";
+import { VirtualList } from "../shared/ui/virtual_list";
 import { type Forward, shapesText, type Step } from "./payload";
 import type { FoundOut, Quiz } from "./quiz";
 import { type ForwardStore, goTo } from "./state";

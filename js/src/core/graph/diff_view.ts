@@ -1,6 +1,6 @@
 // Two models side by side, marked by what became of each module.
 
-import { measurer } from "../shared/canvas";
+import { measurer } from "../shared/base/canvas";
 import {
   type Compared,
   countsOf,
@@ -10,18 +10,18 @@ import {
   marksOf,
   STATUSES,
   summary
-} from "../shared/differences";
-import { button, Disposers, el, listen, nameSpan } from "../shared/dom";
-import { counted, shortColumn } from "../shared/format";
-import type { Status } from "../shared/payload";
-import { INSIDE_GLYPH, STATUS_STYLE } from "../shared/theme";
-import type { Box } from "../shared/viewport";
-import { openingOfBoth, openOf, partnersOf } from "./first_opening";
+} from "../shared/model/differences";
+import { button, Disposers, el, listen, nameSpan } from "../shared/ui/dom";
+import { counted, shortColumn } from "../shared/base/format";
+import type { Status } from "../shared/payload/payload";
+import { INSIDE_GLYPH, STATUS_STYLE } from "../shared/stage/theme";
+import type { Box } from "../shared/stage/viewport";
+import { openingOfBoth, openOf, partnersOf } from "./initial_expansion";
 import { GraphView } from "./graph_view";
-import { LinkedCameras } from "./linked_cameras";
-import type { Hierarchy } from "../shared/hierarchy";
-import { reveal } from "../shared/reveal";
-import { Store } from "../shared/store";
+import { LinkedCameras } from "./gestures/linked_cameras";
+import type { Hierarchy } from "../shared/model/hierarchy";
+import { reveal } from "../shared/model/expansion";
+import { Store } from "../shared/model/graph_store";
 
 /** One model of the two, and its picture. */
 interface Side extends Compared {

@@ -1,32 +1,32 @@
 // The graph on its stage, in step with the store.
 
-import { colorOf } from "../shared/color";
-import { ALL_STRUCTURES } from "./dedup";
-import { Disposers, listen } from "../shared/dom";
+import { colorOf } from "../shared/stage/color";
+import { ALL_STRUCTURES } from "./scene/deduplicated_scene";
+import { Disposers, listen } from "../shared/ui/dom";
 import type { Scene as PlainScene } from "../export/scene";
-import { GraphDecor } from "./decor";
-import { exportPng, Painter } from "./paint";
-import { readTheme, type Theme, watchTheme } from "../shared/theme";
-import { boxIn, centralCard, Navigator, toggledPath } from "./navigation";
-import { doubleTapped, GraphHover, type TapActions, tapped } from "./hover";
-import type { Camera } from "../shared/camera";
-import type { Hierarchy } from "../shared/hierarchy";
-import { measurer } from "../shared/canvas";
+import { GraphDecor } from "./paint/card_style";
+import { exportPng, Painter } from "./paint/painter";
+import { readTheme, type Theme, watchTheme } from "../shared/stage/theme";
+import { boxIn, centralCard, Navigator, toggledPath } from "./gestures/navigation";
+import { doubleTapped, GraphHover, type TapActions, tapped } from "./gestures/pointer";
+import type { Camera } from "../shared/stage/camera";
+import type { Hierarchy } from "../shared/model/hierarchy";
+import { measurer } from "../shared/base/canvas";
 import { LayoutClient } from "../layout/client";
-import { Offer } from "./trace_notice";
-import type { Mark } from "../shared/differences";
-import type { Status } from "../shared/payload";
-import { placed, type Placed, plainScene, type Scene, type SceneNode } from "./scene_types";
-import { onPreferences } from "../shared/preferences";
-import { reveal, toggle } from "../shared/reveal";
-import { idOf } from "./cards";
-import { isOnDrawn, Scenery } from "./scenery";
-import { isEqual } from "../shared/state_store";
-import { type GraphState, Store, type ViewName } from "../shared/store";
-import { Stage, type StageElement } from "../shared/stage";
-import type { PaintItem } from "./paint_items";
+import { Offer } from "./parts/notices";
+import type { Mark } from "../shared/model/differences";
+import type { Status } from "../shared/payload/payload";
+import { placed, type Placed, plainScene, type Scene, type SceneNode } from "./scene/scene_types";
+import { onPreferences } from "../shared/base/preferences";
+import { reveal, toggle } from "../shared/model/expansion";
+import { idOf } from "./scene/cards";
+import { isOnDrawn, Scenery } from "./layout_request";
+import { isEqual } from "../shared/base/state_store";
+import { type GraphState, Store, type ViewName } from "../shared/model/graph_store";
+import { Stage, type StageElement } from "../shared/stage/stage";
+import type { PaintItem } from "./paint/paint_items";
 import type { LayoutResult } from "../layout/types";
-import { boundsOf, type Box, type Extent } from "../shared/viewport";
+import { boundsOf, type Box, type Extent } from "../shared/stage/viewport";
 
 interface GraphOptions {
   view?: Exclude<ViewName, "diff">;

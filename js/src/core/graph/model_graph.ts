@@ -1,24 +1,24 @@
 // The whole explorer: canvas, tree, panels and toolbar around one store.
 
-import { axesOf } from "../shared/axes";
-import { Breadcrumb } from "./breadcrumb";
+import { axesOf } from "../shared/model/axes";
+import { Breadcrumb } from "./parts/breadcrumb";
 import { DiffView } from "./diff_view";
-import { FileNotice, TraceNotice } from "./trace_notice";
-import { comparedOf } from "../shared/differences";
-import { Disposers, el, isField } from "../shared/dom";
-import { explain, readOrExplain, StatusLine } from "../shared/status";
+import { FileNotice, TraceNotice } from "./parts/notices";
+import { comparedOf } from "../shared/model/differences";
+import { Disposers, el, isField } from "../shared/ui/dom";
+import { explain, readOrExplain, StatusLine } from "../shared/ui/status";
 import { ExportMenu } from "../export/menu";
 import { GraphView } from "./graph_view";
-import { Hierarchy } from "../shared/hierarchy";
-import { Legend } from "./legend";
-import { keepKeys } from "../shared/keys";
-import { readPayload } from "../shared/payload";
-import { drawnRows, openPaths, showOpened } from "../shared/reveal";
+import { Hierarchy } from "../shared/model/hierarchy";
+import { Legend } from "./parts/legend";
+import { keepKeys } from "../shared/ui/keys";
+import { readPayload } from "../shared/payload/payload";
+import { drawnRows, openPaths, showOpened } from "../shared/model/expansion";
 import type { FileActions } from "../panel/file_panel";
 import { SidePanel } from "../panel/side_panel";
-import type { Store } from "../shared/store";
-import { InstanceStrip } from "./instance_strip";
-import { isOffered, Toolbar } from "./toolbar";
+import type { Store } from "../shared/model/graph_store";
+import { InstanceStrip } from "./parts/instance_strip";
+import { isOffered, Toolbar } from "./parts/toolbar";
 import { TreeView } from "../tree/tree_view";
 
 export interface ModelGraph {

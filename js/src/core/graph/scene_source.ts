@@ -1,17 +1,17 @@
 // The scene of a view: which builder makes it, and the pages of containers with very many children.
 
-import type { Measure } from "../shared/canvas";
-import { type Dataflow, dataflowOf } from "../shared/dataflow";
-import { buildDedupScene } from "./dedup";
-import { buildFlowScene } from "./flow_scene";
-import { type FlowLevel, unitsOf } from "./flow_units";
-import type { Hierarchy } from "../shared/hierarchy";
-import { buildScene } from "./scene";
-import type { Store, ViewName } from "../shared/store";
-import { AFTER, BEFORE, type Scene } from "./scene_types";
-import { FlowItems, type Item } from "./flow_items";
-import { drawnRows, WINDOW } from "../shared/reveal";
-import { idOf } from "./cards";
+import type { Measure } from "../shared/base/canvas";
+import { type Dataflow, dataflowOf } from "../shared/model/dataflow";
+import { buildDedupScene } from "./scene/deduplicated_scene";
+import { buildFlowScene } from "./flow/flow_scene";
+import { type FlowLevel, unitsOf } from "./flow/flow_units";
+import type { Hierarchy } from "../shared/model/hierarchy";
+import { buildScene } from "./scene/hierarchy_scene";
+import type { Store, ViewName } from "../shared/model/graph_store";
+import { AFTER, BEFORE, type Scene } from "./scene/scene_types";
+import { FlowItems, type Item } from "./flow/flow_items";
+import { drawnRows, WINDOW } from "../shared/model/expansion";
+import { idOf } from "./scene/cards";
 
 // Containers with very many children are drawn a page at a time.
 

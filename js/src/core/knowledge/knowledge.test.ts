@@ -1,17 +1,17 @@
 import { describe, expect, it } from "vitest";
 import { goldenKnowledge, largeKnowledge, rawKnowledge } from "../../testing/knowledge";
-import { OTHER_VERSION } from "../shared/schema";
-import { DEFAULT_LIMITS, setPreferences } from "../shared/preferences";
+import { OTHER_VERSION } from "../shared/base/schema";
+import { DEFAULT_LIMITS, setPreferences } from "../shared/base/preferences";
 import { columnsOf } from "../../testing/knowledge_columns";
-import { Knowledge } from "./data";
-import { chartColumns, decades, laws, rankedUses } from "./frequency";
-import { homesOf, layoutCircles } from "./circle_layout";
-import { matrixOrder } from "./matrix_order";
-import { type KnowledgePayload, readKnowledge } from "./payload";
-import { buildPicture, type Choice, choiceOf, MOST_ITEMS } from "./picture";
-import { itemOf, openAlone, revealSelected, toggle } from "./reveal";
-import { search } from "./search";
-import { ExplorerStore } from "./state";
+import { Knowledge } from "./data/knowledge";
+import { chartColumns, decades, laws, rankedUses } from "./scatter/frequency";
+import { homesOf, layoutCircles } from "./map/circle_layout";
+import { matrixOrder } from "./matrix/matrix_axes";
+import { type KnowledgePayload, readKnowledge } from "./data/payload";
+import { buildPicture, type Choice, choiceOf, MOST_ITEMS } from "./map/picture";
+import { itemOf, openAlone, revealSelected, toggle } from "./map/expansion";
+import { search } from "./data/search";
+import { ExplorerStore } from "./data/state";
 
 const CLOSED: Choice = { groups: "communities", expanded: [], query: "", selected: null };
 const sample = new Knowledge(goldenKnowledge());

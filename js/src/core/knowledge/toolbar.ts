@@ -1,14 +1,14 @@
 // The toolbar of an explorer, with the choice of view and colors and the search; and its status line.
 
-import { button, Disposers, el, listen, option, setAttribute, widgetRoot } from "../shared/dom";
-import { counted, exactNumber } from "../shared/format";
-import { icon } from "../shared/icons";
-import { SearchBox, type SearchTexts } from "../shared/search_box";
-import { addWindowButtons } from "../shared/window_buttons";
-import type { Knowledge } from "./data";
-import { search } from "./search";
-import { type ColorBy, COLORS, type ExplorerStore, GROUPS, type Groups, VIEW_NAMES, VIEWS } from "./state";
-import { DISCONNECTED } from "../shared/status";
+import { button, Disposers, el, listen, option, setAttribute, widgetRoot } from "../shared/ui/dom";
+import { counted, exactNumber } from "../shared/base/format";
+import { icon } from "../shared/ui/icons";
+import { SearchBox, type SearchTexts } from "../shared/search/search_box";
+import { addWindowButtons } from "../shared/ui/window_buttons";
+import type { Knowledge } from "./data/knowledge";
+import { search } from "./data/search";
+import { type ColorBy, COLORS, type ExplorerStore, GROUPS, type Groups, VIEW_NAMES, VIEWS } from "./data/state";
+import { DISCONNECTED } from "../shared/ui/status";
 
 const GROUP_WORDS: Readonly<Record<Groups, string>> = {
   families: "families of models",

@@ -4,7 +4,7 @@ import { assignTracks, type Bundle } from "./channels";
 import type { BackEdge, Layers, Segment } from "./layers";
 import { heightsOf } from "./coordinates";
 import { BORDER, type Drawing, type GroupLayout, type Line } from "./types";
-import type { Point } from "../shared/viewport";
+import type { Point } from "../shared/stage/viewport";
 
 const TRACK = 10; // between neighbouring lines that run beside each other
 const CHANNEL = 34; // the least room between columns

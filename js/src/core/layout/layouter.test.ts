@@ -1,16 +1,16 @@
 import { describe, expect, it } from "vitest";
 import { resnet } from "../../testing/payloads";
 import { CANVAS, faultsOf, randomSketch, requestOf, seeded, type Sketch } from "../../testing/layouts";
-import { measurer } from "../shared/canvas";
-import { buildDedupScene } from "../graph/dedup";
-import { Hierarchy } from "../shared/hierarchy";
+import { measurer } from "../shared/base/canvas";
+import { buildDedupScene } from "../graph/scene/deduplicated_scene";
+import { Hierarchy } from "../shared/model/hierarchy";
 import { Layouter } from "./layouter";
-import { openNodes } from "../shared/reveal";
-import { buildScene } from "../graph/scene";
-import { LEGIBLE } from "../shared/viewport";
-import { Store } from "../shared/store";
+import { openNodes } from "../shared/model/expansion";
+import { buildScene } from "../graph/scene/hierarchy_scene";
+import { LEGIBLE } from "../shared/stage/viewport";
+import { Store } from "../shared/model/graph_store";
 import type { LayoutRequest, LayoutResult, Size } from "./types";
-import type { Scene } from "../graph/scene_types";
+import type { Scene } from "../graph/scene/scene_types";
 
 const request = ({ nodes, groups }: Scene): LayoutRequest => {
   return { sizes: nodes.map(node => node.size), groups, room: CANVAS };

@@ -15,7 +15,7 @@ import {
   type Size,
   type Terminal
 } from "./types";
-import { AT_ONCE, boundsOf, type Box, LEGIBLE, type Point } from "../shared/viewport";
+import { AT_ONCE, boundsOf, type Box, LEGIBLE, type Point } from "../shared/stage/viewport";
 import {
   type Arc,
   arcsOf,
@@ -27,7 +27,7 @@ import {
   orderLayers,
   ranksOf
 } from "./layers";
-import { breakRows, type Column, spreadTall } from "./rows";
+import { breakRows, type Column, spreadTall } from "./wrapping";
 import { Geometry } from "./geometry";
 import { uLayout } from "./u_layout";
 

@@ -1,6 +1,6 @@
 // What a layout is asked for, and what it answers: plain data that a worker takes and gives.
 
-import type { Box, Point } from "../shared/viewport";
+import type { Box, Point } from "../shared/stage/viewport";
 
 export type Size = [width: number, height: number];
 export type Line = Point[];

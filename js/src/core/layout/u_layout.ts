@@ -2,7 +2,7 @@
 
 import type { Arc } from "./layers";
 import { BORDER, type Drawing, type DrawnNet, type GroupLayout, type Line } from "./types";
-import type { Point } from "../shared/viewport";
+import type { Point } from "../shared/stage/viewport";
 
 const GAP = 34; // between cards
 const AROUND_LABEL = 26;

@@ -3,22 +3,22 @@
 import "../../../style/mask_costs.css";
 import "../../../style/mask_editor.css";
 import "../../../style/mask_rows.css";
-import { Disposers, el } from "../shared/dom";
-import { keepKeys } from "../shared/keys";
-import { explain, NO_DATA } from "../shared/status";
-import { watchTheme } from "../shared/theme";
-import { Actions } from "./actions";
-import { CellLegend } from "./cell_legend";
-import { CellTip } from "./cell_tip";
-import { CounterLine, MaskStatus } from "./status_line";
-import { EstimateView } from "./estimate_view";
-import { type EditorStore, Frames, Scene } from "./scene";
-import type { PlanData } from "./plan_data";
-import { ReportView } from "./report_view";
-import { RowList } from "./row_list";
-import type { Session } from "./session";
-import { MaskToolbar } from "./toolbar";
-import { TrialView } from "./trial_view";
+import { Disposers, el } from "../shared/ui/dom";
+import { keepKeys } from "../shared/ui/keys";
+import { explain, NO_DATA } from "../shared/ui/status";
+import { watchTheme } from "../shared/stage/theme";
+import { Actions } from "./panels/actions";
+import { CellLegend } from "./cells/cell_legend";
+import { CellTip } from "./ink/cell_tooltip";
+import { CounterLine, MaskStatus } from "./panels/status_line";
+import { EstimateView } from "./panels/estimate_view";
+import { type EditorStore, Frames, Scene } from "./session/editor_context";
+import type { PlanData } from "./draft/plan_data";
+import { ReportView } from "./panels/report_view";
+import { RowList } from "./rows/axis_list";
+import type { Session } from "./session/session";
+import { MaskToolbar } from "./panels/toolbar";
+import { TrialView } from "./panels/trial_view";
 
 export interface MaskEditor {
   dispose(): void;

@@ -4,9 +4,9 @@ import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { readOffers, readTrial } from "./costs";
-import { type PlanData, readPlan } from "./plan_data";
-import { goneByRatio, type Scope } from "./scores";
+import { readOffers, readTrial } from "./session/kernel_answers";
+import { type PlanData, readPlan } from "./draft/plan_data";
+import { goneByRatio, type Scope } from "./draft/scores";
 
 interface Case {
   readonly scope: Scope;

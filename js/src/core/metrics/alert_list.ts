@@ -1,11 +1,11 @@
 // The alerts below the picture, the latest first; a click shows the metric and selects the module.
 
-import { button, Disposers, el, nameSpan } from "../shared/dom";
-import { counted } from "../shared/format";
-import { runName } from "./choice";
-import type { AlertMark, MetricData } from "./metric_data";
-import { stepText } from "./value_axis";
-import type { PanelStore } from "./state";
+import { button, Disposers, el, nameSpan } from "../shared/ui/dom";
+import { counted } from "../shared/base/format";
+import { runName } from "./data/selection";
+import type { AlertMark, MetricData } from "./data/metric_data";
+import { stepText } from "./base/value_axis";
+import type { PanelStore } from "./base/state";
 
 const MOST = 100;
 

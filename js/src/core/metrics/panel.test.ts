@@ -14,8 +14,8 @@ import {
   useMetricPage
 } from "../../testing/metric_page";
 import { numbers, panelPayload, series, until, type Parts } from "../../testing/metrics";
-import { OTHER_VERSION } from "../shared/schema";
-import { MOST_SERIES } from "./metric_data";
+import { OTHER_VERSION } from "../shared/base/schema";
+import { MOST_SERIES } from "./data/metric_data";
 
 const XSS = "<img src=x onerror=window.__xss=1>";
 

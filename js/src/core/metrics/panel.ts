@@ -2,25 +2,25 @@
 
 import "../../../style/metric_panel.css";
 import "../../../style/metric_charts.css";
-import { button, Disposers, el, listen, setAttribute } from "../shared/dom";
-import { keepKeys } from "../shared/keys";
-import { explain, readOrExplain } from "../shared/status";
+import { button, Disposers, el, listen, setAttribute } from "../shared/ui/dom";
+import { keepKeys } from "../shared/ui/keys";
+import { explain, readOrExplain } from "../shared/ui/status";
 import { fileName } from "../export/scene";
-import { isEqual } from "../shared/state_store";
-import { watchTheme } from "../shared/theme";
+import { isEqual } from "../shared/base/state_store";
+import { watchTheme } from "../shared/stage/theme";
 import { AlertList } from "./alert_list";
-import { hasLayers, metricOf } from "./choice";
-import type { MetricData } from "./metric_data";
-import { Pacer } from "./pacer";
-import { type ChartTheme, type ColorBook, readChartTheme } from "./chart_theme";
-import { type PanelPayload, readPanel } from "./decode";
+import { hasLayers, metricOf } from "./data/selection";
+import type { MetricData } from "./data/metric_data";
+import { Pacer } from "./base/frame_scheduler";
+import { type ChartTheme, type ColorBook, readChartTheme } from "./base/chart_theme";
+import { type PanelPayload, readPanel } from "./data/payload";
 import { Picker } from "./picker";
 import type { Source } from "./pictures";
-import { pictureToPng, saveFile } from "./save";
-import type { PanelState, PanelStore, PanelView } from "./state";
+import { pictureToPng, saveFile } from "./downloads";
+import type { PanelState, PanelStore, PanelView } from "./base/state";
 import { PanelStatus, PanelToolbar } from "./toolbar";
 import { createView, type Outcome, type View } from "./views";
-import { emptyText, Waiting } from "./waiting";
+import { emptyText, Waiting } from "./empty_state";
 
 export interface MetricPanel {
   dispose(): void;

@@ -13,7 +13,7 @@ import {
   useMetricPage
 } from "../../testing/metric_page";
 import { numbers, until, type Parts } from "../../testing/metrics";
-import type { PanelState } from "./state";
+import type { PanelState } from "./base/state";
 
 useMetricPage();
 

@@ -1,11 +1,11 @@
 // Metric × module: the metric's select, and the modules that have it as a list that can be searched.
 
-import { button, Debounced, Disposers, el, listen, nameSpan, option, setAttribute } from "../shared/dom";
-import { counted, exactNumber } from "../shared/format";
-import { icon } from "../shared/icons";
-import { chosenModules, hasLayers, isFound, kindOf, metricOf, modulesOf, nameOf, ownCount } from "./choice";
-import type { Kind, MetricData } from "./metric_data";
-import type { PanelStore } from "./state";
+import { button, Debounced, Disposers, el, listen, nameSpan, option, setAttribute } from "../shared/ui/dom";
+import { counted, exactNumber } from "../shared/base/format";
+import { icon } from "../shared/ui/icons";
+import { chosenModules, hasLayers, isFound, kindOf, metricOf, modulesOf, nameOf, ownCount } from "./data/selection";
+import type { Kind, MetricData } from "./data/metric_data";
+import type { PanelStore } from "./base/state";
 
 const SEARCH_DELAY = 90; // ms without a key before a search runs
 const MOST_ROWS = 1000; // more is found by searching

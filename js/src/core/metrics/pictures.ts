@@ -1,8 +1,8 @@
 // From the series and what is chosen to the pictures that are drawn, with the remarks that belong to them.
 
-import { counted, exactNumber } from "../shared/format";
+import { counted, exactNumber } from "../shared/base/format";
 import { sentence } from "./alert_list";
-import type { ChartLine, ChartPicture } from "./chart_picture";
+import type { ChartLine, ChartPicture } from "./lines/chart_picture";
 import {
   chosenModules,
   heatRows,
@@ -13,16 +13,16 @@ import {
   type Shown,
   shownSeries,
   standingOut
-} from "./choice";
-import type { HeatScale } from "./heat_cells";
-import { heatScale } from "./heat_scale";
-import type { HeatLine, HeatPicture } from "./heat_picture";
-import { type HistogramCell, type HistogramPicture, MOST_CELLS } from "./histograms";
-import { emptyExtent, measure, type Range, rangeOf, type ValueRange } from "./line_path";
-import { type MetricData, MOST_SERIES } from "./metric_data";
-import { type ChartTheme, type ColorBook, runDash } from "./chart_theme";
-import { valueAxis } from "./value_axis";
-import type { PanelStore, Span } from "./state";
+} from "./data/selection";
+import type { HeatScale } from "./heat/heat_cells";
+import { heatScale } from "./heat/heat_scale";
+import type { HeatLine, HeatPicture } from "./heat/heat_layout";
+import { type HistogramCell, type HistogramPicture, MOST_CELLS } from "./histograms/histograms";
+import { emptyExtent, measure, type Range, rangeOf, type ValueRange } from "./data/polyline";
+import { type MetricData, MOST_SERIES } from "./data/metric_data";
+import { type ChartTheme, type ColorBook, runDash } from "./base/chart_theme";
+import { valueAxis } from "./base/value_axis";
+import type { PanelStore, Span } from "./base/state";
 
 /** What all pictures are made from. */
 export interface Source {

@@ -1,12 +1,12 @@
 // The toolbar of a panel, with view, phase, window, logarithm, pause and files; and its status line.
 
-import { button, Debounced, Disposers, el, listen, option } from "../shared/dom";
-import { icon } from "../shared/icons";
-import { addWindowButtons } from "../shared/window_buttons";
-import type { PanelStore, PanelView, Phase } from "./state";
-import { counted, exactNumber } from "../shared/format";
-import { DISCONNECTED } from "../shared/status";
-import type { MetricData } from "./metric_data";
+import { button, Debounced, Disposers, el, listen, option } from "../shared/ui/dom";
+import { icon } from "../shared/ui/icons";
+import { addWindowButtons } from "../shared/ui/window_buttons";
+import type { PanelStore, PanelView, Phase } from "./base/state";
+import { counted, exactNumber } from "../shared/base/format";
+import { DISCONNECTED } from "../shared/ui/status";
+import type { MetricData } from "./data/metric_data";
 
 const VIEWS: readonly [PanelView, string][] = [
   ["lines", "Lines"],

@@ -1,17 +1,17 @@
 // The three views behind one face: each draws itself, and can be saved as a table and as a picture.
 
-import { el } from "../shared/dom";
-import { metricOf, runName, type Shown } from "./choice";
-import { type ColorRamp, histogramsToCsv, type LegendEntry, linesToCsv, type Named } from "./save";
-import { Heatmap } from "./heatmap";
-import { Histograms } from "./histograms";
-import { LineChart } from "./line_chart";
-import { HeatLegend } from "./heat_legend";
-import { LineLegend } from "./legend";
+import { el } from "../shared/ui/dom";
+import { metricOf, runName, type Shown } from "./data/selection";
+import { type ColorRamp, histogramsToCsv, type LegendEntry, linesToCsv, type Named } from "./downloads";
+import { Heatmap } from "./heat/heatmap";
+import { Histograms } from "./histograms/histograms";
+import { LineChart } from "./lines/line_chart";
+import { HeatLegend } from "./heat/heat_legend";
+import { LineLegend } from "./lines/line_legend";
 import { type Drawn, heatPicture, heldPoints, histogramPicture, linePicture, type Source, widened } from "./pictures";
-import { readingsAt } from "./chart_picture";
-import { stepText, valueText } from "./value_axis";
-import type { PanelView } from "./state";
+import { readingsAt } from "./lines/chart_picture";
+import { stepText, valueText } from "./base/value_axis";
+import type { PanelView } from "./base/state";
 
 export interface Outcome {
   readonly remarks: readonly string[];

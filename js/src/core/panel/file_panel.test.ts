@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { filePayload } from "../files/payload";
-import type { FileContents, TensorRecord } from "../files/records";
-import { buildScene } from "../graph/scene";
-import { FileNotice } from "../graph/trace_notice";
-import { Hierarchy } from "../shared/hierarchy";
-import { exampleClass, matches, search } from "../shared/search";
-import { Store } from "../shared/store";
+import { filePayload } from "../files/tree/payload";
+import type { FileContents, TensorRecord } from "../files/bytes/records";
+import { buildScene } from "../graph/scene/hierarchy_scene";
+import { FileNotice } from "../graph/parts/notices";
+import { Hierarchy } from "../shared/model/hierarchy";
+import { exampleClass, matches, search } from "../shared/search/search";
+import { Store } from "../shared/model/graph_store";
 import { TreeView } from "../tree/tree_view";
 import { foreignParts, hostileTexts, settle } from "../../testing/sample";
 import type { FileActions } from "./file_panel";

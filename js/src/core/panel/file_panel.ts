@@ -1,10 +1,10 @@
 // What the side panel says of a model that was read from a file: the file itself, and the tensors of a module.
 
 import "../../../style/file_view.css";
-import { button, el, nameSpan } from "../shared/dom";
-import { counted, exactNumber, shortBytes } from "../shared/format";
-import type { Hierarchy } from "../shared/hierarchy";
-import { type FileAbout, type Tensor, toNumber } from "../shared/payload";
+import { button, el, nameSpan } from "../shared/ui/dom";
+import { counted, exactNumber, shortBytes } from "../shared/base/format";
+import type { Hierarchy } from "../shared/model/hierarchy";
+import { type FileAbout, type Tensor, toNumber } from "../shared/payload/payload";
 import { breakable, Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
 import { HistogramProblem, histogramView, type TensorHistogram } from "./tensor_histogram";
 

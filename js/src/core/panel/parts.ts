@@ -1,9 +1,9 @@
 // The pieces that the side panel is built of.
 
-import { button, el, nameSpan } from "../shared/dom";
-import { counted, exactNumber, isBytes, isTime, shortColumn, shortNumber } from "../shared/format";
-import { icon } from "../shared/icons";
-import type { Scalar, Value } from "../shared/schema";
+import { button, el, nameSpan } from "../shared/ui/dom";
+import { counted, exactNumber, isBytes, isTime, shortColumn, shortNumber } from "../shared/base/format";
+import { icon } from "../shared/ui/icons";
+import type { Scalar, Value } from "../shared/base/schema";
 
 const MANY = 12; // longer lists start folded up
 const LONGEST_NAME = 200; // characters, beyond which a name breaks anywhere

@@ -2,8 +2,8 @@
 import { describe, expect, it } from "vitest";
 import { savedPlan } from "../../testing/saved";
 import { ranges, ROWS, showPlan } from "./plan_view";
-import { readSavedFile } from "../shared/saved_file";
-import { ENGLISH } from "../shared/words";
+import { readSavedFile } from "../shared/payload/saved_file";
+import { ENGLISH } from "../shared/base/i18n";
 
 function shown(plan: unknown): HTMLElement {
   const file = readSavedFile(JSON.stringify(plan));

@@ -1,9 +1,9 @@
 // A plan to read: what it saves, what goes of each axis, and what the dry run corrected.
 
-import { button, el, nameSpan } from "../shared/dom";
-import { exactNumber, shortNumber } from "../shared/format";
-import type { Pair, SavedAxis, SavedPlan } from "../shared/saved_file";
-import type { Words } from "../shared/words";
+import { button, el, nameSpan } from "../shared/ui/dom";
+import { exactNumber, shortNumber } from "../shared/base/format";
+import type { Pair, SavedAxis, SavedPlan } from "../shared/payload/saved_file";
+import type { Words } from "../shared/base/i18n";
 
 export const ROWS = 500; // drawn at once; more on request
 const MOST_RUNS = 12; // of dropped indices that are written out

@@ -1,20 +1,20 @@
 // Everything that is known of the selected module, in plain words.
 
 import "../../../style/side_panel.css";
-import { axesOf } from "../shared/axes";
-import { labelOf, valueOf } from "../shared/color";
-import { Counterparts, type Mark, ownMarks } from "../shared/differences";
-import { dataflowOf } from "../shared/dataflow";
-import { button, copyText, Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
-import { exactNumber } from "../shared/format";
-import type { Hierarchy } from "../shared/hierarchy";
-import { activeAxis, addFlops, axisList, axisTensors, operatorSection, trafficSection } from "./flow_list";
+import { axesOf } from "../shared/model/axes";
+import { labelOf, valueOf } from "../shared/stage/color";
+import { Counterparts, type Mark, ownMarks } from "../shared/model/differences";
+import { dataflowOf } from "../shared/model/dataflow";
+import { button, copyText, Disposers, el, listen, nameSpan, setAttribute } from "../shared/ui/dom";
+import { exactNumber } from "../shared/base/format";
+import type { Hierarchy } from "../shared/model/hierarchy";
+import { activeAxis, addFlops, axisList, axisTensors, operatorSection, trafficSection } from "./traced_sections";
 import { attributeSection, type FileActions, FilePanel } from "./file_panel";
 import { breakable, copyButton, Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
-import type { Status, Tensor } from "../shared/payload";
-import { reveal } from "../shared/reveal";
-import type { Store } from "../shared/store";
-import { below } from "../tree/rows";
+import type { Status, Tensor } from "../shared/payload/payload";
+import { reveal } from "../shared/model/expansion";
+import type { Store } from "../shared/model/graph_store";
+import { below } from "../tree/tree_rows";
 
 const ALWAYS = new Set(["params", "own_params", "bytes"]); // have sentences of their own
 const COPIED = "Copied.";

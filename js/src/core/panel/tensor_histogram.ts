@@ -1,9 +1,9 @@
 // How the numbers of one tensor are spread, as a kernel has counted them.
 
-import { el, nameSpan, svg } from "../shared/dom";
-import { exactNumber, shortNumber } from "../shared/format";
-import { toNumber } from "../shared/payload";
-import { isArrayOf, isObject, isValue } from "../shared/schema";
+import { el, nameSpan, svg } from "../shared/ui/dom";
+import { exactNumber, shortNumber } from "../shared/base/format";
+import { toNumber } from "../shared/payload/payload";
+import { isArrayOf, isObject, isValue } from "../shared/base/schema";
 import { Facts } from "./parts";
 
 const MOST_BARS = 64;

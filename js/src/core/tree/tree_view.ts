@@ -1,16 +1,16 @@
 // The ARIA tree twin of the canvas: the same modules as rows, for the keyboard and for screen readers.
 
 import "../../../style/tree.css";
-import { axesOf } from "../shared/axes";
-import { type Hierarchy, meanings } from "../shared/hierarchy";
-import { colorOf } from "../shared/color";
-import { dataflowOf } from "../shared/dataflow";
-import { type Mark, ownMarks } from "../shared/differences";
-import { Disposers, el, listen, setAttribute } from "../shared/dom";
-import { reveal, toggle } from "../shared/reveal";
-import { search } from "../shared/search";
-import type { Store } from "../shared/store";
-import { VirtualList } from "../shared/virtual_list";
+import { axesOf } from "../shared/model/axes";
+import { type Hierarchy, meanings } from "../shared/model/hierarchy";
+import { colorOf } from "../shared/stage/color";
+import { dataflowOf } from "../shared/model/dataflow";
+import { type Mark, ownMarks } from "../shared/model/differences";
+import { Disposers, el, listen, setAttribute } from "../shared/ui/dom";
+import { reveal, toggle } from "../shared/model/expansion";
+import { search } from "../shared/search/search";
+import type { Store } from "../shared/model/graph_store";
+import { VirtualList } from "../shared/ui/virtual_list";
 import {
   accessibleName,
   amountOf,
@@ -22,7 +22,7 @@ import {
   sizeBar,
   TreeRow,
   treeRows
-} from "./rows";
+} from "./tree_rows";
 
 // The keyboard of the tree: the WAI-ARIA tree pattern, where selection follows focus.
 
