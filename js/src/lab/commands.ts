@@ -5,7 +5,7 @@ import type { ICommandPalette } from "@jupyterlab/apputils";
 import type { ILauncher } from "@jupyterlab/launcher";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
-import { type Inputs, pickName, say } from "./dialogs";
+import { type Inputs, pickName, showNotice } from "./dialogs";
 import type { Host, Hosts } from "./kernel/hosts";
 import { graphIcon } from "./icons";
 import type { AllKernelObjects } from "./kernel/kernel_objects";
@@ -97,7 +97,7 @@ async function showModel(
   const { hosts, trans } = tools;
   const host = hosts.current;
   if (!host) {
-    return say(trans.__("No notebook"), trans.__("Open a notebook first: its kernel has the models."), trans);
+    return showNotice(trans.__("No notebook"), trans.__("Open a notebook first: its kernel has the models."), trans);
   }
   const objects = tools.objects.of(host.sessionContext);
   await host.sessionContext.ready;
@@ -105,7 +105,7 @@ async function showModel(
   const names = objects.list.objects.filter(object => object.kind === "model").map(object => object.name);
   if (names.length === 0) {
     const body = trans.__("No variable of “%1” is a torch module.", host.sessionContext.path);
-    return say(trans.__("No model"), body, trans);
+    return showNotice(trans.__("No model"), body, trans);
   }
   const asked = args.name;
   const name = isPlainName(asked) && names.includes(asked) ? asked : await pickName(names, trans);

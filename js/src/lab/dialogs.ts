@@ -24,7 +24,7 @@ export async function pickName(names: readonly string[], trans: TranslationBundl
   return picked !== null && names.includes(picked) ? picked : null;
 }
 
-export async function say(title: string, body: string, trans: TranslationBundle): Promise<undefined> {
+export async function showNotice(title: string, body: string, trans: TranslationBundle): Promise<undefined> {
   await showDialog({ title, body, buttons: [Dialog.okButton({ label: trans.__("OK") })] });
 }
 

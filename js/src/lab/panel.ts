@@ -13,7 +13,7 @@ import {
   type KernelObject,
   OBJECT_KINDS,
   type ObjectKind,
-  OFFERED,
+  TAB_KINDS,
   OTHER_VERSION,
   type TabKind
 } from "./kernel/kernel_protocol";
@@ -144,9 +144,9 @@ export class ObjectPanel extends Widget {
     const size = el("span", "mkg-lab-object-size", this.size(object));
     size.title = object.size?.map(exactNumber).join(" → ") ?? "";
     text.append(size);
-    actions.append(...OFFERED[object.kind].map(tab => this.action(object, tab)));
+    actions.append(...TAB_KINDS[object.kind].map(tab => this.action(object, tab)));
     row.append(text, actions);
-    const [first] = OFFERED[object.kind];
+    const [first] = TAB_KINDS[object.kind];
     if (first) {
       text.ondblclick = () => this.open(object.name, first);
     }

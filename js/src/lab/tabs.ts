@@ -6,7 +6,7 @@ import { refreshIcon, ToolbarButton } from "@jupyterlab/ui-components";
 import { type ReadonlyPartialJSONObject, UUID } from "@lumino/coreutils";
 import { graphIcon } from "./icons";
 import { isPlainName, isTabId, isTabKind, type TabKind } from "./kernel/kernel_protocol";
-import { ObjectView, type ViewTools, type Wanted } from "./object_view";
+import { ObjectView, type ViewTools, type ViewRequest } from "./object_view";
 import { MODULE } from "../generated/version";
 import { Panel, type Widget } from "@lumino/widgets";
 import { setTabHost, type TabRequest } from "../core/shared/ui/window_buttons";
@@ -15,7 +15,7 @@ export type ObjectTab = MainAreaWidget<ObjectView>;
 
 export const RESTORE_COMMAND = `${MODULE}:restore-tab`;
 
-const LONGEST_INPUTS = 10_000;
+const MAX_INPUTS_LENGTH = 10_000;
 
 interface Request {
   readonly kind: TabKind;
@@ -27,7 +27,7 @@ interface Request {
 
 export class Tabs {
   private readonly tracker = new WidgetTracker<ObjectTab>({ namespace: `${MODULE}-tabs` });
-  private readonly wanted = new WeakMap<ObjectTab, Wanted>();
+  private readonly wanted = new WeakMap<ObjectTab, ViewRequest>();
 
   constructor(
     private readonly shell: ILabShell,
@@ -55,7 +55,7 @@ export class Tabs {
   restore(saved: ReadonlyPartialJSONObject): ObjectTab | null {
     const { kind, name, path, tab, inputs } = saved;
     const isWhole = isTabKind(kind) && isPlainName(name) && isTabId(tab) && typeof path === "string";
-    const isInputs = inputs === undefined || (typeof inputs === "string" && inputs.length <= LONGEST_INPUTS);
+    const isInputs = inputs === undefined || (typeof inputs === "string" && inputs.length <= MAX_INPUTS_LENGTH);
     if (!isWhole || !isInputs || this.tracker.find(open => open.id === tab)) {
       return null;
     }
@@ -64,7 +64,7 @@ export class Tabs {
     return restored;
   }
 
-  private make(wanted: Wanted, isRestored: boolean): ObjectTab {
+  private make(wanted: ViewRequest, isRestored: boolean): ObjectTab {
     const { trans } = this.tools;
     const content = new ObjectView(wanted, this.tools, isRestored);
     const tab = new MainAreaWidget({ content });
@@ -83,7 +83,7 @@ export class Tabs {
     return tab;
   }
 
-  private caption({ kind, name, path }: Wanted): string {
+  private caption({ kind, name, path }: ViewRequest): string {
     const { trans } = this.tools;
     switch (kind) {
       case "graph":

@@ -165,7 +165,7 @@ export function startLive(host: HTMLElement, kinds: Kinds): void {
   window.addEventListener("message", event => {
     const data: unknown = event.data;
     if (event.source !== window.parent || !isObject(data)) return;
-    if (data.kind === "theme") look(data.isDark === true, Number(data.height));
+    if (data.kind === "theme") applyAppearance(data.isDark === true, Number(data.height));
     else if (data.kind === "heard") page?.hear(data.content, viewsOf(data.buffers));
     else if (data.kind === "start" && !page) {
       page = new LivePage(String(data.root), data.states as LiveEntry[], kinds, way);
@@ -177,7 +177,7 @@ export function startLive(host: HTMLElement, kinds: Kinds): void {
 }
 
 /** As the page around looks; its height stands for the screen's, for the frame is as high as what is in it. */
-function look(isDark: boolean, height: number): void {
+function applyAppearance(isDark: boolean, height: number): void {
   showTheme(isDark ? "dark" : "light");
   document.body.style.setProperty("--mkg-screen", `${height}px`);
 }

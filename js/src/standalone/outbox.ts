@@ -53,7 +53,7 @@ interface Sent {
   readonly buffers: number;
 }
 
-export interface Lot {
+export interface Batch {
   readonly kind: "messages";
   readonly page: string;
   readonly number: number;
@@ -77,7 +77,7 @@ export class Outbox {
 
   constructor(
     private readonly page: string,
-    private readonly send: (lot: Lot, buffers: readonly DataView[]) => void
+    private readonly send: (lot: Batch, buffers: readonly DataView[]) => void
   ) {}
 
   /** What waits anyway goes as one change. */

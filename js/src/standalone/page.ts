@@ -59,7 +59,7 @@ export class Page extends Models {
   protected async make(id: string): Promise<WidgetModel> {
     const widget = this.saved.get(id);
     if (!widget) throw new Error("a widget is missing");
-    const model = await this.build(widget.kind, id, restored(widget.state, widget.buffers));
+    const model = await this.build(widget.kind, id, withBuffers(widget.state, widget.buffers));
     for (const { content, buffers } of widget.messages ?? []) {
       model.trigger("msg:custom", content, (buffers ?? []).map(decoded));
     }
@@ -68,7 +68,7 @@ export class Page extends Models {
 }
 
 /** The state with its binary values, each at its path, as the views get them from a kernel. */
-function restored(state: Record<string, unknown>, buffers: readonly SavedBuffer[] = []): Record<string, unknown> {
+function withBuffers(state: Record<string, unknown>, buffers: readonly SavedBuffer[] = []): Record<string, unknown> {
   const whole = { ...state };
   for (const { path, data } of buffers) {
     let place = whole as Record<string | number, unknown>;

@@ -122,7 +122,7 @@ export class FakeChannel implements Channel {
 export function dropped({ data }: Session): number[][] {
   if (!data) return [];
   const { draft } = data;
-  return draft.sizes.map((size, axis) => [...Array(size).keys()].filter(index => draft.goes(axis, index)));
+  return draft.sizes.map((size, axis) => [...Array(size).keys()].filter(index => draft.isRemoved(axis, index)));
 }
 
 export function openSession(axes: readonly AxisSample[] = THREE, more: Record<string, unknown> = {}) {

@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { Hierarchy } from "../core/shared/model/hierarchy";
 import { type ModelPayload, readPayload, type Tensor } from "../core/shared/payload/payload";
 import { type Scalar, type Value } from "../core/shared/base/schema";
-import { type GraphState, Store } from "../core/shared/model/graph_store";
+import { type GraphState, GraphStore } from "../core/shared/model/graph_store";
 
 interface Sample {
   name?: string;
@@ -131,8 +131,8 @@ export function deepNet(levels: number): Hierarchy {
   return new Hierarchy(readPayload({ ...payloadOf({ cls: "Deep" }), nodes, columns: {}, column_info: {} }));
 }
 
-export function storeOf(initial: Partial<GraphState> = {}): Store {
-  return new Store(initial);
+export function storeOf(initial: Partial<GraphState> = {}): GraphStore {
+  return new GraphStore(initial);
 }
 
 /** The hostile texts, one a line. */

@@ -23,14 +23,14 @@ export const otherModels: { deserialize: typeof unpack_models } = {
   deserialize: (value, manager) => Promise.resolve(unpack_models(value, manager)).catch(() => null)
 };
 
-const LONGEST_TITLE = 60; // characters
+const MAX_TITLE_LENGTH = 60; // characters
 
 /** What a tab of the host would show: the same live model once more. */
 export function offerViewInTab({ model, el }: DOMWidgetView): void {
   const kind = String(model.get("_model_name")).replace(/Model$/, "");
   const { title } = (model.get("payload") ?? {}) as { title?: unknown };
   const name = typeof title === "string" && title !== "" ? `${kind}: ${title}` : kind;
-  offerTab(el, { title: name.slice(0, LONGEST_TITLE), createView: () => model.widget_manager.create_view(model) });
+  offerTab(el, { title: name.slice(0, MAX_TITLE_LENGTH), createView: () => model.widget_manager.create_view(model) });
 }
 
 interface SignalLike<T> {

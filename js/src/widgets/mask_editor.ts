@@ -116,7 +116,7 @@ export class MaskEditorModel extends DOMWidgetModel {
   /** What a saved notebook keeps: the draft as it stands. */
   override get_state(drop_defaults?: boolean): ReturnType<DOMWidgetModel["get_state"]> {
     const state = super.get_state(drop_defaults);
-    const draft = this.session.drawn();
+    const draft = this.session.drawing();
     return draft ? ({ ...state, draft } as never) : state;
   }
 

@@ -2,7 +2,7 @@
 
 import { PAGE_TEMPLATE } from "../../generated/page_template";
 import type { ModelPayload } from "../shared/payload/payload";
-import type { Store } from "../shared/model/graph_store";
+import type { GraphStore } from "../shared/model/graph_store";
 import { printable } from "./scene";
 import { xml } from "./svg";
 
@@ -48,7 +48,7 @@ export interface SavedPage {
 }
 
 /** The page of one graph, as it is shown. */
-export function graphPage(payload: ModelPayload, store: Store): SavedPage {
+export function graphPage(payload: ModelPayload, store: GraphStore): SavedPage {
   const state = {
     _view_name: "ModelGraphView",
     payload,

@@ -3,7 +3,7 @@
 import { button, Disposers, el, listen } from "../shared/ui/dom";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import { icon } from "../shared/ui/icons";
-import type { Store } from "../shared/model/graph_store";
+import type { GraphStore } from "../shared/model/graph_store";
 import { sceneToDot } from "./dot";
 import { graphPage, newNonce, SCRIPT_ID, standaloneHtml } from "./html";
 import { fileName, Scene } from "./scene";
@@ -38,7 +38,7 @@ export class ExportMenu {
   constructor(
     private readonly host: HTMLElement,
     private readonly h: Hierarchy,
-    private readonly store: Store,
+    private readonly store: GraphStore,
     private readonly source: PictureSource
   ) {
     host.classList.add("mkg-export");

@@ -2,7 +2,7 @@
 // docs/gguf.md in ggml-org/ggml.
 
 import { type Bytes, Window } from "./bytes/buffered";
-import { excess, malformed, MOST_TENSORS, need, shown } from "./bytes/bounds";
+import { excess, malformed, MAX_TENSORS, need, excerpt } from "./bytes/bounds";
 import { anyText, count, floatText, grouped, numberIn, type NumberKind, text, widthOf } from "./bytes/numbers";
 import type { FileContents, FileSource, Plain, TensorRecord } from "./bytes/records";
 
@@ -69,15 +69,15 @@ const USED_DIFFERENTLY: ReadonlyMap<number, string> = new Map([
   [41, "Q1_0 of llama.cpp or a type of another reader"]
 ]);
 
-const MOST_KEYS = 20_000;
-const MOST_PASSED = 2_000_000; // elements of arrays that are looked at one by one
-const LONGEST_TEXT = 2 ** 16; // bytes of a name, and what is kept of a text
-const MOST_KEPT = 64 * 2 ** 20; // bytes of names and texts together
-const MOST_SHOWN = 8; // elements of an array that are told one by one
+const MAX_KEYS = 20_000;
+const MAX_SCANNED = 2_000_000; // elements of arrays that are looked at one by one
+const MAX_TEXT_LENGTH = 2 ** 16; // bytes of a name, and what is kept of a text
+const MAX_TEXT_TOTAL = 64 * 2 ** 20; // bytes of names and texts together
+const MAX_LISTED = 8; // elements of an array that are told one by one
 const SHOWN = 4; // elements, as which one that is told counts
-const MOST_DIMENSIONS = 8;
-const DEEPEST_ARRAY = 4;
-const MOST_ELEMENTS = 2n ** 62n;
+const MAX_DIMENSIONS = 8;
+const MAX_ARRAY_DEPTH = 4;
+const MAX_ELEMENTS = 2n ** 62n;
 const [U32, TEXT, ARRAY, U64] = [4, 8, 9, 10];
 
 /** By `enum gguf_type`; true and false are bytes. */
@@ -145,8 +145,8 @@ class Header {
     need(number >= 1 && number <= 3, `GGUF of version ${grouped(number)}, and versions 1 to 3 are read`);
     this.width = number === 1 ? 4 : 8;
     [this.tensors, this.keys] = [this.count(), this.count()];
-    if (this.tensors > MOST_TENSORS) throw excess(`${grouped(this.tensors)} tensors`);
-    if (this.keys > MOST_KEYS) throw excess(`${grouped(this.keys)} keys`);
+    if (this.tensors > MAX_TENSORS) throw excess(`${grouped(this.tensors)} tensors`);
+    if (this.keys > MAX_KEYS) throw excess(`${grouped(this.keys)} keys`);
     this.keep();
   }
 
@@ -176,17 +176,17 @@ class Header {
 
   name(): string {
     const length = this.count();
-    if (length > LONGEST_TEXT) throw excess(`a name of ${grouped(length)} bytes`);
+    if (length > MAX_TEXT_LENGTH) throw excess(`a name of ${grouped(length)} bytes`);
     this.keepText(length);
     return text(this.bytes(length), "a name");
   }
 
   text(): string {
     const length = this.count();
-    this.keepText(Math.min(length, LONGEST_TEXT));
-    const found = anyText(this.bytes(Math.min(length, LONGEST_TEXT)));
-    this.skip(Math.max(length - LONGEST_TEXT, 0));
-    return length > LONGEST_TEXT ? `${found}…` : found;
+    this.keepText(Math.min(length, MAX_TEXT_LENGTH));
+    const found = anyText(this.bytes(Math.min(length, MAX_TEXT_LENGTH)));
+    this.skip(Math.max(length - MAX_TEXT_LENGTH, 0));
+    return length > MAX_TEXT_LENGTH ? `${found}…` : found;
   }
 
   skip(length: number): void {
@@ -196,12 +196,12 @@ class Header {
 
   passOver(number: number): void {
     this.passedOver += number;
-    if (this.passedOver > MOST_PASSED) throw excess("elements in its metadata");
+    if (this.passedOver > MAX_SCANNED) throw excess("elements in its metadata");
   }
 
   private keepText(length: number): void {
     this.texts += length;
-    if (this.texts > MOST_KEPT) throw excess("bytes of names and texts");
+    if (this.texts > MAX_TEXT_TOTAL) throw excess("bytes of names and texts");
   }
 
   private bytes(length: number): Uint8Array {
@@ -214,26 +214,29 @@ class Header {
 function addKey(header: Header, metadata: Map<string, Plain>): void {
   const key = header.name();
   const found = value(header, header.kind());
-  need(!metadata.has(key), () => `it has the key ${shown(key)} twice`);
+  need(!metadata.has(key), () => `it has the key ${excerpt(key)} twice`);
   metadata.set(key, plain(found));
 }
 
-type Found = string | boolean | number | bigint;
+type MetadataValue = string | boolean | number | bigint;
 
-const plain = (found: Found): Plain => (typeof found === "bigint" ? Number(found) : found);
+const plain = (found: MetadataValue): Plain => (typeof found === "bigint" ? Number(found) : found);
 
-function value(header: Header, kind: number, depth = 0): Found {
+function value(header: Header, kind: number, depth = 0): MetadataValue {
   const [number, name] = NUMBERS.get(kind) ?? [];
   if (number !== undefined) return name === "bool" ? header.number(number) !== 0 : header.number(number);
   if (kind === TEXT) return header.text();
-  need(kind === ARRAY && depth < DEEPEST_ARRAY, () => `a value of the type ${grouped(kind)}, which GGUF does not have`);
+  need(
+    kind === ARRAY && depth < MAX_ARRAY_DEPTH,
+    () => `a value of the type ${grouped(kind)}, which GGUF does not have`
+  );
   return array(header, depth);
 }
 
 /** A short array as text, a long one by what it has. */
 function array(header: Header, depth: number): string {
   const [kind, number] = [header.kind(), header.count()];
-  if (number <= MOST_SHOWN) {
+  if (number <= MAX_LISTED) {
     header.passOver(SHOWN * number);
     const elements = Array.from({ length: number }, () => elementText(value(header, kind, depth + 1), kind));
     return `[${elements.join(", ")}]`;
@@ -252,7 +255,7 @@ function array(header: Header, depth: number): string {
 }
 
 /** As Python writes it. */
-function elementText(found: Found, kind: number): string {
+function elementText(found: MetadataValue, kind: number): string {
   if (typeof found === "boolean") return found ? "True" : "False";
   const isFloat = NUMBERS.get(kind)?.[0].startsWith("f") === true;
   return isFloat ? floatText(Number(found)) : String(found);
@@ -260,10 +263,10 @@ function elementText(found: Found, kind: number): string {
 
 function addEntry(header: Header, entries: Map<string, Entry>): void {
   const [name, dimensions] = [header.name(), header.kind()];
-  if (dimensions > MOST_DIMENSIONS) throw excess(`dimensions of ${shown(name)}`);
+  if (dimensions > MAX_DIMENSIONS) throw excess(`dimensions of ${excerpt(name)}`);
   const shape = Array.from({ length: dimensions }, () => header.count()).reverse();
   const entry = { name, shape, kind: header.kind(), start: header.offset() };
-  need(!entries.has(name), () => `it has the tensor ${shown(name)} twice`);
+  need(!entries.has(name), () => `it has the tensor ${excerpt(name)} twice`);
   entries.set(name, entry);
 }
 
@@ -275,7 +278,7 @@ function contents(
 ): FileContents {
   const alignment = found.get("general.alignment") ?? 32;
   const isPower = typeof alignment === "number" && alignment >= 1 && Number.isInteger(Math.log2(alignment));
-  if (!isPower) throw malformed(`tensors aligned by ${shown(String(alignment))}`);
+  if (!isPower) throw malformed(`tensors aligned by ${excerpt(String(alignment))}`);
   const data = Math.ceil(end / alignment) * alignment;
   const rooms = roomsOf(entries, source.size - data);
   const known = entries.map((entry, at) => typeOf(entry, rooms[at], alignment));
@@ -329,15 +332,15 @@ function recordOf(entry: Entry, { data, room, known }: Placed): TensorRecord {
 /** The bytes of a tensor that has `room` up to the next or to the end; one of an unknown type has all of them. */
 function lengthOf(entry: Entry, room: number, known: GgmlType | undefined): number {
   const { name, shape } = entry;
-  need(elementsOf(entry) <= MOST_ELEMENTS, () => `${shown(name)} has more elements than memories have`);
+  need(elementsOf(entry) <= MAX_ELEMENTS, () => `${excerpt(name)} has more elements than memories have`);
   if (known === undefined) return Math.max(room, 0);
   const { block } = known;
   need(
     block === 1 || (shape[shape.length - 1] ?? 1) % block === 0,
-    () => `rows of ${shown(name)} cannot be cut into blocks`
+    () => `rows of ${excerpt(name)} cannot be cut into blocks`
   );
   const length = bytesOf(entry, known);
-  need(length <= room, () => `${shown(name)} is cut off, or has bytes of another tensor`);
+  need(length <= room, () => `${excerpt(name)} is cut off, or has bytes of another tensor`);
   return length;
 }
 

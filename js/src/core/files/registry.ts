@@ -1,7 +1,7 @@
 // The readers of model files: which of them a file is given to, and what becomes of its failures.
 
 import { FileProblem } from "../shared/payload/file_problem";
-import { malformed, shown } from "./bytes/bounds";
+import { malformed, excerpt } from "./bytes/bounds";
 import { withConfig } from "./config";
 import { readGguf } from "./gguf";
 import { anyText } from "./bytes/numbers";
@@ -31,7 +31,7 @@ const FORMATS: readonly Format[] = [
 ];
 
 const FIRST = 64; // bytes that tell what a file is
-const LARGEST_TEXT = 4_096; // bytes of a text that stands in the place of a model
+const MAX_TEXT_SIZE = 4_096; // bytes of a text that stands in the place of a model
 const [TAR, TAR_PLACE] = ["ustar", 257];
 const TEXTS = ".json";
 /** What stands in the place of a model after a download that went wrong, by what it begins with, in small letters. */
@@ -78,10 +78,10 @@ async function insteadOfAModel(source: FileSource, start: Uint8Array): Promise<F
   const isTar = source.size > TAR_PLACE + TAR.length && beginsWith(await source.read(TAR_PLACE, TAR.length), TAR);
   if (isTar || PACKED.some(text => beginsWith(start, text))) return new FileProblem("packed");
   if (start.length === FIRST && start.every(byte => byte === 0)) return new FileProblem("unfinished");
-  if (source.size > LARGEST_TEXT) return null;
+  if (source.size > MAX_TEXT_SIZE) return null;
   const text = anyText(await source.read(0, source.size)).trim();
   const isText = !/[\p{Cc}\p{Cn}\ufffd]/u.test(text.replace(/[\r\n\t]/g, " "));
-  return isText && /^[<{]| /.test(text) ? new FileProblem("text", shown(text)) : null;
+  return isText && /^[<{]| /.test(text) ? new FileProblem("text", excerpt(text)) : null;
 }
 
 function formatOf(name: string, start: Uint8Array): Format {

@@ -3,7 +3,7 @@
 import { button, Disposers, el, listen, nameSpan } from "../shared/ui/dom";
 import { exactNumber, shortNumber } from "../shared/base/format";
 import { type Figures, type Forward, shapesText, type Step, type TensorShape, toNum, type Top } from "./payload";
-import type { FoundOut, Quiz } from "./quiz";
+import type { RevealedShapes, Quiz } from "./quiz";
 import type { ForwardStore } from "./state";
 
 const NOT_FINITE = "not finite";
@@ -25,7 +25,7 @@ export class Details {
     private readonly forward: Forward,
     private readonly store: ForwardStore,
     private readonly quiz: Quiz,
-    found: FoundOut
+    found: RevealedShapes
   ) {
     this.verdict.setAttribute("role", "status");
     this.guess.type = "text";

@@ -8,7 +8,7 @@ import { icon } from "../shared/ui/icons";
 import { topList } from "./details";
 import { keyOf, type MapPage, type MapsFeed, type MapsRequest } from "./maps_feed";
 import { type Forward, toNum, type Top } from "./payload";
-import type { FoundOut, Quiz } from "./quiz";
+import type { RevealedShapes, Quiz } from "./quiz";
 import type { ForwardStore } from "./state";
 
 const ON_A_PAGE = 64;
@@ -44,7 +44,7 @@ export class FeatureMaps {
     private readonly store: ForwardStore,
     private readonly quiz: Quiz,
     private readonly feed: MapsFeed,
-    found: FoundOut
+    found: RevealedShapes
   ) {
     this.message.setAttribute("role", "status");
     this.before.dataset.mkgNeedsKernel = this.after.dataset.mkgNeedsKernel = "";

@@ -135,8 +135,8 @@ interface Question {
 // A kernel that runs cells hears what is asked once it listens beside them, which begins soon after a widget was made:
 // a question from before then waits for the end of all cells.
 const PATIENCE = 1_000; // ms until another question may follow one that has no answer
-const MOST_OPEN = 3;
-const LONGEST_WAIT = 30_000; // ms; then a question is taken as lost
+const MAX_PENDING = 3;
+const MAX_WAIT = 30_000; // ms; then a question is taken as lost
 const KEPT = 48; // answers
 
 export class MapsFeed {
@@ -217,9 +217,9 @@ export class MapsFeed {
   private ask(): void {
     const { request, channel } = this;
     const now = performance.now();
-    this.open = this.open.filter(({ at }) => now - at < LONGEST_WAIT);
+    this.open = this.open.filter(({ at }) => now - at < MAX_WAIT);
     const last = this.open[this.open.length - 1];
-    if (!request || !channel.isLive || this.open.length >= MOST_OPEN || (last && now - last.at < PATIENCE)) return;
+    if (!request || !channel.isLive || this.open.length >= MAX_PENDING || (last && now - last.at < PATIENCE)) return;
     this.open.push({ key: keyOf(request), at: now });
     channel.send({ kind: "maps", ...request });
     clearTimeout(this.timer);

@@ -2,20 +2,20 @@ import { describe, expect, it } from "vitest";
 import { container, leaf, lineOf, payloadOf, resnet } from "../../testing/payloads";
 import { measurer } from "../shared/base/canvas";
 import { Hierarchy } from "../shared/model/hierarchy";
-import { Store } from "../shared/model/graph_store";
+import { GraphStore } from "../shared/model/graph_store";
 import { LayoutClient } from "../layout/client";
 import type { LayoutResult } from "../layout/types";
 import type { Scene } from "./scene/scene_types";
-import { Scenery } from "./layout_request";
+import { LayoutRequestBuilder } from "./layout_request";
 
 const canvas = (clientWidth: number, clientHeight: number) => ({ clientWidth, clientHeight }) as HTMLElement;
 
 /** A model on a canvas, drawn when it is asked for. */
 function drawing(width = 760, height = 600) {
   const h = new Hierarchy(resnet());
-  const store = new Store({ expanded: ["layer1", "layer2", "layer3", "layer4"] });
+  const store = new GraphStore({ expanded: ["layer1", "layer2", "layer3", "layer4"] });
   const layouts = new LayoutClient();
-  const scenery = new Scenery(h, store, measurer(), layouts, "hierarchy", false);
+  const scenery = new LayoutRequestBuilder(h, store, measurer(), layouts, "hierarchy", false);
   scenery.fill(canvas(width, height));
   const draw = () => {
     const scene = scenery.scene();
@@ -84,9 +84,9 @@ describe("Scenery", () => {
       outputs: [[2], [1], [2], [2]]
     };
     flow.steps.call = [1, 3];
-    const store = new Store({ openToFit: true });
+    const store = new GraphStore({ openToFit: true });
     const h = new Hierarchy({ ...payloadOf(net), traced: true, flow });
-    const scenery = new Scenery(h, store, measurer(), new LayoutClient(), "hierarchy", false);
+    const scenery = new LayoutRequestBuilder(h, store, measurer(), new LayoutClient(), "hierarchy", false);
     scenery.fill(canvas(760, 600));
     scenery.openToFit();
     expect(store.get("expanded")).toEqual(["mlp"]);

@@ -1,6 +1,6 @@
 // What is drawn of a model at the moment, as a request to the layout; and how much of it at first, so that it fits.
 
-import { firstOpening, MOST } from "./initial_expansion";
+import { initialExpansion, MAX_CARDS } from "./initial_expansion";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import type { LayoutClient } from "../layout/client";
 import type { LayoutGroup, LayoutRequest, LayoutResult, Size } from "../layout/types";
@@ -8,8 +8,8 @@ import type { Measure } from "../shared/base/canvas";
 import { flowOf, pageFor, Pages, sceneOf, turnPage } from "./scene_source";
 import { hardLimit, isManyNodes, manyNodes, softLimit } from "../shared/model/expansion";
 import type { Scene } from "./scene/scene_types";
-import { Store, type ViewName } from "../shared/model/graph_store";
-import { type Extent, fitsLegibly, LEGIBLE, MARGIN } from "../shared/stage/viewport";
+import { GraphStore, type ViewName } from "../shared/model/graph_store";
+import { type Extent, fitsLegibly, LEGIBLE_ZOOM, MARGIN } from "../shared/stage/viewport";
 
 const STRUCTURES = [Infinity, 48, 36, 28, 20, 14, 10]; // that are drawn once each, as many as fit
 const leftOut = (): string => `Only the ${hardLimit()} most used structures are drawn.`;
@@ -17,11 +17,11 @@ const DRAWN_CLOSED = "Some open groups are drawn closed: focus on a group to see
 const OTHER = 0.1; // change of a side that is worth another layout: more than a scroll bar or the strip takes
 
 /** Whether a notice is on what is drawn, and goes once that is otherwise. */
-export function isOnDrawn(notice: string): boolean {
+export function isSceneNotice(notice: string): boolean {
   return isManyNodes(notice) || /^Only the \d+ most used structures/.test(notice) || notice === DRAWN_CLOSED;
 }
 
-export class Scenery {
+export class LayoutRequestBuilder {
   private readonly pages = new Pages();
   private extent: Extent = { width: 1, height: 1 };
   private isLike = false;
@@ -29,7 +29,7 @@ export class Scenery {
 
   constructor(
     private readonly h: Hierarchy,
-    private readonly store: Store,
+    private readonly store: GraphStore,
     private readonly measure: Measure,
     private readonly layouts: LayoutClient,
     private readonly view: ViewName,
@@ -127,8 +127,8 @@ export class Scenery {
     }
     const selected = h.find(store.get("selected") ?? "") ?? 0;
     const kept = h.ancestors(selected).slice(1);
-    const trial = new Store({ ...store.snapshot(), stretches: new Set() });
-    const opening = firstOpening(
+    const trial = new GraphStore({ ...store.snapshot(), stretches: new Set() });
+    const opening = initialExpansion(
       h,
       store.get("focus"),
       kept.map(node => h.path(node)),
@@ -152,16 +152,16 @@ export class Scenery {
     return node => ran.has(node);
   }
 
-  private sceneWith(store: Store, window: number): Scene {
+  private sceneWith(store: GraphStore, window: number): Scene {
     return sceneOf(this.view, this.h, store, this.measure, this.pages.starts, this.isCompared, window);
   }
 
-  private layoutWith(store: Store, window: number): LayoutResult | undefined {
+  private layoutWith(store: GraphStore, window: number): LayoutResult | undefined {
     const scene = this.sceneWith(store, window);
-    return scene.nodes.length > MOST ? undefined : this.layouts.runHere(this.freshRequest(scene));
+    return scene.nodes.length > MAX_CARDS ? undefined : this.layouts.runHere(this.freshRequest(scene));
   }
 
-  private fits(layout: LayoutResult | undefined, zoom = LEGIBLE): boolean {
+  private fits(layout: LayoutResult | undefined, zoom = LEGIBLE_ZOOM): boolean {
     return layout !== undefined && fitsLegibly(layout.bounds, this.extent, zoom);
   }
 }

@@ -7,14 +7,14 @@ import type { GraphView } from "./graph_view";
 import { createModelGraph, type ModelGraph } from "./model_graph";
 import { OTHER_VERSION } from "../shared/base/schema";
 import { Stage, type StageElement } from "../shared/stage/stage";
-import { type GraphState, Store } from "../shared/model/graph_store";
+import { type GraphState, GraphStore } from "../shared/model/graph_store";
 
 let mounted: ModelGraph | undefined;
 
 function mount(payload: unknown, state: Partial<GraphState> = {}) {
   const host = document.createElement("div");
   document.body.append(host);
-  const store = new Store(state);
+  const store = new GraphStore(state);
   mounted = createModelGraph(host, payload, store);
   return { host, store, graph: mounted };
 }

@@ -6,17 +6,17 @@ import { DiffView } from "./diff_view";
 import { FileNotice, TraceNotice } from "./parts/notices";
 import { comparedOf } from "../shared/model/differences";
 import { Disposers, el, isField } from "../shared/ui/dom";
-import { explain, readOrExplain, StatusLine } from "../shared/ui/status";
+import { showMessage, readOrShowError, StatusLine } from "../shared/ui/status";
 import { ExportMenu } from "../export/menu";
 import { GraphView } from "./graph_view";
 import { Hierarchy } from "../shared/model/hierarchy";
 import { Legend } from "./parts/legend";
-import { keepKeys } from "../shared/ui/keys";
+import { captureKeys } from "../shared/ui/keys";
 import { readPayload } from "../shared/payload/payload";
-import { drawnRows, openPaths, showOpened } from "../shared/model/expansion";
+import { visibleRows, openPaths, revealOpened } from "../shared/model/expansion";
 import type { FileActions } from "../panel/file_panel";
 import { SidePanel } from "../panel/side_panel";
-import type { Store } from "../shared/model/graph_store";
+import type { GraphStore } from "../shared/model/graph_store";
 import { InstanceStrip } from "./parts/instance_strip";
 import { isOffered, Toolbar } from "./parts/toolbar";
 import { TreeView } from "../tree/tree_view";
@@ -32,19 +32,24 @@ export interface ModelGraph {
 
 let created = 0;
 
-export function createModelGraph(host: HTMLElement, raw: unknown, store: Store, actions: FileActions = {}): ModelGraph {
+export function createModelGraph(
+  host: HTMLElement,
+  raw: unknown,
+  store: GraphStore,
+  actions: FileActions = {}
+): ModelGraph {
   host.classList.add("mkg-widget", "mkg-model-graph");
   host.dataset.mkgId ??= `model-graph-${++created}`;
-  keepKeys(host);
+  captureKeys(host);
   delete host.dataset.mkgReady;
-  const payload = readOrExplain(host, raw, readPayload);
+  const payload = readOrShowError(host, raw, readPayload);
   try {
     if (payload) {
       return new MountedGraph(host, new Hierarchy(payload), store, actions);
     }
   } catch (error) {
     console.error("modulekg-widgets", error); // not thrown on: its text would reach the page as HTML
-    explain(host, "This model cannot be drawn.");
+    showMessage(host, "This model cannot be drawn.");
   }
   return { dispose: () => clear(host) };
 }
@@ -63,7 +68,7 @@ class MountedGraph implements ModelGraph {
   constructor(
     private readonly host: HTMLElement,
     private readonly h: Hierarchy,
-    private readonly store: Store,
+    private readonly store: GraphStore,
     private readonly actions: FileActions
   ) {
     host.classList.toggle("mkg-of-file", Boolean(h.payload.file));
@@ -91,7 +96,7 @@ class MountedGraph implements ModelGraph {
   }
 
   showOpened(): void {
-    showOpened(this.h, this.store);
+    revealOpened(this.h, this.store);
   }
 
   dispose(): void {
@@ -167,7 +172,7 @@ class MountedGraph implements ModelGraph {
 }
 
 /** Drops what a former payload had and this one has not. */
-function prune(h: Hierarchy, store: Store): void {
+function prune(h: Hierarchy, store: GraphStore): void {
   const selected = store.get("selected");
   if (selected !== null && h.find(selected) === undefined) {
     store.set("selected", null);
@@ -192,7 +197,7 @@ function box(className: string, ...children: HTMLElement[]): HTMLElement {
 // Keys of the whole widget ("f", "z", Backspace, Esc) and of the canvas (Enter, arrows).
 
 /** Returns the disposer. `graph`: the canvas that the keys act on now. */
-function bindKeys(root: HTMLElement, h: Hierarchy, store: Store, graph: () => GraphView | undefined): () => void {
+function bindKeys(root: HTMLElement, h: Hierarchy, store: GraphStore, graph: () => GraphView | undefined): () => void {
   const handler = (event: KeyboardEvent) => {
     const plain = !event.ctrlKey && !event.metaKey && !event.altKey;
     if (plain && !event.defaultPrevented && !isField(event.target) && act(event, h, store, graph())) {
@@ -204,7 +209,7 @@ function bindKeys(root: HTMLElement, h: Hierarchy, store: Store, graph: () => Gr
   return () => root.removeEventListener("keydown", handler);
 }
 
-function act(event: KeyboardEvent, h: Hierarchy, store: Store, graph: GraphView | undefined): boolean {
+function act(event: KeyboardEvent, h: Hierarchy, store: GraphStore, graph: GraphView | undefined): boolean {
   if (event.key === "f") {
     graph?.fit();
     return graph !== undefined;
@@ -223,7 +228,7 @@ function act(event: KeyboardEvent, h: Hierarchy, store: Store, graph: GraphView 
 }
 
 /** The parent becomes the selection; at the edge of the canvas the focus moves out too. */
-function upwards(h: Hierarchy, store: Store): boolean {
+function upwards(h: Hierarchy, store: GraphStore): boolean {
   const focus = store.get("focus");
   const node = selectedNode(h, store) ?? focus;
   if (node === 0) {
@@ -237,7 +242,7 @@ function upwards(h: Hierarchy, store: Store): boolean {
   return true;
 }
 
-function selectedNode(h: Hierarchy, store: Store): number | undefined {
+function selectedNode(h: Hierarchy, store: GraphStore): number | undefined {
   const path = store.get("selected");
   return path === null ? undefined : h.find(path);
 }
@@ -249,7 +254,7 @@ const STEPS = new Map([
   ["ArrowUp", -1]
 ]);
 
-function onCanvas(key: string, h: Hierarchy, store: Store, graph: GraphView): boolean {
+function onCanvas(key: string, h: Hierarchy, store: GraphStore, graph: GraphView): boolean {
   const node = selectedNode(h, store);
   if (key === "Enter" && node !== undefined) {
     graph.toggle(node);
@@ -267,13 +272,13 @@ function onCanvas(key: string, h: Hierarchy, store: Store, graph: GraphView): bo
 }
 
 /** The card before or after among those drawn in the same frame; into and out of frames at the ends. */
-function neighbour(h: Hierarchy, store: Store, node: number | undefined, step: number): number | undefined {
+function neighbour(h: Hierarchy, store: GraphStore, node: number | undefined, step: number): number | undefined {
   const focus = store.get("focus");
   if (node === undefined || node === focus || !h.isInside(node, focus)) {
-    return drawnRows(h, store, focus)[0];
+    return visibleRows(h, store, focus)[0];
   }
-  const rows = drawnRows(h, store, h.parent(node));
-  const inner = step > 0 && store.get("expanded").includes(h.path(node)) ? drawnRows(h, store, node)[0] : undefined;
+  const rows = visibleRows(h, store, h.parent(node));
+  const inner = step > 0 && store.get("expanded").includes(h.path(node)) ? visibleRows(h, store, node)[0] : undefined;
   const next = inner ?? rows[rows.indexOf(node) + step];
   if (next !== undefined) {
     return next;
@@ -285,6 +290,6 @@ function neighbour(h: Hierarchy, store: Store, node: number | undefined, step: n
   if (step < 0) {
     return parent;
   }
-  const around = drawnRows(h, store, h.parent(parent));
+  const around = visibleRows(h, store, h.parent(parent));
   return around[around.indexOf(parent) + 1];
 }

@@ -7,10 +7,10 @@ import { buildFlowScene } from "./flow/flow_scene";
 import { type FlowLevel, unitsOf } from "./flow/flow_units";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import { buildScene } from "./scene/hierarchy_scene";
-import type { Store, ViewName } from "../shared/model/graph_store";
+import type { GraphStore, ViewName } from "../shared/model/graph_store";
 import { AFTER, BEFORE, type Scene } from "./scene/scene_types";
 import { FlowItems, type Item } from "./flow/flow_items";
-import { drawnRows, WINDOW } from "../shared/model/expansion";
+import { visibleRows, WINDOW } from "../shared/model/expansion";
 import { idOf } from "./scene/cards";
 
 // Containers with very many children are drawn a page at a time.
@@ -28,7 +28,13 @@ interface Place {
 }
 
 /** Turns to the pages that show `node` and what it lies in; whether any page changed. `flow`: of a forward pass. */
-export function pageFor(h: Hierarchy, store: Store, pages: Pages, node: number, flow?: [Dataflow, FlowLevel]): boolean {
+export function pageFor(
+  h: Hierarchy,
+  store: GraphStore,
+  pages: Pages,
+  node: number,
+  flow?: [Dataflow, FlowLevel]
+): boolean {
   const { starts, window } = pages;
   const places = flow ? placesInFlow(h, store, node, ...flow) : placesInTree(h, store, node, window);
   const turned = places.filter(({ container, at }) => {
@@ -39,15 +45,15 @@ export function pageFor(h: Hierarchy, store: Store, pages: Pages, node: number, 
   return turned.length > 0;
 }
 
-function placesInTree(h: Hierarchy, store: Store, node: number, window: number): Place[] {
+function placesInTree(h: Hierarchy, store: GraphStore, node: number, window: number): Place[] {
   const steps = [...h.ancestors(node).slice(1), node].map(step => ({ step, container: h.parent(step) }));
   return steps
     .filter(({ container }) => h.children(container).length > window)
-    .map(({ step, container }) => ({ container, at: drawnRows(h, store, container).indexOf(step) }));
+    .map(({ step, container }) => ({ container, at: visibleRows(h, store, container).indexOf(step) }));
 }
 
 /** In the order of time, with code between the calls of modules. */
-function placesInFlow(h: Hierarchy, store: Store, node: number, flow: Dataflow, level: FlowLevel): Place[] {
+function placesInFlow(h: Hierarchy, store: GraphStore, node: number, flow: Dataflow, level: FlowLevel): Place[] {
   const units = unitsOf(flow, h, level);
   const items = new FlowItems(h, flow, units, store, level);
   const unitOf = (sought: number) => units.list.findIndex(unit => unit.node === sought);
@@ -84,7 +90,7 @@ export function turnPage(h: Hierarchy, { starts, window }: Pages, id: string): s
 export function sceneOf(
   view: ViewName,
   h: Hierarchy,
-  store: Store,
+  store: GraphStore,
   measure: Measure,
   pages: ReadonlyMap<number, number>,
   isCompared: boolean,

@@ -7,20 +7,20 @@ import "../../../style/side_panel.css";
 import "../../../style/toolbar.css";
 import "../../../style/tree.css";
 import { button, Disposers, el, isField } from "../shared/ui/dom";
-import { keepKeys } from "../shared/ui/keys";
-import type { Look } from "../shared/stage/viewport";
-import { explain, readOrExplain } from "../shared/ui/status";
+import { captureKeys } from "../shared/ui/keys";
+import type { CameraPose } from "../shared/stage/viewport";
+import { showMessage, readOrShowError } from "../shared/ui/status";
 import { counted, exactNumber } from "../shared/base/format";
 import { readTheme, watchTheme } from "../shared/stage/theme";
 import { Knowledge } from "./data/knowledge";
 import { FrequencyChart } from "./scatter/frequency";
 import { emptyNote, waitingNote } from "./data/descriptions";
 import { ExplorerLegend } from "./map/node_colors";
-import { KnowledgeMap, type Settled } from "./map/knowledge_map";
+import { KnowledgeMap, type GroupPlacement } from "./map/knowledge_map";
 import { OverlapMatrix } from "./matrix/overlap_matrix";
 import { readKnowledge } from "./data/payload";
-import { mostItems } from "./map/picture";
-import { Results } from "./side/result_list";
+import { itemLimit } from "./map/picture";
+import { ResultList } from "./side/result_list";
 import { Scatter } from "./scatter/scatter";
 import { around, openAlone, toggle } from "./map/expansion";
 import { ExplorerPanel } from "./side/side_panel";
@@ -59,13 +59,13 @@ function giveFocus(host: HTMLElement, { selector, selection }: Focus): void {
 export interface KnowledgeExplorer {
   dispose(): void;
   /** What stays when a payload of the same models takes the place of this one; undefined: they are others. */
-  keep(raw: unknown): Kept | undefined;
+  keep(raw: unknown): ViewSnapshot | undefined;
   readonly map?: KnowledgeMap;
 }
 
-export interface Kept {
-  readonly look?: Look; // of the camera
-  readonly settled?: Settled; // groups of the map
+export interface ViewSnapshot {
+  readonly look?: CameraPose; // of the camera
+  readonly settled?: GroupPlacement; // groups of the map
   readonly focus?: Focus;
 }
 
@@ -81,18 +81,18 @@ export function createKnowledgeExplorer(
   host: HTMLElement,
   raw: unknown,
   store: ExplorerStore,
-  kept: Kept = {}
+  kept: ViewSnapshot = {}
 ): KnowledgeExplorer {
   host.classList.add("mkg-widget", "mkg-knowledge-explorer");
   host.dataset.mkgId ??= `knowledge-explorer-${++created}`;
-  keepKeys(host);
+  captureKeys(host);
   delete host.dataset.mkgReady;
-  const payload = readOrExplain(host, raw, readKnowledge);
+  const payload = readOrShowError(host, raw, readKnowledge);
   try {
     if (payload) return new Explorer(host, new Knowledge(payload), store, kept);
   } catch (error) {
     console.error("modulekg-widgets", error); // not thrown on: its text would reach the page as HTML
-    explain(host, "This graph cannot be drawn.");
+    showMessage(host, "This graph cannot be drawn.");
   }
   return { dispose: () => clear(host), keep: () => undefined };
 }
@@ -110,7 +110,7 @@ class Explorer implements KnowledgeExplorer {
   private readonly dock = el("div"); // of the minimap: beside the canvas, where it covers nothing
   private readonly offer = el("div", "mkg-offer");
   private readonly tree: KnowledgeTree;
-  private readonly results: Results;
+  private readonly results: ResultList;
   private readonly legend: ExplorerLegend;
   private readonly status: ExplorerStatus;
   private view?: ExplorerView;
@@ -119,7 +119,7 @@ class Explorer implements KnowledgeExplorer {
     private readonly host: HTMLElement,
     private readonly data: Knowledge,
     private readonly store: ExplorerStore,
-    kept: Kept
+    kept: ViewSnapshot
   ) {
     const slot = (name: string) => el("div", `mkg-slot mkg-slot-${name}`);
     const [toolbar, tree, results, legend, panel, status] = [
@@ -135,7 +135,7 @@ class Explorer implements KnowledgeExplorer {
     const main = box("mkg-main", this.left, box("mkg-centre", this.stage, legend), right);
     host.replaceChildren(box("mkg-bar", toolbar), main, status);
     this.tree = new KnowledgeTree(tree, data, store, { open: id => this.open(id), narrow: item => this.narrow(item) });
-    this.results = new Results(results, data, store);
+    this.results = new ResultList(results, data, store);
     this.legend = new ExplorerLegend(legend, data, store);
     this.status = new ExplorerStatus(status, store);
     const bar = new ExplorerToolbar(toolbar, data, store, {
@@ -152,9 +152,9 @@ class Explorer implements KnowledgeExplorer {
     if (kept.focus) giveFocus(host, kept.focus);
   }
 
-  keep(raw: unknown): Kept | undefined {
+  keep(raw: unknown): ViewSnapshot | undefined {
     if (!hasModels(raw, this.data.payload.models.name)) return undefined;
-    return { look: (this.map ?? this.view)?.moved, settled: this.map?.places, focus: focusIn(this.host) };
+    return { look: (this.map ?? this.view)?.moved, settled: this.map?.groups, focus: focusIn(this.host) };
   }
 
   dispose(): void {
@@ -187,7 +187,7 @@ class Explorer implements KnowledgeExplorer {
     this.stage.replaceChildren();
   }
 
-  private showView(kept: Kept = {}): void {
+  private showView(kept: ViewSnapshot = {}): void {
     const { data, store } = this;
     const view = store.get("view");
     this.closeView();
@@ -230,7 +230,7 @@ class Explorer implements KnowledgeExplorer {
     const { dark } = readTheme(this.host);
     this.tree.draw(picture, dark);
     this.host.dataset.mkgDrawn = String(picture.items.length);
-    const drawn = `${exactNumber(picture.items.length)} of at most ${exactNumber(mostItems())} circles drawn`;
+    const drawn = `${exactNumber(picture.items.length)} of at most ${exactNumber(itemLimit())} circles drawn`;
     this.status.count(`${this.summary()} · ${drawn}`);
   }
 
@@ -261,7 +261,7 @@ class Explorer implements KnowledgeExplorer {
     });
     const item = this.map?.picture.items.find(each => each.id === id);
     const parts: HTMLElement[] = [
-      el("span", "", `That would be more than ${exactNumber(mostItems())} circles.`),
+      el("span", "", `That would be more than ${exactNumber(itemLimit())} circles.`),
       close
     ];
     if (item) parts.push(this.narrowButton(item));

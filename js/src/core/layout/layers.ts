@@ -2,6 +2,7 @@
 
 import type { Bundle } from "./channels";
 import { BORDER, type Drawing, type Pin } from "./types";
+import { push } from "../shared/base/multimap";
 
 // Which column each item stands in: behind all that it reads.
 
@@ -98,7 +99,7 @@ export function ranksOf(count: number, arcs: readonly Arc[]): number[] {
   return ranks;
 }
 
-const MOST_PINS = 6; // nets that a card shows one by one on its side; more come together before it
+const MAX_PINS = 6; // nets that a card shows one by one on its side; more come together before it
 
 export interface Segment {
   from: number; // vertices of neighbouring layers
@@ -122,19 +123,17 @@ export function jointsOf({ nets }: Drawing, isBack: (from: number, to: number) =
   nets.forEach(({ start, ends }, net) =>
     ends.forEach(({ item, y }) => {
       if (item === BORDER || !Number.isNaN(y) || (start.item !== BORDER && isBack(start.item, item))) return;
-      const known = found.get(item);
-      if (known) known.push(net);
-      else found.set(item, [net]);
+      push(found, item, net);
     })
   );
-  found.forEach((several, item) => several.length <= MOST_PINS && found.delete(item));
+  found.forEach((several, item) => several.length <= MAX_PINS && found.delete(item));
   return found;
 }
 
 const NONE: never[] = [];
 
 /** Most vertices have one link on each side: a list that is made for it is a tenth of one that grows. */
-export function append<T>(lists: T[][], at: number, value: T): void {
+export function appendTo<T>(lists: T[][], at: number, value: T): void {
   if (lists[at].length === 0) lists[at] = [value];
   else lists[at].push(value);
 }
@@ -247,8 +246,8 @@ export class Layers {
       if (known.to === to && known.fromY === y) return known;
     }
     const segment: Segment = { from, to, fromY: y, toY, isJoint, bundle: undefined };
-    append(this.outOf, from, this.segments.length);
-    append(this.into, to, this.segments.length);
+    appendTo(this.outOf, from, this.segments.length);
+    appendTo(this.into, to, this.segments.length);
     this.segments.push(segment);
     return segment;
   }
@@ -257,11 +256,11 @@ export class Layers {
 // The order within each layer that has few crossings: barycenters, swept forth and back.
 
 const SWEEPS = 8;
-const MOST_WORK = 400_000; // segments times sweeps; beyond it fewer sweeps have to do
+const MAX_WORK = 400_000; // segments times sweeps; beyond it fewer sweeps have to do
 
 export function orderLayers(layers: Layers): void {
   const order = new Order(layers);
-  const sweeps = Math.max(2, Math.min(SWEEPS, Math.floor(MOST_WORK / (layers.segments.length + 1))));
+  const sweeps = Math.max(2, Math.min(SWEEPS, Math.floor(MAX_WORK / (layers.segments.length + 1))));
   order.arrange(true);
   let best = { crossings: order.crossings(Infinity), layers: copy(layers.layers) };
   for (let sweep = 0; sweep < sweeps && best.crossings > 0; sweep++) {

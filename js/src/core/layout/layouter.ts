@@ -15,7 +15,7 @@ import {
   type Size,
   type Terminal
 } from "./types";
-import { AT_ONCE, boundsOf, type Box, LEGIBLE, type Point } from "../shared/stage/viewport";
+import { MIN_WHOLE_ZOOM, boundsOf, type Box, LEGIBLE_ZOOM, type Point } from "../shared/stage/viewport";
 import {
   type Arc,
   arcsOf,
@@ -154,9 +154,10 @@ export class Layouter {
   run(request: LayoutRequest): LayoutResult {
     const kept = this.best(request);
     const isKnown = request.groups.some(({ rows }) => rows !== undefined);
-    if (!isKnown || fits(kept.bounds, request.room, LEGIBLE) || isFarTooLarge(kept.bounds, request.room)) return kept;
+    if (!isKnown || fits(kept.bounds, request.room, LEGIBLE_ZOOM) || isFarTooLarge(kept.bounds, request.room))
+      return kept;
     const fresh = this.best({ ...request, groups: request.groups.map(group => ({ ...group, rows: undefined })) });
-    return fits(fresh.bounds, request.room, LEGIBLE) ? fresh : kept;
+    return fits(fresh.bounds, request.room, LEGIBLE_ZOOM) ? fresh : kept;
   }
 
   /** Flat frames and labels on lines, or what gives up as little of that as lets everything fit the canvas. */
@@ -167,9 +168,9 @@ export class Layouter {
     for (const isLabelled of [true, false].slice(0, most)) {
       for (const aspect of shapes.slice(0, most === 1 ? 1 : shapes.length)) {
         const result = this.runWith(request, aspect, isLabelled);
-        if (fits(result.bounds, request.room, LEGIBLE)) return result;
+        if (fits(result.bounds, request.room, LEGIBLE_ZOOM)) return result;
         first ??= result;
-        if (fits(result.bounds, request.room, AT_ONCE)) small ??= result;
+        if (fits(result.bounds, request.room, MIN_WHOLE_ZOOM)) small ??= result;
         if (isFarTooLarge(first.bounds, request.room)) return first;
       }
     }
@@ -274,7 +275,7 @@ const fixed = ([width, height]: Size): Room => ({ width, height, isFixed: true, 
 
 /** So large that no other shape of its frames could make it fit. */
 function isFarTooLarge([, , width, height]: Box, room: Size): boolean {
-  return width * height * LEGIBLE ** 2 > HOPELESS * room[0] * room[1];
+  return width * height * LEGIBLE_ZOOM ** 2 > HOPELESS * room[0] * room[1];
 }
 
 function fits([, , width, height]: Box, room: Size, zoom: number): boolean {

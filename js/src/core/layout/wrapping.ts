@@ -9,7 +9,7 @@ export interface Column {
 }
 
 const ROW_GAP = 46; // between rows
-const MOST_ROWS = 40;
+const MAX_ROWS = 40;
 const SMALL = 0.87; // of the room: what is smaller is not blown up
 const PER_ROW = 0.03; // fewer rows where it hardly matters
 const PER_LINE = 0.05; // a line that is broken is harder to follow
@@ -17,19 +17,24 @@ const LINE = 40; // pixels of room that it is worth to break one line less
 const FULL = 0.55; // of the width that a row should take
 
 const HARMLESS = 0.25; // misfit that rows may cost which the reader knows already
-const MOST_TRIED = 200; // columns of a drawing whose rows are mended one by one
+const MAX_TUNED_COLUMNS = 200; // columns of a drawing whose rows are mended one by one
 
 /** For each row the number of its first column. `before`: those of the drawing before this one, for the same columns. */
 export function breakRows(columns: readonly Column[], room: Room, before: readonly number[] = []): number[] {
   const { rows, misfit } = bestRows(columns, room);
-  return (before.length > 0 && keptRows(columns, room, before, misfit + HARMLESS)) || rows;
+  return (before.length > 0 && previousRows(columns, room, before, misfit + HARMLESS)) || rows;
 }
 
 /** The rows as they were, else with one break more or less; null where either costs too much. */
-function keptRows(columns: readonly Column[], room: Room, before: readonly number[], most: number): number[] | null {
+function previousRows(
+  columns: readonly Column[],
+  room: Room,
+  before: readonly number[],
+  most: number
+): number[] | null {
   const kept = [...new Set([0, ...before])].sort((a, b) => a - b);
   if (misfitOf(columns, kept, room) <= most) return kept;
-  if (columns.length > MOST_TRIED) return null;
+  if (columns.length > MAX_TUNED_COLUMNS) return null;
   let best: { rows: number[] | null; misfit: number } = { rows: null, misfit: most };
   for (let at = 1; at < columns.length; at++) {
     const isBreak = kept.includes(at);
@@ -42,7 +47,7 @@ function keptRows(columns: readonly Column[], room: Room, before: readonly numbe
 
 function bestRows(columns: readonly Column[], room: Room): { rows: number[]; misfit: number } {
   let best = { rows: [0], misfit: Infinity };
-  for (let count = 1; count <= Math.min(columns.length, MOST_ROWS); count++) {
+  for (let count = 1; count <= Math.min(columns.length, MAX_ROWS); count++) {
     const rows = broken(columns, narrowest(columns, count));
     const misfit = misfitOf(columns, rows, room);
     if (misfit < best.misfit) best = { rows, misfit };
@@ -115,8 +120,8 @@ function narrowest(columns: readonly Column[], count: number): number {
 
 // Very many cards beside each other stand in several columns, where that fits the room better.
 
-const FEWEST = 12; // cards that are worth it
-const MOST_PASSING = 4; // lines that may lead past the columns: more would be hard to follow
+const MIN_CARDS = 12; // cards that are worth it
+const MAX_PASSING_LINES = 4; // lines that may lead past the columns: more would be hard to follow
 const CHANNEL = 40;
 const CARD_GAP = 22;
 const FITS = 1.39; // times the room: what is no taller is left alone
@@ -129,7 +134,7 @@ export function spreadTall(
   joints: ReadonlyMap<number, readonly number[]>
 ): number[] {
   const byRank = groupedBy(ranks);
-  if (!byRank.some(items => items.length >= FEWEST)) return [...ranks];
+  if (!byRank.some(items => items.length >= MIN_CARDS)) return [...ranks];
   const links = new Links(drawing, joints);
   let width = byRank.reduce((sum, items) => sum + widthOf(drawing, items), 0);
   const spread = [...ranks];
@@ -137,7 +142,7 @@ export function spreadTall(
   for (const items of byRank) {
     items.forEach(item => (spread[item] += shift));
     const alike = items.filter(item => links.isLoose(item));
-    if (alike.length < FEWEST || links.passing(alike) > MOST_PASSING) continue;
+    if (alike.length < MIN_CARDS || links.passing(alike) > MAX_PASSING_LINES) continue;
     const column = widthOf(drawing, alike);
     const count = bestCount(drawing, alike, width - column, column);
     inColumns(drawing, alike, count).forEach((at, k) => (spread[alike[k]] += at));

@@ -2,31 +2,31 @@
 
 import { button, copyText, Disposers, el, listen } from "../shared/ui/dom";
 import { icon } from "../shared/ui/icons";
-import { chosenModules, isFound, kindOf, metricOf } from "./data/selection";
+import { chosenModules, matchesQuery, kindOf, metricOf } from "./data/selection";
 import type { MetricData } from "./data/metric_data";
 import type { PanelStore } from "./base/state";
 
 /** What an empty picture says. */
-interface EmptyText {
+interface EmptyStateText {
   readonly text: string;
   readonly code: string; // "" where nothing is to be written
 }
 
-const NOTHING: EmptyText = {
+const NOTHING: EmptyStateText = {
   text: "Waiting for values: they appear with the first step that is recorded. The training tells the monitor its steps:",
   code: `with monitor:
     for step, batch in enumerate(batches):
         ...  # forward, backward and the optimizer's step
         monitor.track(step)`
 };
-const HISTOGRAMS: EmptyText = {
+const HISTOGRAMS: EmptyStateText = {
   text: "No metric has recorded histograms yet. Ask the monitor for some, here of every 20th step:",
   code: `monitor = mk.Monitor(model, {"*": [
     ["WeightHistogram", "linear(20)"],
     ["OutputHistogram", "linear(20)"],
 ]})`
 };
-const LAYERS: EmptyText = {
+const LAYERS: EmptyStateText = {
   text: "A heat map has one row for each layer, and no layer has been measured yet. Ask the monitor for a metric of layers:",
   code: `monitor = mk.Monitor(model, {"*": ["OutputGradSndNorm", "OutputSndNorm"]})`
 };
@@ -40,7 +40,7 @@ loss_of(model(batch)).backward()
 monitor.track(step)`
 };
 
-export function emptyText(data: MetricData, store: PanelStore): EmptyText {
+export function emptyStateText(data: MetricData, store: PanelStore): EmptyStateText {
   const view = store.get("view");
   const metric = metricOf(data, store);
   const phase = store.get("phase");
@@ -51,7 +51,7 @@ export function emptyText(data: MetricData, store: PanelStore): EmptyText {
   if (!index) return view === "heatmap" ? LAYERS : NOTHING;
   const query = store.get("query");
   const isSearched = view === "heatmap" && query !== "";
-  if (isSearched && !chosenModules(data, store).modules.some(module => isFound(module, query)))
+  if (isSearched && !chosenModules(data, store).modules.some(module => matchesQuery(module, query)))
     return { text: "No module that is drawn matches the search.", code: "" };
   const hasPhase = index.series.some(series => phase === "both" || data.entries[series]?.phase === phase);
   if (hasPhase) return NOTHING;
@@ -60,7 +60,7 @@ export function emptyText(data: MetricData, store: PanelStore): EmptyText {
 }
 
 /** A metric that was chosen by name and has not come. */
-function ofMetric(metric: string): EmptyText {
+function ofMetric(metric: string): EmptyStateText {
   const text = "No values of this metric so far. If the monitor was not asked for it:";
   return { text, code: `monitor = mk.Monitor(model, {"*": [${JSON.stringify(metric)}]})` };
 }
@@ -68,7 +68,7 @@ function ofMetric(metric: string): EmptyText {
 const COPIED_FOR = 1500; // ms
 
 /** The words and the code in the middle of an empty picture. */
-export class Waiting {
+export class EmptyState {
   readonly element = el("div", "mkg-metric-waiting");
   private readonly disposers = new Disposers();
   private readonly text = el("p", "mkg-metric-waiting-text");
@@ -91,7 +91,7 @@ export class Waiting {
   }
 
   /** Null: there is a picture. */
-  show(empty: EmptyText | null): void {
+  show(empty: EmptyStateText | null): void {
     const { text, code } = empty ?? { text: "", code: "" };
     if (this.text.textContent !== text) this.text.textContent = text;
     if (this.code.textContent !== code) this.code.textContent = code;

@@ -15,7 +15,7 @@ import {
 } from "../../testing/metric_page";
 import { numbers, panelPayload, series, until, type Parts } from "../../testing/metrics";
 import { OTHER_VERSION } from "../shared/base/schema";
-import { MOST_SERIES } from "./data/metric_data";
+import { MAX_SERIES } from "./data/metric_data";
 
 const XSS = "<img src=x onerror=window.__xss=1>";
 
@@ -209,7 +209,7 @@ describe("the picture", () => {
   });
 
   it("says when there are more series than it holds", async () => {
-    const modules = Array.from({ length: MOST_SERIES }, (_, i) => `m${i}`);
+    const modules = Array.from({ length: MAX_SERIES }, (_, i) => `m${i}`);
     await drawn({}, { entries: numbers("WeightNorm", modules), points: [[0, [[0, 1]]]] });
     expect(find(".mkg-metric-remarks").textContent).toContain("at most 4,000 series");
   });

@@ -3,7 +3,7 @@
 import "../../../style/side_panel.css";
 import { axesOf } from "../shared/model/axes";
 import { labelOf, valueOf } from "../shared/stage/color";
-import { Counterparts, type Mark, ownMarks } from "../shared/model/differences";
+import { Counterparts, type Mark, changeMarks } from "../shared/model/differences";
 import { dataflowOf } from "../shared/model/dataflow";
 import { button, copyText, Disposers, el, listen, nameSpan, setAttribute } from "../shared/ui/dom";
 import { exactNumber } from "../shared/base/format";
@@ -13,8 +13,9 @@ import { attributeSection, type FileActions, FilePanel } from "./file_panel";
 import { breakable, copyButton, Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
 import type { Status, Tensor } from "../shared/payload/payload";
 import { reveal } from "../shared/model/expansion";
-import type { Store } from "../shared/model/graph_store";
+import type { GraphStore } from "../shared/model/graph_store";
 import { below } from "../tree/tree_rows";
+import { push } from "../shared/base/multimap";
 
 const ALWAYS = new Set(["params", "own_params", "bytes"]); // have sentences of their own
 const COPIED = "Copied.";
@@ -52,7 +53,7 @@ export class SidePanel {
   constructor(
     private readonly host: HTMLElement,
     private readonly h: Hierarchy,
-    private readonly store: Store,
+    private readonly store: GraphStore,
     actions: FileActions = {}
   ) {
     const { file } = h.payload;
@@ -62,7 +63,7 @@ export class SidePanel {
     host.setAttribute("aria-label", "Selected module");
     this.usedAs = usesByTarget(h);
     this.counterparts = h.payload.compare ? new Counterparts(h.payload.compare) : undefined;
-    this.marks = ownMarks(h);
+    this.marks = changeMarks(h);
     for (const key of ["selected", "axis", "operator", "view", "colorBy", "overlay", "pruned", "focus"] as const) {
       this.disposers.add(store.on(key, () => this.render()));
     }
@@ -384,9 +385,7 @@ interface Use {
 function usesByTarget(h: Hierarchy): Map<number, Use[]> {
   const uses = new Map<number, Use[]>();
   for (const [parent, slot, target, kind] of h.payload.links) {
-    const known = uses.get(target);
-    if (known) known.push({ parent, slot, kind });
-    else uses.set(target, [{ parent, slot, kind }]);
+    push(uses, target, { parent, slot, kind });
   }
   return uses;
 }

@@ -4,7 +4,7 @@ import { foreignParts, hostileTexts, settle, storeOf } from "../../testing/sampl
 import { Hierarchy } from "../shared/model/hierarchy";
 import type { ModelPayload } from "../shared/payload/payload";
 import { SidePanel } from "./side_panel";
-import type { GraphState, Store } from "../shared/model/graph_store";
+import type { GraphState, GraphStore } from "../shared/model/graph_store";
 import { Toolbar } from "../graph/parts/toolbar";
 import { TraceNotice } from "../graph/parts/notices";
 import { TreeView } from "../tree/tree_view";
@@ -29,7 +29,7 @@ const facts = () => Object.fromEntries(all("dt").map(term => [term.textContent, 
 const cells = (selector: string) =>
   all(`${selector} tbody tr`).map(row => Array.from(row.children, cell => cell.textContent));
 
-function show(change: (payload: ModelPayload) => void = () => {}, state: Partial<GraphState> = {}): Store {
+function show(change: (payload: ModelPayload) => void = () => {}, state: Partial<GraphState> = {}): GraphStore {
   const store = storeOf(state);
   mounted = new SidePanel(host, new Hierarchy(golden("traced", change)), store);
   return store;

@@ -7,11 +7,11 @@ import type { Hierarchy } from "../shared/model/hierarchy";
 import { Facts, folded, foldedWhenLong, section, shapeText, table } from "./parts";
 import { type Axes, axesOf, type AxisTensor, type Part } from "../shared/model/axes";
 import { icon } from "../shared/ui/icons";
-import type { Store } from "../shared/model/graph_store";
+import type { GraphStore } from "../shared/model/graph_store";
 
 // Axes in the side panel: what the dimensions of a tensor are made of, and which axes run where.
 
-const MOST = 200; // lines of a list
+const MAX_ROWS = 200; // lines of a list
 const FEW = 5; // members that are shown at first; one more is no reason to hide any
 const FREE = "Its indices may go, in all members at once";
 const ONLY_CLICK = "Light up everything that this axis runs along";
@@ -20,7 +20,7 @@ const WHAT =
   "One set of indices each, through many tensors: when an index goes in one, it goes in all. Click one to see where.";
 
 /** The chosen axis with its members, all of them where `isWhole`; nothing when none is chosen. */
-export function activeAxis(h: Hierarchy, store: Store, isWhole: boolean): HTMLElement[] {
+export function activeAxis(h: Hierarchy, store: GraphStore, isWhole: boolean): HTMLElement[] {
   const axes = axesOf(h);
   const axis = axes?.find(store.get("axis"));
   if (!axes || axis === undefined) return [];
@@ -45,7 +45,7 @@ function memberList(h: Hierarchy, axes: Axes, axis: number, isWhole: boolean): H
   const isLong = members.length > FEW + 1;
   const list = el("ul", "mkg-members");
   list.classList.toggle("mkg-is-whole", isLong && isWhole);
-  for (const { node, tensor, dim } of members.slice(0, !isLong ? FEW + 1 : isWhole ? MOST : FEW)) {
+  for (const { node, tensor, dim } of members.slice(0, !isLong ? FEW + 1 : isWhole ? MAX_ROWS : FEW)) {
     const line = el("li");
     const link = button("mkg-link", "", "Select this module");
     link.dataset.mkgTarget = String(node);
@@ -53,8 +53,8 @@ function memberList(h: Hierarchy, axes: Axes, axis: number, isWhole: boolean): H
     line.append(link, el("span", "mkg-dim", ` dim ${dim}`));
     list.append(line);
   }
-  if (isWhole && members.length > MOST)
-    list.append(el("li", "mkg-dim", `and ${exactNumber(members.length - MOST)} more`));
+  if (isWhole && members.length > MAX_ROWS)
+    list.append(el("li", "mkg-dim", `and ${exactNumber(members.length - MAX_ROWS)} more`));
   const element = el("div");
   element.append(el("div", "mkg-dim", counted(members.length, "member")), list);
   if (isLong) element.append(moreButton(members.length - FEW, axes.name(axis), isWhole));
@@ -138,7 +138,7 @@ export function axisList(axes: Axes, node: number, active: string | null): HTMLE
 
 function list(axes: Axes, shown: readonly number[], active: string | null): HTMLElement {
   const element = el("ul", "mkg-axes");
-  for (const axis of shown.slice(0, MOST)) {
+  for (const axis of shown.slice(0, MAX_ROWS)) {
     const line = el("li");
     const choose = axisButton("mkg-axis-line", axes, axis, active);
     choose.append(nameSpan("mkg-axis-name", axes.name(axis)), el("span", "mkg-dim", exactNumber(axes.length(axis))));
@@ -147,11 +147,11 @@ function list(axes: Axes, shown: readonly number[], active: string | null): HTML
     if (frozen) line.append(nameSpan("mkg-axis-reason", frozen));
     element.append(line);
   }
-  if (shown.length > MOST) element.append(el("li", "mkg-dim", `and ${exactNumber(shown.length - MOST)} more`));
+  if (shown.length > MAX_ROWS) element.append(el("li", "mkg-dim", `and ${exactNumber(shown.length - MAX_ROWS)} more`));
   return element;
 }
 
-const MOST_KINDS = 8; // of calls that differ in their shapes
+const MAX_KINDS = 8; // of calls that differ in their shapes
 const FLOPS_HELP = "Floating-point operations in this module and everything inside; a multiply-add counts as two";
 
 /** FLOPs, and beside them what has no formula: never a silent zero. */
@@ -185,13 +185,13 @@ export function trafficSection(flow: Dataflow, node: number): HTMLElement[] {
     const key = JSON.stringify(traffic(flow, call));
     kinds.set(key, [...(kinds.get(key) ?? []), at]);
   });
-  const shown = [...kinds.values()].slice(0, MOST_KINDS);
+  const shown = [...kinds.values()].slice(0, MAX_KINDS);
   const content = shown.flatMap(calls => [
     ...(kinds.size > 1 ? [el("p", "mkg-panel-note", callNumbers(calls))] : []),
     trafficTable(flow, flow.callsOf(node)[calls[0]])
   ]);
-  if (kinds.size > MOST_KINDS)
-    content.push(el("p", "mkg-panel-note", `and ${kinds.size - MOST_KINDS} other kinds of calls`));
+  if (kinds.size > MAX_KINDS)
+    content.push(el("p", "mkg-panel-note", `and ${kinds.size - MAX_KINDS} other kinds of calls`));
   if (content.length === 0) return [];
   const count = flow.callsOf(node).length;
   return [section(count > 1 ? `Input and output of ${counted(count, "call")}` : "Input and output", ...content)];

@@ -5,7 +5,7 @@ import { el, nameSpan } from "../shared/ui/dom";
 import { counted, nameEnd, shortColumn, shortNumber } from "../shared/base/format";
 import { highlight } from "../shared/search/search";
 import { labelOf } from "../shared/stage/color";
-import type { Store } from "../shared/model/graph_store";
+import type { GraphStore } from "../shared/model/graph_store";
 
 export interface TreeRow {
   readonly node: number;
@@ -171,7 +171,7 @@ export interface RowSize {
 }
 
 /** Bytes, or what the graph is colored by if that adds up; undefined for a model in memory. */
-export function rowSize(h: Hierarchy, store: Store, { node, fold }: TreeRow): RowSize | undefined {
+export function rowSize(h: Hierarchy, store: GraphStore, { node, fold }: TreeRow): RowSize | undefined {
   if (!h.payload.file) return undefined;
   const chosen = store.get("colorBy");
   const isSum = Object.prototype.hasOwnProperty.call(h.payload.columns, chosen) && isSummed(h, chosen);

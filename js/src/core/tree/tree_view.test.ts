@@ -12,7 +12,7 @@ import {
   wideNet
 } from "../../testing/sample";
 import type { Hierarchy } from "../shared/model/hierarchy";
-import type { Store } from "../shared/model/graph_store";
+import type { GraphStore } from "../shared/model/graph_store";
 import { VirtualList } from "../shared/ui/virtual_list";
 import { ROW_HEIGHT, TreeView } from "./tree_view";
 
@@ -29,7 +29,7 @@ afterEach(() => {
   host.remove();
 });
 
-function mount(h: Hierarchy, store: Store): void {
+function mount(h: Hierarchy, store: GraphStore): void {
   view = new TreeView(host, h, store);
 }
 

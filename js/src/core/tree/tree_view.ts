@@ -2,14 +2,14 @@
 
 import "../../../style/tree.css";
 import { axesOf } from "../shared/model/axes";
-import { type Hierarchy, meanings } from "../shared/model/hierarchy";
+import { type Hierarchy, badgeDescriptions } from "../shared/model/hierarchy";
 import { colorOf } from "../shared/stage/color";
 import { dataflowOf } from "../shared/model/dataflow";
-import { type Mark, ownMarks } from "../shared/model/differences";
+import { type Mark, changeMarks } from "../shared/model/differences";
 import { Disposers, el, listen, setAttribute } from "../shared/ui/dom";
 import { reveal, toggle } from "../shared/model/expansion";
 import { search } from "../shared/search/search";
-import type { Store } from "../shared/model/graph_store";
+import type { GraphStore } from "../shared/model/graph_store";
 import { VirtualList } from "../shared/ui/virtual_list";
 import {
   accessibleName,
@@ -116,8 +116,8 @@ const ALL_ROWS = 300; // up to here every row is in the page
 const OVERSCAN = 12;
 const ASSUMED = 20; // rows in view of a tree without a size
 const INDENT = 14;
-const DEEPEST_INDENT = 20; // deeper levels would leave no room for the name, however wide the tree is
-const LONGEST_TITLE = 600;
+const MAX_INDENT = 20; // deeper levels would leave no room for the name, however wide the tree is
+const MAX_TITLE_LENGTH = 600;
 
 export class TreeView {
   readonly tree = el("div", "mkg-tree");
@@ -136,10 +136,10 @@ export class TreeView {
   constructor(
     host: HTMLElement,
     private readonly h: Hierarchy,
-    private readonly store: Store
+    private readonly store: GraphStore
   ) {
     this.color = colorOf(h, store);
-    this.marks = ownMarks(h);
+    this.marks = changeMarks(h);
     this.tree.setAttribute("role", "tree");
     this.tree.setAttribute("aria-label", "Modules");
     this.list = new VirtualList(
@@ -216,7 +216,7 @@ export class TreeView {
 
   private listen(): void {
     const keys = new TreeKeys(this, this.h);
-    const follow = (key: Parameters<Store["on"]>[0], relist: boolean) =>
+    const follow = (key: Parameters<GraphStore["on"]>[0], relist: boolean) =>
       this.disposers.add(this.store.on(key, () => this.changed(relist)));
     for (const key of ["expanded", "shown", "unfolded", "focus"] as const) follow(key, true);
     for (const key of ["query", "axis", "colorBy", "overlay", "pruned", "view"] as const) follow(key, false);
@@ -294,7 +294,7 @@ export class TreeView {
 
   private draw(element: HTMLElement, row: TreeRow): void {
     const selected = this.selectedNode() === row.node;
-    element.style.setProperty("--mkg-indent", `${Math.min(row.level - 1, DEEPEST_INDENT) * INDENT}px`);
+    element.style.setProperty("--mkg-indent", `${Math.min(row.level - 1, MAX_INDENT) * INDENT}px`);
     element.tabIndex = row.node === this.active ? 0 : -1;
     setAttribute(element, "aria-level", row.level);
     setAttribute(element, "aria-posinset", row.position);
@@ -315,8 +315,8 @@ export class TreeView {
   /** What a row has no room for. */
   private title({ node, fold }: TreeRow): string {
     const { h } = this;
-    const lines = [h.path(node), h.qualifiedName(node), ...meanings(h, node, fold)];
-    return lines.filter(Boolean).join("\n").slice(0, LONGEST_TITLE);
+    const lines = [h.path(node), h.qualifiedName(node), ...badgeDescriptions(h, node, fold)];
+    return lines.filter(Boolean).join("\n").slice(0, MAX_TITLE_LENGTH);
   }
 
   /** Redraw what is in the row, unless nothing of it changed. */

@@ -10,9 +10,9 @@ import "../../../style/graph.css";
 import "../../../style/panels.css";
 import type { ModelGraph } from "../../core/graph/model_graph";
 import { el } from "../../core/shared/ui/dom";
-import { FileProblem, sentence } from "../../core/shared/payload/file_problem";
+import { FileProblem, problemMessage } from "../../core/shared/payload/file_problem";
 import type { ModelPayload } from "../../core/shared/payload/payload";
-import type { GraphState, Store } from "../../core/shared/model/graph_store";
+import type { GraphState, GraphStore } from "../../core/shared/model/graph_store";
 import type { Kernels } from "./kernel_choice";
 import { askHistogram } from "./tensor_values";
 import { RangeSource } from "./range_source";
@@ -24,7 +24,7 @@ export class ModelFileView extends Widget {
   private source: RangeSource | null = null;
   private payload: ModelPayload | null = null; // read and not yet drawn
   private graph: ModelGraph | null = null;
-  private store: Store | null = null;
+  private store: GraphStore | null = null;
   private gone: HTMLElement | null = null; // says that the file is no longer there
   private reading = 0; // only the latest counts
   private timer: ReturnType<typeof setInterval> | undefined;
@@ -120,19 +120,19 @@ export class ModelFileView extends Widget {
     if (!(error instanceof FileProblem)) return this.trans.__("This file cannot be shown.");
     const own = PathExt.basename(this.contents.localPath(this.context.path));
     const isOwn = error.reason === "missing" && error.part === own; // and not one that should lie beside it
-    return isOwn ? this.trans.__("This file is no longer there.") : sentence(error, this.trans);
+    return isOwn ? this.trans.__("This file is no longer there.") : problemMessage(error, this.trans);
   }
 
   private async draw(): Promise<void> {
     const { payload } = this;
     if (!payload || !this.isAttached || !this.isVisible) return;
     this.payload = null;
-    const [{ createModelGraph }, { Store }] = await Promise.all([
+    const [{ createModelGraph }, { GraphStore }] = await Promise.all([
       import("../../core/graph/model_graph"),
       import("../../core/shared/model/graph_store")
     ]);
     if (this.isDisposed) return;
-    const store = new Store(this.chosen());
+    const store = new GraphStore(this.chosen());
     this.clear();
     const host = el("div");
     this.node.append(host);

@@ -6,7 +6,7 @@ import { HistogramProblem, readHistogram, type TensorHistogram } from "../../cor
 import type { Kernels } from "./kernel_choice";
 
 const SOURCE = "modulekg_widgets.engine.views.tensor_histogram";
-const LONGEST_ANSWER = 100_000; // characters
+const MAX_ANSWER_LENGTH = 100_000; // characters
 const NO_KERNEL = "This needs a running kernel of Python with modulekg_widgets: open a notebook, and try again.";
 const NOT_THERE = "The kernel has no modulekg_widgets that reads model files: install it there, and try again.";
 
@@ -23,7 +23,7 @@ export async function askHistogram(kernels: Kernels, path: string, name: string)
     let printed = "";
     future.onIOPub = message => {
       if (!KernelMessage.isStreamMsg(message) || message.content.name !== "stdout") return;
-      if (printed.length < LONGEST_ANSWER) printed += message.content.text;
+      if (printed.length < MAX_ANSWER_LENGTH) printed += message.content.text;
     };
     const { content } = await future.done;
     if (content.status === "ok") return readHistogram(printed);

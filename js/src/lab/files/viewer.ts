@@ -8,7 +8,7 @@ import { Widget } from "@lumino/widgets";
 import "../../../style/graph.css";
 import "../../../style/panels.css";
 import { el } from "../../core/shared/ui/dom";
-import { FileProblem, sentence } from "../../core/shared/payload/file_problem";
+import { FileProblem, problemMessage } from "../../core/shared/payload/file_problem";
 import type { ModelGraph } from "../../core/graph/model_graph";
 import { showPlan } from "../../core/panel/plan_view";
 import { readSavedFile, type SavedFile } from "../../core/shared/payload/saved_file";
@@ -114,7 +114,7 @@ class SavedView extends Widget {
     } catch (error) {
       this.file = null;
       this.explain(
-        error instanceof FileProblem ? sentence(error, this.trans) : this.trans.__("This file cannot be shown.")
+        error instanceof FileProblem ? problemMessage(error, this.trans) : this.trans.__("This file cannot be shown.")
       );
     }
   }
@@ -134,12 +134,12 @@ class SavedView extends Widget {
   }
 
   private async drawGraph(host: HTMLElement, payload: unknown): Promise<void> {
-    const [{ createModelGraph }, { Store }] = await Promise.all([
+    const [{ createModelGraph }, { GraphStore }] = await Promise.all([
       import("../../core/graph/model_graph"),
       import("../../core/shared/model/graph_store")
     ]);
     if (host.isConnected) {
-      this.graph = createModelGraph(host, payload, new Store());
+      this.graph = createModelGraph(host, payload, new GraphStore());
     }
   }
 

@@ -12,7 +12,7 @@ const ANSWER_TIME = 10_000; // ms
 const LOST: readonly string[] = ["restarting", "autorestarting", "terminating", "dead"];
 
 /** Sent as it is, and not by a comm handler: of several connections to one kernel, only one may have these. */
-export function tellKernel(kernel: Kernel.IKernelConnection | null | undefined, data: JSONObject): void {
+export function sendToKernel(kernel: Kernel.IKernelConnection | null | undefined, data: JSONObject): void {
   if (!kernel || kernel.isDisposed || LOST.includes(kernel.status)) {
     return;
   }
@@ -27,12 +27,12 @@ export function tellKernel(kernel: Kernel.IKernelConnection | null | undefined, 
   kernel.sendShellMessage(message, false, true).done.catch(() => undefined); // the kernel went meanwhile
 }
 
-type Known = "nothing" | "list" | typeof OTHER_VERSION;
+type ListState = "nothing" | "list" | typeof OTHER_VERSION;
 
 /** The objects of the kernel of one notebook or console; `known` is "nothing" until the package is imported there. */
 export class KernelObjects {
   list: KernelList = { objects: [], leftOut: 0 };
-  known: Known = "nothing";
+  known: ListState = "nothing";
   private readonly listChanged = new Signal<this, void>(this);
 
   constructor(private readonly session: ISessionContext) {
@@ -52,7 +52,7 @@ export class KernelObjects {
 
   /** Asks for the list, with all sizes counted anew. */
   refresh(): void {
-    tellKernel(this.kernel, { method: "list" });
+    sendToKernel(this.kernel, { method: "list" });
   }
 
   /** Imports the package where that has not been done; resolves when the kernel has sent its list, or after a while. */

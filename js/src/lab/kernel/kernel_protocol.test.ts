@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import {
-  againLine,
+  restoreLine,
   isPlainName,
   isTabId,
   isTabKind,
@@ -109,7 +109,7 @@ describe("lines", () => {
     ["net", ""]
   ])("is not made of %j and %j, and the error does not repeat them", (name, tab) => {
     expect(() => lineFor("graph", name, tab)).toThrow(/^not a name$/);
-    expect(() => againLine(name, tab)).toThrow(/^not a name$/);
+    expect(() => restoreLine(name, tab)).toThrow(/^not a name$/);
   });
 
   it("knows its kinds of tabs", () => {

@@ -22,8 +22,8 @@ export interface KernelList {
 export const SCHEMA_VERSION = 1;
 export const OTHER_VERSION = "other-version";
 
-const LONGEST = 200;
-const MOST_OBJECTS = 1000;
+const MAX_LENGTH = 200;
+const MAX_OBJECTS = 1000;
 
 /** The list, without the entries that are none; null for something else altogether. */
 export function readKernelList(
@@ -37,7 +37,7 @@ export function readKernelList(
     return OTHER_VERSION;
   }
   const leftOut = typeof raw.left_out === "number" && raw.left_out > 0 ? Math.floor(raw.left_out) : 0;
-  const objects = raw.objects.slice(0, MOST_OBJECTS).map(entry => readObject(entry, isName));
+  const objects = raw.objects.slice(0, MAX_OBJECTS).map(entry => readObject(entry, isName));
   return { objects: objects.filter(entry => entry !== null), leftOut };
 }
 
@@ -48,7 +48,7 @@ function readObject(raw: unknown, isName: (name: unknown) => boolean): KernelObj
   return {
     name: raw.name as string,
     kind: raw.kind as ObjectKind,
-    className: typeof raw.class === "string" ? raw.class.slice(0, LONGEST) : "",
+    className: typeof raw.class === "string" ? raw.class.slice(0, MAX_LENGTH) : "",
     size: isArrayOf(raw.size, isValue) ? raw.size.map(Number) : null // large ones come as text
   };
 }
@@ -64,7 +64,7 @@ const FUNCTIONS: Readonly<Record<TabKind, string>> = {
 };
 
 /** What can be shown of an object; the first is what a double click does. */
-export const OFFERED: Readonly<Record<ObjectKind, readonly TabKind[]>> = {
+export const TAB_KINDS: Readonly<Record<ObjectKind, readonly TabKind[]>> = {
   model: ["graph", "masks"],
   plan: ["plan"],
   monitor: ["panel"],
@@ -72,7 +72,7 @@ export const OFFERED: Readonly<Record<ObjectKind, readonly TabKind[]>> = {
   graph: []
 };
 
-const LONGEST_NAME = 100;
+const MAX_NAME_LENGTH = 100;
 const KEYWORDS = new Set(
   (
     "False None True and as assert async await break class continue def del elif else except finally for from global " +
@@ -84,7 +84,7 @@ const KEYWORDS = new Set(
 export function isPlainName(name: unknown): name is string {
   return (
     typeof name === "string" &&
-    name.length <= LONGEST_NAME &&
+    name.length <= MAX_NAME_LENGTH &&
     /^[\p{ID_Start}_][\p{ID_Continue}]*$/u.test(name) &&
     !KEYWORDS.has(name.normalize("NFKC")) // as Python reads it
   );
@@ -104,12 +104,12 @@ export function lineFor(kind: TabKind, name: string, tab: string, inputs?: strin
 }
 
 /** Shows what the tab has shown of the object before the page was loaded anew. */
-export function againLine(name: string, tab: string): string {
+export function restoreLine(name: string, tab: string): string {
   return called("show_again", name, tab);
 }
 
 /** The class of the error that says that there is nothing to be shown again. */
-export const NOTHING_SHOWN = "NothingShownError";
+export const NO_OUTPUT = "NothingShownError";
 
 function called(what: string, name: string, tab: string, inputs?: string): string {
   if (!isPlainName(name) || !isTabId(tab)) {

@@ -4,12 +4,12 @@ import { FileProblem } from "../../shared/payload/file_problem";
 import { isObject } from "../../shared/base/schema";
 import type { Plain } from "./records";
 
-export const MOST_TENSORS = 500_000;
-export const MOST_DIMENSIONS = 64;
-export const LARGEST_HEADER = 64 * 2 ** 20; // bytes of what is read whole
-const MOST_FOLDERS = 16; // within each other, below the folder of the file
-const LONGEST_PATH = 1_000; // characters
-const LARGEST_COUNT = Number.MAX_SAFE_INTEGER;
+export const MAX_TENSORS = 500_000;
+export const MAX_DIMENSIONS = 64;
+export const MAX_HEADER_SIZE = 64 * 2 ** 20; // bytes of what is read whole
+const MAX_FOLDERS = 16; // within each other, below the folder of the file
+const MAX_PATH_LENGTH = 1_000; // characters
+const MAX_COUNT = Number.MAX_SAFE_INTEGER;
 
 /** That a file is malformed; `what` says where, and may have texts of the file only as `shown` gives them. */
 export const malformed = (what: string) => new FileProblem("malformed", what);
@@ -23,7 +23,7 @@ export function need(condition: boolean, what: string | (() => string)): asserts
 }
 
 /** A text of a file as one printable line, at most `limit` characters. */
-export function shown(text: string, limit = 80): string {
+export function excerpt(text: string, limit = 80): string {
   const line = text.length <= limit ? text : `${text.slice(0, limit - 1)}…`;
   return line.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, each => `\\u{${(each.codePointAt(0) ?? 0).toString(16)}}`);
 }
@@ -36,13 +36,13 @@ export function isPlainName(name: string): boolean {
 /** Whether a name stands for a file in the same folder or in one below it, on every system; "./a" is "a". */
 export function isPlainPath(path: string): boolean {
   const parts = path.replace(/^\.\//, "").split("/");
-  return path.length <= LONGEST_PATH && parts.length <= MOST_FOLDERS && parts.every(isPlainName);
+  return path.length <= MAX_PATH_LENGTH && parts.length <= MAX_FOLDERS && parts.every(isPlainName);
 }
 
 /** The product of sizes; malformed where no file is as large. */
 export function product(sizes: readonly number[], what: () => string): number {
   const result = sizes.includes(0) ? 0 : sizes.reduce((total, size) => total * size, 1);
-  need(result <= LARGEST_COUNT, () => `${what()} is larger than files can be`);
+  need(result <= MAX_COUNT, () => `${what()} is larger than files can be`);
   return result;
 }
 
@@ -64,7 +64,7 @@ export async function mapSome<T, R>(items: readonly T[], most: number, make: (it
 }
 
 /** The texts, numbers, true, false and null that a JSON object has. */
-export function plainOnes(value: unknown): Record<string, Plain> {
+export function plainValues(value: unknown): Record<string, Plain> {
   if (!isObject(value)) return {};
   return Object.fromEntries(Object.entries(value).filter((pair): pair is [string, Plain] => isPlain(pair[1])));
 }

@@ -4,9 +4,9 @@ import { FileProblem } from "../../shared/payload/file_problem";
 import { excess } from "./bounds";
 import type { FileSource } from "./records";
 
-const SMALLEST = 64 * 2 ** 10; // bytes of one request
-const LARGEST = 4 * 2 ** 20;
-const MOST_HELD = 96 * 2 ** 20;
+const MIN_WINDOW_SIZE = 64 * 2 ** 10; // bytes of one request
+const MAX_WINDOW_SIZE = 4 * 2 ** 20;
+const MAX_BUFFER_SIZE = 96 * 2 ** 20;
 
 /** Bytes that are there at once. */
 export interface Bytes {
@@ -47,7 +47,7 @@ interface Segment {
 export class Window implements Bytes {
   private segments: Segment[] = [];
   private last: Segment = { start: 0, end: 0, content: new Uint8Array(0) };
-  private ahead = SMALLEST;
+  private ahead = MIN_WINDOW_SIZE;
 
   constructor(private readonly source: FileSource) {}
 
@@ -56,11 +56,11 @@ export class Window implements Bytes {
     if (offset >= start && length >= 0 && offset + length <= end) {
       return content.subarray(offset - start, offset - start + length);
     }
-    return this.elsewhere(offset, length);
+    return this.readUnbuffered(offset, length);
   }
 
   byte(offset: number): number {
-    return this.last.content[offset - this.last.start] ?? this.elsewhere(offset, 1)[0];
+    return this.last.content[offset - this.last.start] ?? this.readUnbuffered(offset, 1)[0];
   }
 
   /**
@@ -85,7 +85,7 @@ export class Window implements Bytes {
     }
   }
 
-  private elsewhere(offset: number, length: number): Uint8Array {
+  private readUnbuffered(offset: number, length: number): Uint8Array {
     if (!(offset >= 0 && length >= 0 && offset + length <= this.source.size)) throw new FileProblem("truncated");
     const found = this.segments.find(({ start, end }) => offset >= start && offset + length <= end);
     if (found === undefined) throw new NotYet(offset, length);
@@ -94,10 +94,10 @@ export class Window implements Bytes {
 
   private async fetch({ offset, length }: NotYet): Promise<void> {
     const goesOn = offset >= this.last.start && offset <= this.last.end;
-    this.ahead = goesOn ? Math.min(2 * this.ahead, LARGEST) : SMALLEST;
+    this.ahead = goesOn ? Math.min(2 * this.ahead, MAX_WINDOW_SIZE) : MIN_WINDOW_SIZE;
     const wanted = Math.min(Math.max(length, this.ahead), this.source.size - offset);
     const held = this.segments.reduce((total, segment) => total + segment.content.length, wanted);
-    if (held > MOST_HELD) throw excess("bytes at once");
+    if (held > MAX_BUFFER_SIZE) throw excess("bytes at once");
     const content = await this.source.read(offset, wanted);
     this.last = { start: offset, end: offset + wanted, content };
     this.segments.push(this.last);

@@ -5,17 +5,17 @@ import { excess } from "./bounds";
 import { floatText } from "./numbers";
 import type { Plain } from "./records";
 
-export const MOST_OPERATORS = 200_000;
-const LONGEST_TEXT = 200; // characters of a setting
-export const MOST_ELEMENTS = 16; // of a list among the settings
+export const MAX_OPERATORS = 200_000;
+const MAX_TEXT_LENGTH = 200; // characters of a setting
+export const MAX_ELEMENTS = 16; // of a list among the settings
 export const NO_MODULE = "_empty_nn_module_stack_from_metadata_hook"; // on operators that no module has, of torch.export
-const LONGEST_TRACE = 20_000; // characters of it that are looked at
+const MAX_TRACE_LENGTH = 20_000; // characters of it that are looked at
 const FRAME = 'File "';
-const LONGEST_FRAME = 4_200; // characters
+const MAX_FRAME_LENGTH = 4_200; // characters
 
 /** How many operators may still be kept; a file that goes beyond is refused. */
 export class Allowance {
-  private left = MOST_OPERATORS;
+  private left = MAX_OPERATORS;
 
   operator(): void {
     this.left -= 1;
@@ -33,10 +33,6 @@ export class Occurrences {
 
   constructor(taken: Iterable<string> = []) {
     this.next = new Map([...taken].map(name => [name, 1]));
-  }
-
-  has(name: string): boolean {
-    return this.next.has(name);
   }
 
   once(name: string): string {
@@ -79,15 +75,15 @@ export function short(value: Element): Plain {
   if (value instanceof Float) return Number.isFinite(value.value) ? value.value : floatText(value.value);
   if (typeof value === "bigint") {
     const isOf64 = value < 2n ** 63n && value > -(2n ** 63n);
-    return isOf64 ? Number(value) : String(value).slice(0, LONGEST_TEXT);
+    return isOf64 ? Number(value) : String(value).slice(0, MAX_TEXT_LENGTH);
   }
   return typeof value === "string" ? shortText(value) : value;
 }
 
 /** A list as a text of its first elements, as Python writes them. */
 export function shortList(values: readonly Element[]): string {
-  const more = values.length > MOST_ELEMENTS ? ", …" : "";
-  return shortText(`[${values.slice(0, MOST_ELEMENTS).map(elementText).join(", ")}${more}]`);
+  const more = values.length > MAX_ELEMENTS ? ", …" : "";
+  return shortText(`[${values.slice(0, MAX_ELEMENTS).map(elementText).join(", ")}${more}]`);
 }
 
 export function elementText(value: Element): string {
@@ -99,16 +95,16 @@ export function elementText(value: Element): string {
 
 /** A text of one line's length. */
 export function shortText(text: string): string {
-  if (text.length <= LONGEST_TEXT) return text;
-  const characters = [...text.slice(0, 2 * LONGEST_TEXT + 2)]; // not halves of those beyond 16 bits
-  return characters.length <= LONGEST_TEXT ? text : `${characters.slice(0, LONGEST_TEXT - 1).join("")}…`;
+  if (text.length <= MAX_TEXT_LENGTH) return text;
+  const characters = [...text.slice(0, 2 * MAX_TEXT_LENGTH + 2)]; // not halves of those beyond 16 bits
+  return characters.length <= MAX_TEXT_LENGTH ? text : `${characters.slice(0, MAX_TEXT_LENGTH - 1).join("")}…`;
 }
 
 /** The last place in a file that a stack trace names, as "resnet.py:285"; "" where there is none. */
 export function sourceOf(trace: string): string {
-  const seen = trace.slice(-LONGEST_TRACE);
+  const seen = trace.slice(-MAX_TRACE_LENGTH);
   for (let at = seen.lastIndexOf(FRAME); at >= 0; at = at === 0 ? -1 : seen.lastIndexOf(FRAME, at - 1)) {
-    const found = /^File "([^"<>\n]{1,4096})", line (\d{1,9})/.exec(seen.slice(at, at + LONGEST_FRAME));
+    const found = /^File "([^"<>\n]{1,4096})", line (\d{1,9})/.exec(seen.slice(at, at + MAX_FRAME_LENGTH));
     if (found === null) continue;
     const name = found[1].replace(/\\/g, "/");
     return `${shortText(name.slice(name.lastIndexOf("/") + 1))}:${found[2]}`;

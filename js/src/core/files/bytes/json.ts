@@ -3,12 +3,12 @@
 import { type Fields, isObject } from "../../shared/base/schema";
 import { excess, malformed, need } from "./bounds";
 
-const DEEPEST = 200; // lists and objects within each other
-const MOST_PARTS = 2_000_000; // lists and objects
-const MOST_NAMES = 2_200_000; // 500,000 tensors have 2 million
+const MAX_DEPTH = 200; // lists and objects within each other
+const MAX_PARTS = 2_000_000; // lists and objects
+const MAX_NAMES = 2_200_000; // 500,000 tensors have 2 million
 const FEW = 64; // names of an object
-const MOST_OF_MANY = 600_000; // names of objects that have more than few: each is another
-const MOST_COMMAS = 6_000_000; // 500,000 tensors have 4 million
+const MAX_OBJECT_NAMES = 600_000; // names of objects that have more than few: each is another
+const MAX_COMMAS = 6_000_000; // 500,000 tensors have 4 million
 
 /** A value, and how many names the objects of its document have: more than those of the value where one stands twice. */
 interface Named {
@@ -42,7 +42,7 @@ const [QUOTE, BACKSLASH, COLON, COMMA, LIST, LIST_END, OBJECT, OBJECT_END] = [..
 /** How many names its objects have. */
 function measured(bytes: Uint8Array, what: string): number {
   let [depth, parts, names, ofMany, commas, isInText] = [0, 0, 0, 0, 0, false];
-  const own = new Uint32Array(DEEPEST + 1); // names of the objects that are open, by depth
+  const own = new Uint32Array(MAX_DEPTH + 1); // names of the objects that are open, by depth
   for (let at = 0; at < bytes.length; at++) {
     const code = bytes[at];
     if (isInText) {
@@ -52,15 +52,15 @@ function measured(bytes: Uint8Array, what: string): number {
       isInText = true;
     } else if (code === COLON) {
       ofMany += ++own[Math.max(depth, 0)] > FEW ? 1 : 0;
-      if (++names > MOST_NAMES || ofMany > MOST_OF_MANY) throw excess(`names in ${what}`);
+      if (++names > MAX_NAMES || ofMany > MAX_OBJECT_NAMES) throw excess(`names in ${what}`);
     } else if (code === COMMA) {
-      if (++commas > MOST_COMMAS) throw excess(`values in ${what}`);
+      if (++commas > MAX_COMMAS) throw excess(`values in ${what}`);
     } else if (code === LIST || code === OBJECT) {
       depth += 1;
       parts += 1;
-      if (depth > DEEPEST) throw excess(`lists within lists in ${what}`);
+      if (depth > MAX_DEPTH) throw excess(`lists within lists in ${what}`);
       own[Math.max(depth, 0)] = 0;
-      if (parts > MOST_PARTS) throw excess(`lists and objects in ${what}`);
+      if (parts > MAX_PARTS) throw excess(`lists and objects in ${what}`);
     } else if (code === LIST_END || code === OBJECT_END) {
       depth -= 1;
     }

@@ -1,20 +1,20 @@
 // A zip archive that may be forged: its table of contents, members read within bounds, and where raw bytes stand.
 
 import { FileProblem } from "../../shared/payload/file_problem";
-import { excess, malformed, mapSome, need, shown } from "./bounds";
+import { excess, malformed, mapSome, need, excerpt } from "./bounds";
 import { count, text } from "./numbers";
 import type { FileSource } from "./records";
 
 // The table of contents of a zip archive, of 32 or 64 bits, checked before it is believed.
 
-const LARGEST_DIRECTORY = 20 * 2 ** 20; // bytes; that of 100,000 tensors has 12 MB
-const MOST_MEMBERS = 125_000;
+const MAX_DIRECTORY_SIZE = 20 * 2 ** 20; // bytes; that of 100,000 tensors has 12 MB
+const MAX_MEMBERS = 125_000;
 const HIDDEN = 0x1 | 0x40 | 0x2000; // flags of encrypted members and encrypted directories
 const LOCAL = 30; // bytes of the header before a member, without its name
 const [END, END_64, LOCATOR, CENTRAL] = [22, 56, 20, 46]; // bytes of the other parts
-const LONGEST_COMMENT = 2 ** 16;
+const MAX_COMMENT_LENGTH = 2 ** 16;
 const UTF8 = 0x800;
-const LARGEST_32 = 0xffffffff; // stands for a number among the extras
+const MAX_UINT32 = 0xffffffff; // stands for a number among the extras
 const EXTRA_64 = 1;
 
 /** A member: where its header begins, the bytes that it takes and has, and where its room ends. */
@@ -46,7 +46,7 @@ async function directoryOf(source: FileSource): Promise<Directory> {
   for (let at = 0; at < content.length;) {
     const { entry, next } = entryAt(content, at, shift);
     entries.push(entry);
-    if (entries.length > MOST_MEMBERS) throw excess("members of the archive");
+    if (entries.length > MAX_MEMBERS) throw excess("members of the archive");
     at = next;
   }
   need(new Set(entries.map(({ name }) => name)).size === entries.length, "a member stands twice in the archive");
@@ -56,7 +56,7 @@ async function directoryOf(source: FileSource): Promise<Directory> {
 
 /** Where the directory is, by the record at the end of the file. */
 async function extentOf(source: FileSource): Promise<Extent> {
-  const length = Math.min(source.size, END + LONGEST_COMMENT + LOCATOR + END_64);
+  const length = Math.min(source.size, END + MAX_COMMENT_LENGTH + LOCATOR + END_64);
   const from = source.size - length;
   const tail = await source.read(from, length);
   const at = endIn(tail);
@@ -64,7 +64,7 @@ async function extentOf(source: FileSource): Promise<Extent> {
   const [size, offset] = [u32(at + 12), u32(at + 16)];
   const found = (await extentOf64(source, from, tail, at)) ?? { size, offset, end: from + at };
   const start = found.end - found.size;
-  if (found.size > LARGEST_DIRECTORY) throw excess("bytes of the archive's directory");
+  if (found.size > MAX_DIRECTORY_SIZE) throw excess("bytes of the archive's directory");
   need(start >= found.offset, "the archive's directory does not stand where it should");
   return { start, end: found.end, shift: start - found.offset };
 }
@@ -104,8 +104,8 @@ function entryAt(content: Uint8Array, at: number, shift: number): { entry: Entry
   need(next <= content.length, "the archive's directory ends within an entry");
   const isUtf8 = (flags & UTF8) !== 0;
   const name = nameOf(content.subarray(at + CENTRAL, nameEnd), isUtf8);
-  need((flags & HIDDEN) === 0, () => `${shown(name)} is encrypted`);
-  need(!name.includes("\0"), () => `${shown(name)} is no name`);
+  need((flags & HIDDEN) === 0, () => `${excerpt(name)} is encrypted`);
+  need(!name.includes("\0"), () => `${excerpt(name)} is no name`);
   const told = [long(24), long(20), long(42)]; // size, packed, header
   const [size, packed, header] = extended(told, content.subarray(nameEnd, extraEnd));
   return { entry: { name, isUtf8, method: short(10), packed, size, header: header + shift, end: 0 }, next };
@@ -118,7 +118,7 @@ function extended(told: readonly number[], extra: Uint8Array): number[] {
     if (kind === EXTRA_64) {
       let place = at + 4;
       return told.map(number => {
-        if (number !== LARGEST_32) return number;
+        if (number !== MAX_UINT32) return number;
         need(place + 8 <= Math.min(at + 4 + length, extra.length), "an entry of the archive has no large size");
         place += 8;
         return count(extra.subarray(place - 8, place));
@@ -135,7 +135,7 @@ function checkRooms(entries: readonly Entry[], end: number): void {
   ordered.forEach((entry, index) => {
     entry.end = ordered[index + 1]?.header ?? end;
     const least = entry.header + LOCAL + entry.packed;
-    need(entry.header >= 0 && least <= entry.end, () => `${shown(entry.name)} overlaps what comes after it`);
+    need(entry.header >= 0 && least <= entry.end, () => `${excerpt(entry.name)} overlaps what comes after it`);
   });
 }
 
@@ -148,10 +148,10 @@ function nameOf(bytes: Uint8Array, isUtf8: boolean): string {
   return Array.from(bytes, byte => (byte < 128 ? String.fromCharCode(byte) : UPPER_437[byte - 128])).join("");
 }
 
-const LARGEST_MEMBER = 64 * 2 ** 20; // bytes, of those that are read; weights are not
+const MAX_MEMBER_SIZE = 64 * 2 ** 20; // bytes, of those that are read; weights are not
 const AT_ONCE = 6; // requests
 const NEAR = 64 * 2 ** 10; // bytes between headers that are read at once
-const LONGEST_HEADER = 512; // bytes, of a header before a member as it mostly is
+const MAX_HEADER_LENGTH = 512; // bytes, of a header before a member as it mostly is
 const [STORED, DEFLATED] = [0, 8];
 
 /** The members of an archive, by their names without the folder that all of them lie in, which is `prefix`. */
@@ -185,17 +185,17 @@ export class Archive {
     return this.member(name).size;
   }
 
-  async read(name: string, largest = LARGEST_MEMBER): Promise<Uint8Array> {
+  async read(name: string, largest = MAX_MEMBER_SIZE): Promise<Uint8Array> {
     const member = this.member(name);
-    if (Math.max(member.size, member.packed) > largest) throw excess(`bytes of ${shown(name)}`);
+    if (Math.max(member.size, member.packed) > largest) throw excess(`bytes of ${excerpt(name)}`);
     const raw = await this.rawOf(member);
     const content = member.method === STORED ? raw : await inflated(raw, member);
-    need(content.length === member.size, () => `${shown(name)} has not as many bytes as the archive says`);
+    need(content.length === member.size, () => `${excerpt(name)} has not as many bytes as the archive says`);
     return content;
   }
 
   /** Where in the file the bytes of members stand as they are; null for compressed ones, and for those that are not. */
-  async places(names: readonly string[]): Promise<Map<string, number | null>> {
+  async offsets(names: readonly string[]): Promise<Map<string, number | null>> {
     const places = new Map<string, number | null>(names.map(name => [name, null]));
     const stored = names.filter(name => isStored(this.members.get(name)));
     const groups = near(stored.map(name => this.member(name)));
@@ -216,7 +216,7 @@ export class Archive {
 
   private async startsOf(group: readonly Entry[]): Promise<[Entry, number][]> {
     const from = group[0].header;
-    const until = Math.min(group[group.length - 1].header + LONGEST_HEADER, this.source.size);
+    const until = Math.min(group[group.length - 1].header + MAX_HEADER_LENGTH, this.source.size);
     const content = await this.source.read(from, until - from);
     const starts: [Entry, number][] = [];
     for (const member of group) {
@@ -235,7 +235,7 @@ export class Archive {
 
   private member(name: string): Entry {
     const found = this.members.get(name);
-    if (found === undefined) throw malformed(`it has no ${shown(name)}`);
+    if (found === undefined) throw malformed(`it has no ${excerpt(name)}`);
     return found;
   }
 }
@@ -244,7 +244,7 @@ const isStored = (member: Entry | undefined) => member?.method === STORED && mem
 
 /** Where the bytes of a member begin, by the header before them, which has to agree with the directory. */
 function startOf(member: Entry, header: Uint8Array): number {
-  const is = () => `the header of ${shown(member.name)} says other things than the directory`;
+  const is = () => `the header of ${excerpt(member.name)} says other things than the directory`;
   const short = (at: number) => count(header.subarray(at, at + 2));
   const start = member.header + LOCAL + short(26) + short(28);
   need(isSignature(header, 0, 3, 4), is);
@@ -267,7 +267,7 @@ function near(members: readonly Entry[]): Entry[][] {
 }
 
 async function inflated(raw: Uint8Array, member: Entry): Promise<Uint8Array> {
-  need(member.method === DEFLATED, `${shown(member.name)} is compressed by another method than models are`);
+  need(member.method === DEFLATED, `${excerpt(member.name)} is compressed by another method than models are`);
   const content = new Uint8Array(member.size);
   const { readable, writable } = new DecompressionStream("deflate-raw");
   const writer = writable.getWriter();
@@ -284,7 +284,7 @@ async function inflated(raw: Uint8Array, member: Entry): Promise<Uint8Array> {
     }
   } catch (error) {
     void reader.cancel().catch(() => undefined);
-    throw error instanceof FileProblem ? error : malformed(`${shown(member.name)} cannot be inflated`);
+    throw error instanceof FileProblem ? error : malformed(`${excerpt(member.name)} cannot be inflated`);
   }
   return content.subarray(0, filled);
 }

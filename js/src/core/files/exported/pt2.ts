@@ -1,7 +1,7 @@
 // Archives of `torch.export.save`: their JSON and the places of their weights; no pickle in them is opened.
 
 import type { Fields } from "../../shared/base/schema";
-import { excess, need, product, shown } from "../bytes/bounds";
+import { excess, need, product, excerpt } from "../bytes/bounds";
 import { Allowance, NO_MODULE, Occurrences, Scope, shortText, sourceOf, withoutDots } from "../bytes/graph_parts";
 import { parseJson } from "../bytes/json";
 import {
@@ -33,9 +33,9 @@ import type { Archive } from "../bytes/zip";
 // The operators of an exported program, from the JSON of its graph, with those of branches and loops.
 // The operators of a subgraph, as a branch of `cond`, come before the operator that has it, which takes what they give.
 
-const DEEPEST = 30; // graphs within graphs
+const MAX_DEPTH = 30; // graphs within graphs
 const PREFIX = "torch.ops.";
-const MOST_MODULES = 100; // modules within modules
+const MAX_MODULES = 100; // modules within modules
 
 /** What an operator is called with: values, settings, and graphs, with how many values came before the last. */
 interface Arguments {
@@ -142,7 +142,7 @@ class ProgramReader {
   }
 
   private subgraph(argument: Fields, called: Arguments, { scope, module, depth }: Place): string[] {
-    if (depth >= DEEPEST) throw excess("graphs within graphs");
+    if (depth >= MAX_DEPTH) throw excess("graphs within graphs");
     const graph = mapping(required(argument, "graph"));
     const path = withoutDots(`${module}.${text(required(argument, "name"))}`);
     const inner = new Scope(scope);
@@ -158,7 +158,7 @@ class ProgramReader {
     const known = stack === "" ? "" : this.stacks.get(stack);
     if (known !== undefined) return known;
     let path = "";
-    for (const entry of stack.split(";", MOST_MODULES)) {
+    for (const entry of stack.split(";", MAX_MODULES)) {
       const parts = entry.split(",");
       if (parts.length !== 3 || parts[1] === NO_MODULE) continue;
       path = modulePath(parts[1]);
@@ -173,8 +173,8 @@ class ProgramReader {
   }
 }
 
-const MOST_LISTED = 10; // of what warnings name
-const MOST_ENTRIES = 100; // of versions and ranges
+const MAX_LISTED = 10; // of what warnings name
+const MAX_ENTRIES = 100; // of versions and ranges
 const PROGRAM = "serialized_exported_program.json"; // of torch before 2.8
 const FORMAT = "archive_format";
 
@@ -289,7 +289,7 @@ class Payloads {
     }
     const payloads = [...found.values()];
     const members = new Set(payloads.flatMap(({ member }) => member ?? []));
-    const places = await this.archive.places([...members]);
+    const places = await this.archive.offsets([...members]);
     return payloads.map(payload => this.record(payload, places));
   }
 
@@ -300,7 +300,7 @@ class Payloads {
 
   private add(found: Map<string, Payload>, name: string, entry: Fields, folder: string, role: Role): void {
     const isPickle = Boolean(entry.use_pickle);
-    if (isPickle) this.warnings.push(`${shown(name)} is stored as a pickle, which loading it would run`);
+    if (isPickle) this.warnings.push(`${excerpt(name)} is stored as a pickle, which loading it would run`);
     if (entry.tensor_meta === null || entry.tensor_meta === undefined) return;
     const own = this.signature.roles.get(name) ?? (entry.is_param ? "parameter" : role);
     const member = isPickle ? null : folder + text(required(entry, "path_name"));
@@ -313,7 +313,7 @@ class Payloads {
     const isOwn = told.length === shape.length && told.some((stride, at) => stride !== contiguous(shape, told)[at]);
     const strides = isOwn ? told : null;
     const offset = member === null ? null : this.placeOf(name, member, meta, reach(shape, strides), places);
-    const nbytes = product(shape, () => shown(name)) * size;
+    const nbytes = product(shape, () => excerpt(name)) * size;
     return { name, shape, dtype: dtypeOf(meta.dtype), nbytes, offset, file: "", strides, role };
   }
 
@@ -328,7 +328,7 @@ class Payloads {
     const size = bytesOf(meta.dtype);
     const first = integer(mapping(meta.storage_offset).as_int ?? 0);
     const fits = first >= 0 && (first + elements) * size <= this.archive.size(member);
-    need(fits, () => `${shown(name)} goes beyond ${shown(member)}`);
+    need(fits, () => `${excerpt(name)} goes beyond ${excerpt(member)}`);
     const start = places.get(member) ?? null;
     return start === null ? null : start + first * size;
   }
@@ -366,7 +366,7 @@ function metadataOf(program: Fields): Record<string, Plain> {
   return Object.fromEntries(Object.entries(told).filter(([, value]) => value !== ""));
 }
 
-const firstOf = (program: Fields, key: string) => Object.entries(mapping(program[key])).slice(0, MOST_ENTRIES);
+const firstOf = (program: Fields, key: string) => Object.entries(mapping(program[key])).slice(0, MAX_ENTRIES);
 
 const wordOf = (value: unknown) => (value === null || value === undefined ? "None" : String(shortJson(value, "")));
 
@@ -382,6 +382,6 @@ function picklesOf(archive: Archive): string[] {
 }
 
 function namesText(names: readonly string[]): string {
-  const listed = names.slice(0, MOST_LISTED).map(name => shown(name));
-  return listed.join(", ") + (names.length > MOST_LISTED ? ", …" : "");
+  const listed = names.slice(0, MAX_LISTED).map(name => excerpt(name));
+  return listed.join(", ") + (names.length > MAX_LISTED ? ", …" : "");
 }

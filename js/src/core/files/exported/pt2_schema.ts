@@ -1,9 +1,9 @@
 // The JSON that `torch.export.save` writes: texts, sizes, dtypes, names and arguments, checked as they are read.
 
 import { type Fields, isObject } from "../../shared/base/schema";
-import { excess, MOST_DIMENSIONS, need, product } from "../bytes/bounds";
+import { excess, MAX_DIMENSIONS, need, product } from "../bytes/bounds";
 import type { Plain, ValueRecord } from "../bytes/records";
-import { type Element, elementText, Float, MOST_ELEMENTS, short, shortText } from "../bytes/graph_parts";
+import { type Element, elementText, Float, MAX_ELEMENTS, short, shortText } from "../bytes/graph_parts";
 
 /** ScalarType of torch/_export/serde/schema.py: torch's word, and the bytes of an element. */
 const DTYPES: ReadonlyMap<unknown, readonly [string, number]> = new Map([
@@ -47,7 +47,7 @@ const LAYOUTS: ReadonlyMap<unknown, string> = new Map([
   [7, "strided"]
 ]);
 
-const LONGEST_SIZE = 400; // characters of an expression
+const MAX_EXPRESSION_LENGTH = 400; // characters of an expression
 
 /** The value, if it is a text. */
 export function text(value: unknown): string {
@@ -108,7 +108,7 @@ export function valueOf(meta: Fields): ValueRecord {
 function sizeText(expression: string): string {
   const symbols = /Symbol\('([^'()]{1,100})'[^()]{0,200}\)|Integer\((-?\d{1,20})\)/g;
   return expression
-    .slice(0, LONGEST_SIZE)
+    .slice(0, MAX_EXPRESSION_LENGTH)
     .replace(symbols, (_, symbol?: string, whole?: string) => symbol ?? whole ?? "");
 }
 
@@ -117,7 +117,7 @@ export const modulePath = (name: string) => name.replace(/@\d{1,9}(?=\.|$)/g, ""
 
 function dimensions(meta: Fields, key: string): readonly unknown[] {
   const found = listed(meta[key]);
-  need(found.length <= MOST_DIMENSIONS, "a tensor has too many dimensions");
+  need(found.length <= MAX_DIMENSIONS, "a tensor has too many dimensions");
   return found;
 }
 
@@ -128,8 +128,8 @@ function sizeOf(size: Fields): number | string {
 
 // Arguments of the operators of an exported program: which of them are values, and the others in short.
 
-const DEEPEST = 30; // lists within lists
-const MOST_SIZES = 100;
+const MAX_DEPTH = 30; // lists within lists
+const MAX_SIZES = 100;
 
 const HOLDERS: ReadonlySet<string> = new Set(
   (
@@ -147,7 +147,7 @@ const NO_SETTINGS: ReadonlySet<string> = new Set([
 
 /** The names of the values in an argument: tensors, lists of them, and sizes that are computed. */
 export function namesOf(argument: unknown, depth = 0): string[] {
-  if (depth > DEEPEST) throw excess("arguments within arguments");
+  if (depth > MAX_DEPTH) throw excess("arguments within arguments");
   if (Array.isArray(argument)) return argument.flatMap(part => namesOf(part, depth + 1));
   return Object.entries(mapping(argument)).flatMap(([kind, value]) => {
     if (kind === "as_tensor" || kind === "as_token") return named(mapping(value).name);
@@ -187,7 +187,7 @@ const symbolic: Way = value => {
 const symbolics: Way = value =>
   shortTexts(
     listed(value)
-      .slice(0, MOST_SIZES)
+      .slice(0, MAX_SIZES)
       .map(part => {
         const [kind, first] = Object.entries(mapping(part))[0] ?? ["", null];
         return jsonText(first, kind);
@@ -216,7 +216,7 @@ const WAYS: ReadonlyMap<string, Way> = new Map<string, Way>([
 
 /** A value of JSON as a setting; `kind` tells floats, which Python writes with a fraction. */
 export function shortJson(value: unknown, kind: string): Plain {
-  if (Array.isArray(value)) return shortTexts(value.slice(0, MOST_ELEMENTS + 1).map(part => jsonText(part, kind)));
+  if (Array.isArray(value)) return shortTexts(value.slice(0, MAX_ELEMENTS + 1).map(part => jsonText(part, kind)));
   if (isObject(value)) return shortText(`{${mappingText(value)}}`);
   return short(elementOf(value, kind));
 }
@@ -228,13 +228,13 @@ function jsonText(value: unknown, kind: string): string {
 
 const mappingText = (value: Fields) =>
   Object.entries(value)
-    .slice(0, MOST_ELEMENTS + 1)
+    .slice(0, MAX_ELEMENTS + 1)
     .map(([key, part]) => `${shortText(key)}: ${jsonText(part, key)}`)
     .join(", ");
 
 function shortTexts(texts: readonly string[]): string {
-  const more = texts.length > MOST_ELEMENTS ? ", …" : "";
-  return shortText(`[${texts.slice(0, MOST_ELEMENTS).join(", ")}${more}]`);
+  const more = texts.length > MAX_ELEMENTS ? ", …" : "";
+  return shortText(`[${texts.slice(0, MAX_ELEMENTS).join(", ")}${more}]`);
 }
 
 function elementOf(value: unknown, kind: string): Element {

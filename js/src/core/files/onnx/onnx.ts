@@ -1,6 +1,6 @@
 // ONNX: weights, operators, modules and metadata of a file, whose numbers are left where they are.
 
-import { excess, need, shown } from "../bytes/bounds";
+import { excess, need, excerpt } from "../bytes/bounds";
 import { Window } from "../bytes/buffered";
 import { Allowance, Float, Occurrences, Scope, short, shortList, shortText, withoutDots } from "../bytes/graph_parts";
 import {
@@ -21,10 +21,10 @@ import type {
   TensorRecord,
   ValueRecord
 } from "../bytes/records";
-import { Modules, type Standing, withTheirWeights } from "./onnx_modules";
+import { Modules, type NameSource, withTheirWeights } from "./onnx_modules";
 import {
   dtypeOf,
-  inShort,
+  elementsText,
   isSmall,
   isWeightDtype,
   QUANTIZED,
@@ -38,9 +38,9 @@ import {
 // what they take is what it takes. A call of a local function is a module of its class, with the function's operators; it
 // is one operator where functions call themselves, or would give more operators than `MOST_INLINED`.
 
-const MOST_INLINED = 20_000; // operators of local functions
-const DEEPEST_CALL = 16;
-const MOST_LISTED = 100; // elements of a list that are looked at
+const MAX_INLINED = 20_000; // operators of local functions
+const MAX_CALL_DEPTH = 16;
+const MAX_LISTED = 100; // elements of a list that are looked at
 const HOLDERS: readonly number[] = [0, 4, 5, 9, 10]; // types of attributes that hold tensors or graphs, or are not told
 const [FLOAT, INT, STRING, TENSOR, FLOATS, INTS, STRINGS] = [1, 2, 3, 4, 6, 7, 8]; // AttributeProto.AttributeType
 
@@ -70,7 +70,7 @@ export class GraphReader {
   private readonly allowance = new Allowance();
   private readonly tensorNames = new Set<string>();
   private readonly operators: OperatorRecord[] = [];
-  private readonly standings: Standing[] = []; // of the operators
+  private readonly standings: NameSource[] = []; // of the operators
   private readonly quantized = new QuantizedOperands();
   private readonly values = new Map<string, ValueRecord>();
   private readonly valueNames = new Occurrences();
@@ -106,7 +106,7 @@ export class GraphReader {
     for (const message of graph.tensors) {
       const record = "values" in message ? sparseRecord(message) : recordOf(message.name, message);
       const isNew = place.depth > 0 || !this.tensorNames.has(record.name);
-      need(isNew, () => `two tensors named ${shown(record.name)}`);
+      need(isNew, () => `two tensors named ${excerpt(record.name)}`);
       tensors.add(record.name);
       this.keepTensor(place, record);
     }
@@ -209,8 +209,8 @@ export class GraphReader {
 
   private canBeInlined({ name, nodes }: FunctionMessage, place: Place): boolean {
     const count = nodes.length;
-    const isBounded = this.inlined + count <= MOST_INLINED && this.allowance.fits(count);
-    return isBounded && place.calls.length < DEEPEST_CALL && !place.calls.includes(name);
+    const isBounded = this.inlined + count <= MAX_INLINED && this.allowance.fits(count);
+    return isBounded && place.calls.length < MAX_CALL_DEPTH && !place.calls.includes(name);
   }
 
   /** The operators of a function, in a module named after the call. */
@@ -276,19 +276,19 @@ function settingOf(attribute: AttributeMessage, given: Settings, tellsLong: bool
   if (type === INT) return short(attribute.whole);
   if (type === STRING) return shortText(attribute.text);
   if (type === FLOATS || type === INTS || type === STRINGS) return shortList(elementsOf(type, list));
-  return (type === TENSOR || type === 0) && tensor !== null ? inShort(tensor) : undefined;
+  return (type === TENSOR || type === 0) && tensor !== null ? elementsText(tensor) : undefined;
 }
 
 function elementsOf(type: number, list: AttributeMessage["list"]): (Float | number | bigint | string)[] {
-  const values = list.type === type ? list.values.slice(0, MOST_LISTED) : [];
+  const values = list.type === type ? list.values.slice(0, MAX_LISTED) : [];
   return type === FLOATS ? values.map(value => new Float(Number(value))) : values;
 }
 
-const MOST_ENTRIES = 1_000; // of the metadata
-const MOST_FUNCTIONS = 100_000;
+const MAX_ENTRIES = 1_000; // of the metadata
+const MAX_FUNCTIONS = 100_000;
 const LONG = 1_000; // bytes: a text that has as many is longer than is shown, and is cut there
-const MOST_SHORT = 2_100; // bytes of an entry with a key and a value that are as long
-const LARGEST_HEAD = 2 ** 20; // bytes of what a model has beside graphs and functions
+const MAX_SHORT_ENTRY = 2_100; // bytes of an entry with a key and a value that are as long
+const MAX_HEAD_SIZE = 2 ** 20; // bytes of what a model has beside graphs and functions
 
 interface Model {
   irVersion: number;
@@ -346,8 +346,8 @@ async function modelOf(window: Window, wire: Wire, messages: Messages, size: num
     while (at < size) {
       const field = wire.field(at, size);
       const isPart = field.hasLength && [7, 20, 25].includes(field.number); // a graph, trainings, a function
-      if (!isPart) head += Math.min(field.end - at, MOST_SHORT);
-      if (head > LARGEST_HEAD) throw excess("bytes beside its graph");
+      if (!isPart) head += Math.min(field.end - at, MAX_SHORT_ENTRY);
+      if (head > MAX_HEAD_SIZE) throw excess("bytes beside its graph");
       if (field.hasLength) addTo(model, field, wire, messages);
       else if (field.number === 1) model.irVersion = wire.number(field);
       else if (field.number === 5) model.version = wire.number(field);
@@ -367,8 +367,7 @@ function addTo(model: Model, field: Field, wire: Wire, messages: Messages): void
   else if (number === 8) model.opsets.push(opsetOf(field, wire));
   else if (number === 14) model.entries.push(messages.pair(field, LONG));
   else if (number === 25) model.functions.push(field);
-  if (model.functions.length > MOST_FUNCTIONS || model.graphs.length > MOST_ENTRIES)
-    throw excess("graphs or functions");
+  if (model.functions.length > MAX_FUNCTIONS || model.graphs.length > MAX_ENTRIES) throw excess("graphs or functions");
 }
 
 function opsetOf({ begin, end }: Field, wire: Wire): [string, number] {
@@ -398,7 +397,7 @@ async function graphOf(window: Window, wire: Wire, messages: Messages, parts: re
 }
 
 function metadataOf(model: Model): Record<string, Plain> {
-  const opsets = model.opsets.slice(0, MOST_ENTRIES).map(([domain, version]) => `${domain || "ai.onnx"} ${version}`);
+  const opsets = model.opsets.slice(0, MAX_ENTRIES).map(([domain, version]) => `${domain || "ai.onnx"} ${version}`);
   const told: [string, Plain][] = [
     ["producer", shortText(`${model.producer} ${model.producerVersion}`.trim())],
     ["opset", shortText(opsets.join(", "))],
@@ -407,7 +406,7 @@ function metadataOf(model: Model): Record<string, Plain> {
     ["model_version", model.version],
     ["description", shortText(model.description)]
   ];
-  const entries = model.entries.slice(0, MOST_ENTRIES).map(pair => pair.map(shortText) as [string, string]);
+  const entries = model.entries.slice(0, MAX_ENTRIES).map(pair => pair.map(shortText) as [string, string]);
   const metadata = new Map(told.filter(([, value]) => value !== "" && value !== 0));
   for (const [key, value] of entries) if (!metadata.has(key)) metadata.set(key, value);
   return Object.fromEntries(metadata);
@@ -415,5 +414,5 @@ function metadataOf(model: Model): Record<string, Plain> {
 
 function warningsOf({ tensors }: GraphReader): string[] {
   const files = [...new Set(tensors.map(({ file }) => file))].filter(file => file !== "").sort();
-  return files.slice(0, 10).map(file => `weights lie in ${shown(file)}, which has to be in the same folder`);
+  return files.slice(0, 10).map(file => `weights lie in ${excerpt(file)}, which has to be in the same folder`);
 }

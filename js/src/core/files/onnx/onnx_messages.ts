@@ -1,16 +1,16 @@
 // The messages of an ONNX file, without the numbers of their tensors, which are skipped.
 // The numbers of fields are those of https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 
-import { excess, MOST_DIMENSIONS, MOST_TENSORS, need } from "../bytes/bounds";
-import { MOST_OPERATORS, sourceOf } from "../bytes/graph_parts";
+import { excess, MAX_DIMENSIONS, MAX_TENSORS, need } from "../bytes/bounds";
+import { MAX_OPERATORS, sourceOf } from "../bytes/graph_parts";
 import type { Field, Wire } from "./protobuf";
 
 const FEW_BYTES = 64; // of numbers that stay
 const SMALL = 2 ** 14; // bytes of a message whose lists are read
-const MOST_GRAPHS = 1_000; // of an attribute
-const MOST_LISTED = 101; // elements of a list that are kept
-const LONGEST_SETTING = 1_000; // bytes
-const DEEPEST = 30; // graphs within graphs
+const MAX_GRAPHS = 1_000; // of an attribute
+const MAX_LISTED = 101; // elements of a list that are kept
+const MAX_SETTING_LENGTH = 1_000; // bytes
+const MAX_DEPTH = 30; // graphs within graphs
 const [NAME_SCOPES, CLASSES, TRACE] = ["name_scopes", "class_hierarchy", "stack_trace"].map(
   key => `pkg.torch.onnx.${key}`
 );
@@ -131,7 +131,7 @@ export class Messages {
   }
 
   private node(begin: number, end: number, depth: number): NodeMessage {
-    if (++this.nodes > 2 * MOST_OPERATORS) throw excess("operators");
+    if (++this.nodes > 2 * MAX_OPERATORS) throw excess("operators");
     const node: NodeMessage = {
       inputs: [],
       outputs: [],
@@ -198,7 +198,7 @@ export class Messages {
   private addContent(attribute: AttributeMessage, field: Field, depth: number): void {
     const { number, begin, end } = field;
     if (number === 1) attribute.name = this.wire.text(field);
-    else if (number === 4) attribute.text = this.wire.text(field, LONGEST_SETTING);
+    else if (number === 4) attribute.text = this.wire.text(field, MAX_SETTING_LENGTH);
     else if (number === 5) attribute.held = attribute.tensor = this.tensor(begin, end);
     else if (number === 10) attribute.held = this.tensor(begin, end);
     else if (number === 6 || number === 11) attribute.graphs.push(this.body(attribute, field, depth + 1));
@@ -219,18 +219,18 @@ export class Messages {
 
   private addElements({ list }: AttributeMessage, type: number, values: readonly (number | bigint | string)[]): void {
     if (list.type !== type) [list.type, list.values] = [type, []];
-    list.values.push(...values.slice(0, MOST_LISTED - list.values.length));
+    list.values.push(...values.slice(0, MAX_LISTED - list.values.length));
   }
 
   private body(attribute: AttributeMessage, { begin, end }: Field, depth: number): GraphMessage {
-    if (depth > DEEPEST || attribute.graphs.length >= MOST_GRAPHS) throw excess("graphs within graphs");
+    if (depth > MAX_DEPTH || attribute.graphs.length >= MAX_GRAPHS) throw excess("graphs within graphs");
     const graph = this.emptyGraph();
     this.wire.fields(begin, end, field => this.addTo(graph, field, depth));
     return graph;
   }
 
   private tensor(begin: number, end: number): TensorMessage {
-    if (++this.tensors > 2 * MOST_TENSORS) throw excess("tensors");
+    if (++this.tensors > 2 * MAX_TENSORS) throw excess("tensors");
     const tensor: TensorMessage = {
       name: "",
       dims: [],
@@ -260,7 +260,7 @@ export class Messages {
 
   private dims(field: Field, known: number): number[] {
     const dims = this.wire.wholes(field).map(Number);
-    need(known + dims.length <= MOST_DIMENSIONS && dims.every(Number.isSafeInteger), "sizes that no tensor has");
+    need(known + dims.length <= MAX_DIMENSIONS && dims.every(Number.isSafeInteger), "sizes that no tensor has");
     return dims;
   }
 
@@ -321,10 +321,10 @@ export class Messages {
       let size: number | string = "";
       this.wire.fields(dim.begin, dim.end, field => {
         if (field.number === 1 && field.kind === 0) size = this.wire.number(field);
-        else if (field.number === 2 && field.hasLength) size = this.wire.text(field, LONGEST_SETTING);
+        else if (field.number === 2 && field.hasLength) size = this.wire.text(field, MAX_SETTING_LENGTH);
       });
       sizes.push(size);
-      need(sizes.length <= MOST_DIMENSIONS, "a value of too many dimensions");
+      need(sizes.length <= MAX_DIMENSIONS, "a value of too many dimensions");
     });
     return sizes;
   }

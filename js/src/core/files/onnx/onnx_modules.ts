@@ -6,17 +6,18 @@ import { NO_MODULE } from "../bytes/graph_parts";
 import { roleOf } from "../tree/structures";
 import { pathIn, Paths } from "../tree/owners";
 import type { ModulePart, OperatorRecord, TensorRecord } from "../bytes/records";
+import { push } from "../../shared/base/multimap";
 
-const LONGEST_LIST = 20_000; // characters of a list in the metadata
-const DEEPEST = 64; // calls within calls
-const DEEPEST_PATH = 200; // modules within modules
-const LONGEST_PATH = 4_000; // characters
-const MOST_LETTERS = 128 * 2 ** 20; // of all paths that are looked at
-const MOST_LISTED = 4_000_000; // texts of all lists
+const MAX_LIST_LENGTH = 20_000; // characters of a list in the metadata
+const MAX_DEPTH = 64; // calls within calls
+const MAX_PATH_DEPTH = 200; // modules within modules
+const MAX_PATH_LENGTH = 4_000; // characters
+const MAX_PATH_CHARACTERS = 128 * 2 ** 20; // of all paths that are looked at
+const MAX_LISTED = 4_000_000; // texts of all lists
 const REPEATED = /_\d{1,6}$/;
 
 /** What an operator's module is known by: the file tells it, nothing does, or the body or function that it is in. */
-export type Standing = "told" | "free" | "fixed";
+export type NameSource = "told" | "free" | "fixed";
 
 /** The modules of one file, as its nodes come to tell of them. */
 export class Modules {
@@ -25,8 +26,8 @@ export class Modules {
   private readonly called = new Map<string, string>();
   private readonly paths = new Set<string>(); // of what was called
   private readonly told = new Map<string, Map<string, string | null>>(); // by scopes and classes: functions are read often
-  private lettersLeft = MOST_LETTERS;
-  private listedLeft = MOST_LISTED;
+  private lettersLeft = MAX_PATH_CHARACTERS;
+  private listedLeft = MAX_LISTED;
 
   /**
    * The modules that were told and have operators or tensors, themselves or inside: a body may be empty, and a module
@@ -76,7 +77,7 @@ export class Modules {
 
   /** The texts of a list as Python writes it. */
   private listed(text: string): string[] {
-    const matches = text.slice(0, LONGEST_LIST).matchAll(/'([^'\\]*)'|"([^"\\]*)"/g);
+    const matches = text.slice(0, MAX_LIST_LENGTH).matchAll(/'([^'\\]*)'|"([^"\\]*)"/g);
     const found = Array.from(matches, match => match[1] || match[2] || "");
     this.listedLeft -= found.length;
     if (this.listedLeft < 0) throw excess("modules on its operators");
@@ -92,7 +93,7 @@ export class Modules {
   ofName(name: string): string | null {
     if (!name.startsWith("/") || !isPath(name)) return null;
     const calls = name.slice(1).split("/").slice(0, -1);
-    const path = calls.length <= DEEPEST ? this.pathOf(calls) : "";
+    const path = calls.length <= MAX_DEPTH ? this.pathOf(calls) : "";
     return path === "" ? null : this.add(path);
   }
 
@@ -101,7 +102,7 @@ export class Modules {
     this.spend(key.length);
     const known = calls.length === 0 ? "" : this.called.get(key);
     if (known !== undefined) return known;
-    const path = this.firstCall(this.pathOf(calls.slice(0, -1)), ownName(calls));
+    const path = this.firstCall(this.pathOf(calls.slice(0, -1)), localName(calls));
     this.called.set(key, path);
     this.paths.add(path);
     return path;
@@ -118,12 +119,12 @@ export class Modules {
 
 /** Whether a name may have the path of a module in it: no model has modules that are as deep. */
 const isPath = (name: string) =>
-  name.length <= LONGEST_PATH && name.split(".", DEEPEST_PATH + 2).length <= DEEPEST_PATH + 1;
+  name.length <= MAX_PATH_LENGTH && name.split(".", MAX_PATH_DEPTH + 2).length <= MAX_PATH_DEPTH + 1;
 
 const outerOf = (path: string) => path.slice(0, Math.max(path.lastIndexOf("."), 0));
 
 /** The name that a module has in the one that calls it; a child of a container has the container's before it. */
-function ownName(calls: readonly string[]): string {
+function localName(calls: readonly string[]): string {
   const last = calls[calls.length - 1];
   const caller = calls[calls.length - 2];
   if (caller === undefined) return last;
@@ -140,11 +141,11 @@ function ownName(calls: readonly string[]): string {
  */
 export function withTheirWeights(
   operators: readonly OperatorRecord[],
-  standings: readonly Standing[],
+  standings: readonly NameSource[],
   tensors: readonly TensorRecord[],
   outputs: readonly string[]
 ): OperatorRecord[] {
-  const drawn = drawnBy(operators, standings, tensors);
+  const drawn = modulesByWeights(operators, standings, tensors);
   if (drawn.size === 0) return [...operators];
   const names = new Set(tensors.map(({ name }) => name));
   for (const [at, module] of between(operators, standings, drawn, new Set(outputs), names)) drawn.set(at, module);
@@ -152,9 +153,9 @@ export function withTheirWeights(
 }
 
 /** The modules of operators that weights draw to them, by the operators' places. */
-function drawnBy(
+function modulesByWeights(
   operators: readonly OperatorRecord[],
-  standings: readonly Standing[],
+  standings: readonly NameSource[],
   tensors: readonly TensorRecord[]
 ): Map<number, string> {
   const owned = new Map(tensors.filter(({ role }) => role !== "constant").map(each => [each.name, each]));
@@ -166,9 +167,7 @@ function drawnBy(
   operators.forEach(({ inputs }, at) => {
     for (const name of new Set(inputs)) {
       if (pathOf(name) === "") continue;
-      const places = readers.get(name);
-      if (places) places.push(at);
-      else readers.set(name, [at]);
+      push(readers, name, at);
     }
   });
   const weights = new Map<number, Map<string, number>>(); // bytes by module, of each operator
@@ -199,7 +198,7 @@ const isIn = (path: string, outer: string) => outer === "" || path === outer || 
 /** Operators without a module of which all that they read and all that reads them was drawn into one module. */
 function between(
   operators: readonly OperatorRecord[],
-  standings: readonly Standing[],
+  standings: readonly NameSource[],
   drawn: ReadonlyMap<number, string>,
   outputs: ReadonlySet<string>,
   tensors: ReadonlySet<string>

@@ -1,7 +1,7 @@
 // Tensors of ONNX as records: dtypes in torch's words, where their bytes are, and what lies in other files.
 
 import { FileProblem } from "../../shared/payload/file_problem";
-import { isPlainPath, malformed, need, product, shown } from "../bytes/bounds";
+import { isPlainPath, malformed, need, product, excerpt } from "../bytes/bounds";
 import { type Element, elementText, Float, short, shortList } from "../bytes/graph_parts";
 import { isSmallFloat, numberIn, type NumberKind, smallFloat, widthOf } from "../bytes/numbers";
 import type { SparseMessage, TensorMessage } from "./onnx_messages";
@@ -44,21 +44,21 @@ const DTYPES: ReadonlyMap<number, readonly [string, number, NumberKind?]> = new 
   [28, ["float6_e3m2", 6]]
 ]);
 
-type Places = readonly [numbers: readonly number[], scales: readonly number[]];
+type TensorDims = readonly [numbers: readonly number[], scales: readonly number[]];
 
-const BINARY: Places = [
+const BINARY: TensorDims = [
   [0, 3],
   [1, 2, 4, 5, 6, 7]
 ];
-const UNARY: Places = [[0], [1, 2, 3, 4]];
-const ofMicrosoft = (names: string, places: Places) =>
-  names.split(" ").map((name): [string, Places] => [`com.microsoft.${name}`, places]);
+const UNARY: TensorDims = [[0], [1, 2, 3, 4]];
+const ofMicrosoft = (names: string, places: TensorDims) =>
+  names.split(" ").map((name): [string, TensorDims] => [`com.microsoft.${name}`, places]);
 
 /**
  * By operator, of ONNX and of ONNX Runtime: which inputs are quantised numbers, and which scales and zero points of
  * them.
  */
-export const QUANTIZED: ReadonlyMap<string, Places> = new Map<string, Places>([
+export const QUANTIZED: ReadonlyMap<string, TensorDims> = new Map<string, TensorDims>([
   ["DequantizeLinear", [[0], [1, 2]]],
   ["QuantizeLinear", [[], [1, 2]]],
   [
@@ -175,11 +175,11 @@ export function recordOf(name: string, tensor: TensorMessage, role: TensorRecord
   const { nbytes, raw, dataType } = tensor;
   const shape = shapeOf(tensor.dims, name);
   const bits = DTYPES.get(dataType)?.[1] ?? 0;
-  const expected = bits === 0 ? null : Math.ceil((product(shape, () => shown(name)) * bits) / 8);
+  const expected = bits === 0 ? null : Math.ceil((product(shape, () => excerpt(name)) * bits) / 8);
   const record = { name, shape, dtype: dtypeOf(dataType), strides: null, role };
   if (tensor.isExternal) return { ...record, ...elsewhere(tensor, name, expected) };
   const fits = raw === null || expected === null || nbytes === expected;
-  need(fits, () => `${shown(name)} has not as many bytes as its shape takes`);
+  need(fits, () => `${excerpt(name)} has not as many bytes as its shape takes`);
   const packed = nbytes === expected && PACKED.includes(dataType) ? tensor.packed : null;
   return { ...record, nbytes, offset: raw ?? packed, file: "" };
 }
@@ -192,7 +192,7 @@ export function sparseRecord({ values, nbytes, dims }: SparseMessage): TensorRec
 }
 
 /** Among the settings of an operator: the numbers of a small tensor, else its kind. */
-export function inShort(tensor: TensorMessage): Plain {
+export function elementsText(tensor: TensorMessage): Plain {
   const values = isSmall(tensor) ? fewValues(tensor) : [];
   if (values.length === 0) return `${dtypeOf(tensor.dataType)} of ${tupleText(tensor.dims)}`;
   return tensor.dims.length > 0 ? shortList(values) : short(values[0]);
@@ -206,9 +206,9 @@ export function isSmall({ isExternal, dims }: TensorMessage): boolean {
 function shapeOf(dims: readonly number[], name: string): readonly number[] {
   need(
     dims.every(size => size >= 0),
-    () => `${shown(name)} has sizes that no tensor has`
+    () => `${excerpt(name)} has sizes that no tensor has`
   );
-  product(dims, () => shown(name));
+  product(dims, () => excerpt(name));
   return dims;
 }
 
@@ -216,17 +216,17 @@ type Elsewhere = Pick<TensorRecord, "file" | "offset" | "nbytes">;
 
 function elsewhere({ external }: TensorMessage, name: string, expected: number | null): Elsewhere {
   const location = external.get("location") ?? "";
-  if (!isPlainPath(location)) throw new FileProblem("elsewhere", shown(location));
+  if (!isPlainPath(location)) throw new FileProblem("elsewhere", excerpt(location));
   const file = location.replace(/^\.\//, "");
   const length = external.get("length");
   const nbytes = length === undefined ? expected : placeOf(length, name);
-  need(expected === null || nbytes === expected, () => `${shown(name)} has not as many bytes as its shape takes`);
+  need(expected === null || nbytes === expected, () => `${excerpt(name)} has not as many bytes as its shape takes`);
   return { file, offset: placeOf(external.get("offset") ?? "0", name), nbytes: nbytes ?? 0 };
 }
 
 function placeOf(digits: string, name: string): number {
   const number = /^\d{1,18}$/.test(digits) ? Number(digits) : NaN;
-  if (!Number.isSafeInteger(number)) throw malformed(`${shown(name)} begins or ends nowhere in another file`);
+  if (!Number.isSafeInteger(number)) throw malformed(`${excerpt(name)} begins or ends nowhere in another file`);
   return number;
 }
 

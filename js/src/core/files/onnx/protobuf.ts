@@ -5,9 +5,9 @@ import type { Bytes } from "../bytes/buffered";
 import { anyText, numberIn } from "../bytes/numbers";
 import { narrow } from "../pickle/pickle";
 
-const MOST_FIELDS = 6_000_000; // that are looked at one by one, those looked at again included
-const MOST_TEXT = 128 * 2 ** 20; // characters of all that is kept
-const MOST_NUMBER = 2 ** 29;
+const MAX_FIELDS = 6_000_000; // that are looked at one by one, those looked at again included
+const MAX_TEXT_TOTAL = 128 * 2 ** 20; // characters of all that is kept
+const MAX_FIELD_NUMBER = 2 ** 29;
 const [VARINT, FIXED64, LENGTH, FIXED32] = [0, 1, 2, 5];
 
 /** A field where the reader stands: its value lies from `begin` to `end`. */
@@ -21,8 +21,8 @@ export interface Field {
 
 /** Reads fields one after the other, and what they hold only when asked for. */
 export class Wire {
-  private fieldsLeft = MOST_FIELDS;
-  private textLeft = MOST_TEXT;
+  private fieldsLeft = MAX_FIELDS;
+  private textLeft = MAX_TEXT_TOTAL;
   private at = 0;
 
   constructor(readonly from: Bytes) {}
@@ -36,7 +36,7 @@ export class Wire {
     const length = kind === LENGTH ? this.length() : 0;
     const begin = this.at;
     const end = begin + (kind === LENGTH ? length : this.widthOf(kind));
-    need(end <= stop && number > 0 && number < MOST_NUMBER, `no field of protobuf at byte ${start}`);
+    need(end <= stop && number > 0 && number < MAX_FIELD_NUMBER, `no field of protobuf at byte ${start}`);
     return { number, hasLength: kind === LENGTH, kind, begin, end };
   }
 

@@ -7,20 +7,20 @@ import { anyText, numberIn } from "../bytes/numbers";
 import {
   DICT,
   Long,
-  LONGEST_LINE,
-  LONGEST_TEXT,
-  Made,
+  MAX_LINE_LENGTH,
+  MAX_TEXT_LENGTH,
+  ObjectRecord,
   type Opcode,
-  Pickles,
+  PickleMachine,
   Tuple,
   type Value,
   wholeOf
 } from "./pickle";
 
-const LONGEST_HEAD = 2 ** 12; // bytes of a text that is too long to keep
+const MAX_PREFIX_LENGTH = 2 ** 12; // bytes of a text that is too long to keep
 
 /** The pickles that stand in bytes one after the other. */
-export const picklesIn = (bytes: Bytes) => new Pickles(bytes, OPCODES);
+export const picklesIn = (bytes: Bytes) => new PickleMachine(bytes, OPCODES);
 
 const EMPTY = new Tuple([]);
 
@@ -80,74 +80,74 @@ const put =
 const list: Opcode = pickles => pickles.contain([]);
 const tuple: Opcode = pickles => pickles.contain(new Tuple(pickles.sinceMark()));
 
-function append(pickles: Pickles): void {
+function append(pickles: PickleMachine): void {
   const value = pickles.pop();
   pickles.append(pickles.top(), [value]);
 }
 
-function appends(pickles: Pickles): void {
+function appends(pickles: PickleMachine): void {
   const values = pickles.sinceMark();
   pickles.append(pickles.top(), values);
 }
 
-function setItem(pickles: Pickles): void {
+function setItem(pickles: PickleMachine): void {
   const pair = pickles.lastOnes(2);
   pickles.putIn(pickles.top(), pair);
 }
 
-function setItems(pickles: Pickles): void {
+function setItems(pickles: PickleMachine): void {
   const pairs = pickles.sinceMark();
   pickles.putIn(pickles.top(), pairs);
 }
 
-function dict(pickles: Pickles): void {
+function dict(pickles: PickleMachine): void {
   const pairs = pickles.sinceMark();
   pickles.contain(new Map(), DICT);
   pickles.putIn(pickles.top(), pairs);
 }
 
 /** REDUCE and NEWOBJ, which differ in how the object is made, and not in what it is made of. */
-function made(pickles: Pickles): void {
+function made(pickles: PickleMachine): void {
   const args = pickles.pop();
-  pickles.contain(new Made(pickles.pop(), args));
+  pickles.contain(new ObjectRecord(pickles.pop(), args));
 }
 
-function madeWithNames(pickles: Pickles): void {
+function madeWithNames(pickles: PickleMachine): void {
   const [args, names] = pickles.lastOnes(2);
-  const found = new Made(pickles.pop(), args);
+  const found = new ObjectRecord(pickles.pop(), args);
   found.state = names;
   pickles.contain(found);
 }
 
-function object(pickles: Pickles): void {
+function object(pickles: PickleMachine): void {
   const [maker, ...args] = pickles.sinceMark();
   need(maker !== undefined, "an object of no class in a pickle");
-  pickles.contain(new Made(maker, new Tuple(args)));
+  pickles.contain(new ObjectRecord(maker, new Tuple(args)));
 }
 
-function instance(pickles: Pickles): void {
+function instance(pickles: PickleMachine): void {
   const maker = pickles.globalLine();
-  pickles.contain(new Made(maker, new Tuple(pickles.sinceMark())));
+  pickles.contain(new ObjectRecord(maker, new Tuple(pickles.sinceMark())));
 }
 
-function stackGlobal(pickles: Pickles): void {
+function stackGlobal(pickles: PickleMachine): void {
   const [module, name] = pickles.lastOnes(2);
   pickles.push(pickles.named(module, name));
 }
 
-function build(pickles: Pickles): void {
+function build(pickles: PickleMachine): void {
   const state = pickles.pop();
   const target = pickles.top();
-  if (target instanceof Made) target.state = state;
+  if (target instanceof ObjectRecord) target.state = state;
 }
 
-function integer(pickles: Pickles): void {
+function integer(pickles: PickleMachine): void {
   const line = pickles.line();
   const digits = line.length === 2 ? anyText(line) : "";
   pickles.push(digits === "00" ? false : digits === "01" ? true : wholeOf(line));
 }
 
-function float(pickles: Pickles): void {
+function float(pickles: PickleMachine): void {
   const digits = anyText(pickles.line()).trim().toLowerCase();
   const named = /^([-+]?)(inf(?:inity)?|nan)$/.exec(digits);
   need(named !== null || /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/.test(digits), "a number that is none");
@@ -156,7 +156,7 @@ function float(pickles: Pickles): void {
 }
 
 /** A text in quotes, with Python's escapes. */
-function quoted(pickles: Pickles): void {
+function quoted(pickles: PickleMachine): void {
   const raw = latin(pickles.line()).trim();
   need(raw.length >= 2 && /^(['"])[^]*\1$/.test(raw), "a text without quotes in a pickle");
   pickles.push(unescaped(raw.slice(1, -1)));
@@ -183,9 +183,9 @@ function unescaped(raw: string): string {
 }
 
 /** A text of protocol 0. */
-function unicode(pickles: Pickles): void {
-  const line = pickles.line(LONGEST_LINE);
-  if (line.length > LONGEST_TEXT) pickles.push(new Long(line.length, rawText(line.subarray(0, LONGEST_HEAD))));
+function unicode(pickles: PickleMachine): void {
+  const line = pickles.line(MAX_LINE_LENGTH);
+  if (line.length > MAX_TEXT_LENGTH) pickles.push(new Long(line.length, rawText(line.subarray(0, MAX_PREFIX_LENGTH))));
   else pickles.push(rawText(line));
 }
 

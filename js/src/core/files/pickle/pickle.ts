@@ -8,17 +8,17 @@ import { Float } from "../bytes/graph_parts";
 import { MODULES, NAMES } from "./python2_names";
 import { anyText } from "../bytes/numbers";
 
-const MOST_OPCODES = 4_000_000; // 100,000 tensors take 3.2 million
-const MOST_CONTAINERS = 1_000_000; // 100,000 tensors take 800,000
+const MAX_OPCODES = 4_000_000; // 100,000 tensors take 3.2 million
+const MAX_CONTAINERS = 1_000_000; // 100,000 tensors take 800,000
 export const DICT = 5; // containers, as which a dict counts: it takes as much memory
-const MOST_GLOBALS = 20_000;
-const LONGEST_GLOBAL = 1_000;
-export const LONGEST_TEXT = 2 ** 20; // bytes of a text that is kept; a longer one is known by its length
-const LONGEST_NUMBER = 2 ** 12; // bytes of a whole number
-export const LONGEST_LINE = 2 ** 24; // bytes of a line that is looked through
+const MAX_GLOBALS = 20_000;
+const MAX_GLOBAL_LENGTH = 1_000;
+export const MAX_TEXT_LENGTH = 2 ** 20; // bytes of a text that is kept; a longer one is known by its length
+const MAX_NUMBER_LENGTH = 2 ** 12; // bytes of a whole number
+export const MAX_LINE_LENGTH = 2 ** 24; // bytes of a line that is looked through
 const HEAD = 2 ** 12;
-const MOST_IN_ORDER = 2 ** 22; // numbers of the memo that stand in an array
-const MOST_SCATTERED = 4_096; // larger ones
+const MAX_DENSE_MEMO = 2 ** 22; // numbers of the memo that stand in an array
+const MAX_SPARSE_MEMO = 4_096; // larger ones
 const NEWLINE = 10;
 
 /** A list, or what the items of a set are kept in. */
@@ -36,7 +36,7 @@ export type Value =
   | Dict
   | Tuple
   | Global
-  | Made
+  | ObjectRecord
   | Persistent
   | Long;
 
@@ -57,7 +57,7 @@ export class Global {
 }
 
 /** What loading would make by calling `maker`: its arguments, then its state, and what is put into it. */
-export class Made {
+export class ObjectRecord {
   state: Value = null;
   items: List | null = null;
   entries: Dict | null = null;
@@ -82,12 +82,12 @@ export class Long {
 }
 
 /** Does what an opcode says; it reads all that it needs before it changes anything. */
-export type Opcode = (pickles: Pickles) => void;
+export type Opcode = (pickles: PickleMachine) => void;
 
 const STOP = 0x2e;
 
 /** One pickle after the other; `position` is after the last opcode. */
-export class Pickles {
+export class PickleMachine {
   position = 0;
   readonly globals = new Map<string, Global>(); // what all of them name
   readonly persistent: Persistent[] = []; // what all of them leave to their reader
@@ -97,8 +97,8 @@ export class Pickles {
   private remembers = 0;
   private marks: number[] = [];
   private at = 0;
-  private left = MOST_OPCODES;
-  private containersLeft = MOST_CONTAINERS;
+  private left = MAX_OPCODES;
+  private containersLeft = MAX_CONTAINERS;
 
   constructor(
     private readonly from: Bytes,
@@ -197,7 +197,7 @@ export class Pickles {
   private scatter(key: string, value: Value): void {
     if (!this.scattered.has(key)) this.remembers += 1;
     this.scattered.set(key, value);
-    if (this.scattered.size > MOST_SCATTERED) throw excess("things to remember");
+    if (this.scattered.size > MAX_SPARSE_MEMO) throw excess("things to remember");
   }
 
   bytes(length: number): Uint8Array {
@@ -219,7 +219,7 @@ export class Pickles {
 
   /** Leaves out what is long; bytes that are not there are found missing by the opcode after them. */
   content(length: number): Uint8Array | Long {
-    if (length <= LONGEST_TEXT) return this.bytes(length);
+    if (length <= MAX_TEXT_LENGTH) return this.bytes(length);
     const long = new Long(length, this.from.bytes(this.at, HEAD).slice());
     this.at += length;
     return long;
@@ -230,7 +230,7 @@ export class Pickles {
     return found instanceof Uint8Array ? anyText(found) : new Long(found.length, wholeText(found.head));
   }
 
-  line(longest = LONGEST_TEXT): Uint8Array {
+  line(longest = MAX_TEXT_LENGTH): Uint8Array {
     let end = this.at;
     while (this.from.byte(end) !== NEWLINE) {
       if (++end - this.at > longest) throw this.wrong();
@@ -242,7 +242,7 @@ export class Pickles {
 
   /** A whole number of that many bytes, the lowest first. */
   whole(length: number): number | bigint {
-    if (length > LONGEST_NUMBER) throw this.wrong();
+    if (length > MAX_NUMBER_LENGTH) throw this.wrong();
     const bytes = this.bytes(length);
     if (length === 0) return 0;
     const digits = Array.from(bytes, byte => byte.toString(16).padStart(2, "0")).reverse();
@@ -250,7 +250,7 @@ export class Pickles {
   }
 
   named(module: Value, name: Value): Global {
-    const isName = (part: Value): part is string => typeof part === "string" && part.length <= LONGEST_GLOBAL;
+    const isName = (part: Value): part is string => typeof part === "string" && part.length <= MAX_GLOBAL_LENGTH;
     if (!isName(module) || !isName(name)) throw this.wrong();
     const moved = NAMES.get(`${module} ${name}`)?.split(" ");
     const found =
@@ -258,13 +258,13 @@ export class Pickles {
     const key = `${found.module.length} ${found.path}`;
     const known = this.globals.get(key);
     if (known !== undefined) return known;
-    if (this.globals.size >= MOST_GLOBALS) throw excess("things to import");
+    if (this.globals.size >= MAX_GLOBALS) throw excess("things to import");
     this.globals.set(key, found);
     return found;
   }
 
   globalLine(): Global {
-    const [module, name] = [this.line(LONGEST_GLOBAL), this.line(LONGEST_GLOBAL)];
+    const [module, name] = [this.line(MAX_GLOBAL_LENGTH), this.line(MAX_GLOBAL_LENGTH)];
     return this.named(anyText(module), anyText(name));
   }
 
@@ -275,13 +275,13 @@ export class Pickles {
   }
 
   putIn(target: Value, pairs: List): void {
-    const into = target instanceof Made ? (target.entries ??= new Map()) : target;
+    const into = target instanceof ObjectRecord ? (target.entries ??= new Map()) : target;
     if (!(into instanceof Map) || pairs.length % 2 !== 0) throw this.wrong();
     for (let index = 0; index < pairs.length; index += 2) into.set(pairs[index], pairs[index + 1]);
   }
 
   append(target: Value, values: List): void {
-    const into = target instanceof Made ? (target.items ??= []) : target;
+    const into = target instanceof ObjectRecord ? (target.items ??= []) : target;
     if (!Array.isArray(into)) throw this.wrong();
     for (const value of values) into.push(value);
   }
@@ -291,7 +291,7 @@ export class Pickles {
   }
 }
 
-const isInOrder = (index: number) => index >= 0 && index < MOST_IN_ORDER;
+const isInOrder = (index: number) => index >= 0 && index < MAX_DENSE_MEMO;
 
 /** No text of digits alone: engines take those for numbers. */
 const scatteredKey = (index: number) => `#${index}`;
@@ -308,7 +308,7 @@ export function narrow(value: bigint): number | bigint {
 
 /** A whole number in digits, as old pickles write it. */
 export function wholeOf(line: Uint8Array): number | bigint {
-  need(line.length <= LONGEST_NUMBER, "a number of too many digits");
+  need(line.length <= MAX_NUMBER_LENGTH, "a number of too many digits");
   const digits = anyText(line).trim().replace(/L$/, "");
   need(/^[-+]?\d+$/.test(digits), "a number that is none");
   return narrow(digits.startsWith("-") ? -BigInt(digits.slice(1)) : BigInt(digits.replace("+", "")));

@@ -1,22 +1,22 @@
 // What a pickle tells of a model: tensors by dotted names, modules with classes and settings, plain values.
 
 import { excess } from "../bytes/bounds";
-import { Made, Persistent, Tuple, type Dict, type Value } from "./pickle";
+import { ObjectRecord, Persistent, Tuple, type Dict, type Value } from "./pickle";
 import { argsOf, classPath, costOf, keyText, plain } from "./pickled_plain";
-import type { Found, Tensors } from "./pickled_tensors";
+import type { TensorInfo, Tensors } from "./pickled_tensors";
 import type { ModulePart, Plain, TensorRecord } from "../bytes/records";
 
-const MOST_TENSORS = 120_000;
-const MOST_FOLLOWED = 2_500_000; // values, each as often as it is reached
+const MAX_TENSORS = 120_000;
+const MAX_VISITED = 2_500_000; // values, each as often as it is reached
 const NUMBERS = 4; // of a list that are looked at in the time of a value that is passed over
 const COST = 8; // of going into a value, in values that are passed over
-const MOST_METADATA = 200;
-const DEEPEST = 100; // of values in values
-const DEEPEST_METADATA = 3;
-const LONGEST_NAME = 1_000;
-const MOST_NAMES = 64 * 2 ** 20; // characters of all names
+const MAX_METADATA = 200;
+const MAX_DEPTH = 100; // of values in values
+const MAX_METADATA_DEPTH = 3;
+const MAX_NAME_LENGTH = 1_000;
+const MAX_NAMES = 64 * 2 ** 20; // characters of all names
 const [STATE, GROUPS] = ["state", "param_groups"]; // what an optimizer's state has, and nothing else of a model
-const MOST_OF_OPTIMIZER = 16; // entries, of which one has what it remembers of parameters
+const MAX_OPTIMIZER_ENTRIES = 16; // entries, of which one has what it remembers of parameters
 export const SCRIPTED = "__torch__.";
 
 /** What a TorchScript archive tells of a class: its name without marks, which tensors are what, and constants. */
@@ -47,8 +47,8 @@ export class Inventory {
   readonly modules: ModulePart[] = [];
   readonly metadata = new Map<string, Plain>();
   warnings: readonly string[] = [];
-  private left = MOST_FOLLOWED;
-  private letters = MOST_NAMES;
+  private left = MAX_VISITED;
+  private letters = MAX_NAMES;
   private isInOptimizer = false;
   private readonly above = new Set<Value>(); // the values that the one at hand is in
   private readonly names = new Set<string>();
@@ -66,8 +66,8 @@ export class Inventory {
     const found = this.found.of(value);
     if (found !== null) {
       this.addTensor(path, found, role);
-    } else if (this.above.size >= DEEPEST) {
-      if (!this.above.has(value)) this.warnings = [`what is nested more than ${DEEPEST} deep is not listed`];
+    } else if (this.above.size >= MAX_DEPTH) {
+      if (!this.above.has(value)) this.warnings = [`what is nested more than ${MAX_DEPTH} deep is not listed`];
     } else if (!this.above.has(value)) {
       this.above.add(value);
       this.addInner(value, path);
@@ -75,10 +75,10 @@ export class Inventory {
     }
   }
 
-  private addTensor(path: string, found: Found, role: Role): void {
+  private addTensor(path: string, found: TensorInfo, role: Role): void {
     const name = this.unused(path || "tensor"); // one that was saved alone has no name
     this.letters -= name.length;
-    if (this.tensors.length >= MOST_TENSORS || this.letters < 0) throw excess("tensors, or letters of names");
+    if (this.tensors.length >= MAX_TENSORS || this.letters < 0) throw excess("tensors, or letters of names");
     this.names.add(name);
     const told = this.isInOptimizer ? "buffer" : (role ?? found.role);
     this.tensors.push({ ...found, name, file: "", role: told });
@@ -99,7 +99,7 @@ export class Inventory {
   }
 
   private addInner(value: Value, path: string): void {
-    if (!(value instanceof Made)) {
+    if (!(value instanceof ObjectRecord)) {
       this.addMembers(value, path);
     } else if (classOf(value).startsWith(SCRIPTED) && value.state instanceof Map) {
       this.addScripted(value, value.state, path);
@@ -113,7 +113,7 @@ export class Inventory {
   private addMembers(value: Value, path: string): void {
     const members = this.members(value);
     const around = this.isInOptimizer;
-    const isOptimizer = isOptimizerState(members.slice(0, MOST_OF_OPTIMIZER).map(([name]) => name));
+    const isOptimizer = isOptimizerState(members.slice(0, MAX_OPTIMIZER_ENTRIES).map(([name]) => name));
     for (const [name, member] of members) {
       if (this.addPlain(name, member, path) || !isHolder(member)) continue;
       this.isInOptimizer = around || (isOptimizer && name === STATE);
@@ -124,7 +124,7 @@ export class Inventory {
 
   /** Whether a member is told as text or number, once for all. */
   private addPlain(name: Value, member: Value, path: string): boolean {
-    if (this.above.size > DEEPEST_METADATA || this.metadata.size >= MOST_METADATA) return false;
+    if (this.above.size > MAX_METADATA_DEPTH || this.metadata.size >= MAX_METADATA) return false;
     const told = this.plain(member);
     if (told === null && member !== null) return false;
     const key = this.joined(path, name);
@@ -145,7 +145,7 @@ export class Inventory {
   private joined(path: string, key: Value): string {
     const text = typeof key === "string" ? key : this.keyText(key);
     const name = path === "" ? text : `${path}.${text}`;
-    if (name.length > LONGEST_NAME) throw excess("letters of a name");
+    if (name.length > MAX_NAME_LENGTH) throw excess("letters of a name");
     return name;
   }
 
@@ -161,8 +161,8 @@ export class Inventory {
 
   /** The names and values in a container, or the attributes of an object and what was put into it. */
   private members(value: Value | undefined): Pair[] {
-    if (value instanceof Made) this.spend(givenTo(value).length);
-    const pairs = value instanceof Made ? pairsOf(value) : plainPairs(value ?? null);
+    if (value instanceof ObjectRecord) this.spend(argumentsOf(value).length);
+    const pairs = value instanceof ObjectRecord ? pairsOf(value) : plainPairs(value ?? null);
     this.spend(pairs.length);
     return pairs;
   }
@@ -182,7 +182,7 @@ export class Inventory {
     }
   }
 
-  private addScripted(module: Made, state: Dict, path: string): void {
+  private addScripted(module: ObjectRecord, state: Dict, path: string): void {
     const known = this.scripted(module.maker);
     const settings = new Map([...known.constants, ...this.settings(state)]);
     this.modules.push({ path, className: known.name, settings: Object.fromEntries(settings) });
@@ -197,7 +197,7 @@ export class Inventory {
     for (const [name, member] of this.members(state)) {
       if (typeof name !== "string" || name.startsWith("_") || name === "training") continue;
       const told = this.plain(member);
-      if (told !== null || member === null) settings.set(name.slice(0, LONGEST_NAME), told);
+      if (told !== null || member === null) settings.set(name.slice(0, MAX_NAME_LENGTH), told);
     }
     return settings;
   }
@@ -218,7 +218,7 @@ function roleOf({ parameters, buffers }: ScriptedClass, name: Value): Role {
 }
 
 const isHolder = (value: Value) =>
-  value instanceof Made ||
+  value instanceof ObjectRecord ||
   value instanceof Persistent ||
   value instanceof Map ||
   Array.isArray(value) ||
@@ -233,18 +233,18 @@ const DICTS: readonly string[] = [
 ];
 
 /** The path of the class of an object, which protocols 0 and 1 pass to a function. */
-export function classOf(made: Made): string {
+export function classOf(made: ObjectRecord): string {
   const path = classPath(made.maker);
   const args = argsOf(made);
   return MAKERS.includes(path) && args.length > 0 ? classPath(args[0]) : path;
 }
 
 /** The attributes of a module, which a traced one of torch.fx passes to a function; null for no module. */
-function moduleState(made: Made): Dict | null {
+function moduleState(made: ObjectRecord): Dict | null {
   for (const state of [made.state, argsOf(made)[0]]) {
     if (!(state instanceof Map) || !state.has("_parameters")) continue;
     const modules = state.get("_modules");
-    if (modules instanceof Map || modules instanceof Made) return state;
+    if (modules instanceof Map || modules instanceof ObjectRecord) return state;
   }
   return null;
 }
@@ -253,27 +253,27 @@ function plainPairs(value: Value): Pair[] {
   if (value instanceof Map) return [...value];
   if (Array.isArray(value)) return value.map((member, at): Pair => [at, member]);
   if (value instanceof Tuple) return value.items.map((member, at): Pair => [at, member]);
-  return value instanceof Made ? [["state", value]] : [];
+  return value instanceof ObjectRecord ? [["state", value]] : [];
 }
 
-function pairsOf(made: Made): Pair[] {
+function pairsOf(made: ObjectRecord): Pair[] {
   const path = classPath(made.maker);
   const args = argsOf(made);
   const inside = [...plainPairs(made.items), ...plainPairs(made.entries)];
   if (path.startsWith("torch.jit._pickle.") && args.length > 0) return [...plainPairs(args[0]), ...inside];
-  if (DICTS.includes(path)) return [...givenPairs(made), ...inside];
+  if (DICTS.includes(path)) return [...recordPairs(made), ...inside];
   if (made.state === null) return [...plainPairs(made.args instanceof Tuple ? made.args : null), ...inside];
   return [...attributes(made.state).flatMap(plainPairs), ...inside];
 }
 
 /** Python 2 gives an ordered dict its pairs at once. */
-function givenTo(made: Made): readonly Value[] {
+function argumentsOf(made: ObjectRecord): readonly Value[] {
   const given = DICTS.includes(classPath(made.maker)) ? argsOf(made)[0] : null;
   return Array.isArray(given) ? given : [];
 }
 
-function givenPairs(made: Made): Pair[] {
-  const pairs = givenTo(made).map(pair => (pair instanceof Tuple ? pair.items : pair));
+function recordPairs(made: ObjectRecord): Pair[] {
+  const pairs = argumentsOf(made).map(pair => (pair instanceof Tuple ? pair.items : pair));
   return pairs.flatMap((pair): Pair[] => (Array.isArray(pair) && pair.length === 2 ? [[pair[0], pair[1]]] : []));
 }
 

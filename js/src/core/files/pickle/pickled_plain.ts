@@ -2,19 +2,19 @@
 
 import { Float, elementText } from "../bytes/graph_parts";
 import { grouped, numberIn, type NumberKind, widthOf } from "../bytes/numbers";
-import { Global, Long, Made, Persistent, Tuple, type Value } from "./pickle";
-import { shown } from "../bytes/bounds";
+import { Global, Long, ObjectRecord, Persistent, Tuple, type Value } from "./pickle";
+import { excerpt } from "../bytes/bounds";
 import type { Plain } from "../bytes/records";
 
-const LONGEST_TEXT = 1_000;
-const MOST_SHOWN = 8; // values of a list that are told one by one
-const LARGEST_NUMBER = 2n ** 64n;
+const MAX_TEXT_LENGTH = 1_000;
+const MAX_LISTED = 8; // values of a list that are told one by one
+const MAX_NUMBER = 2n ** 64n;
 const SIZE = "torch.Size";
 const LETTERS = 8; // of a text that are looked at in the time of an element
 const LARGE = 500; // elements, as which a number beyond 2^53 counts: it may have 32,768 bits
 
 /** What can be shown; null where a value cannot, and for None. */
-type Told = Float | number | bigint | string | boolean | null;
+type PlainScalar = Float | number | bigint | string | boolean | null;
 
 /** The path of what makes something, also where torch's old format wraps it; "" for what is made itself. */
 export function classPath(maker: Value | undefined): string {
@@ -24,7 +24,7 @@ export function classPath(maker: Value | undefined): string {
 }
 
 /** The arguments of what is made; none where they are no tuple. */
-export const argsOf = ({ args }: Made): readonly Value[] => (args instanceof Tuple ? args.items : []);
+export const argsOf = ({ args }: ObjectRecord): readonly Value[] => (args instanceof Tuple ? args.items : []);
 
 /**
  * How long it takes to tell a value, in elements of a list that are looked at: texts and large numbers are looked at
@@ -33,62 +33,62 @@ export const argsOf = ({ args }: Made): readonly Value[] => (args instanceof Tup
 export function costOf(value: Value): number {
   if (Array.isArray(value)) return listCost(value);
   if (value instanceof Tuple) return listCost(value.items);
-  if (!(value instanceof Made)) return elementCost(value);
+  if (!(value instanceof ObjectRecord)) return elementCost(value);
   const first = argsOf(value)[0];
   if (Array.isArray(first)) return listCost(first);
   return first instanceof Tuple ? listCost(first.items) : 0;
 }
 
 const listCost = (values: readonly Value[]) =>
-  values.length > MOST_SHOWN
+  values.length > MAX_LISTED
     ? values.length
     : values.reduce<number>((total, value) => total + 1 + elementCost(value), 0);
 
 function elementCost(value: Value): number {
   if (typeof value === "bigint") return LARGE;
-  return typeof value === "string" ? Math.floor(Math.min(value.length, 2 * LONGEST_TEXT) / LETTERS) : 0;
+  return typeof value === "string" ? Math.floor(Math.min(value.length, 2 * MAX_TEXT_LENGTH) / LETTERS) : 0;
 }
 
 export function plain(value: Value): Plain {
-  const told = toldOf(value);
+  const told = plainScalar(value);
   if (told instanceof Float) return told.value;
   return typeof told === "bigint" ? Number(told) : told;
 }
 
 /** The text of a key of a dict. */
 export function keyText(key: Value): string {
-  const told = toldOf(key);
+  const told = plainScalar(key);
   if (told !== null || key === null) return typeof told === "string" ? told : elementText(told);
   return key instanceof Uint8Array ? "<bytes>" : "<Key>";
 }
 
-function toldOf(value: Value): Told {
+function plainScalar(value: Value): PlainScalar {
   if (typeof value === "bigint") return wholeOf(value);
   if (typeof value === "string") return cut(value);
   if (typeof value === "number" || typeof value === "boolean" || value instanceof Float) return value;
   if (value instanceof Global) return value.path;
-  if (value instanceof Made) return objectOf(value);
+  if (value instanceof ObjectRecord) return objectOf(value);
   if (Array.isArray(value)) return listOf(value, true);
   return value instanceof Tuple ? listOf(value.items, false) : null;
 }
 
-const wholeOf = (value: bigint): Told => {
+const wholeOf = (value: bigint): PlainScalar => {
   const size = value < 0n ? -value : value;
-  return size < LARGEST_NUMBER ? value : `a number of ${grouped(size.toString(2).length)} bits`;
+  return size < MAX_NUMBER ? value : `a number of ${grouped(size.toString(2).length)} bits`;
 };
 
 function cut(value: string): string {
-  if (value.length <= LONGEST_TEXT) return value;
-  const characters = [...value.slice(0, 2 * LONGEST_TEXT + 2)]; // not halves of those beyond 16 bits
-  return characters.length <= LONGEST_TEXT ? value : `${characters.slice(0, LONGEST_TEXT - 1).join("")}…`;
+  if (value.length <= MAX_TEXT_LENGTH) return value;
+  const characters = [...value.slice(0, 2 * MAX_TEXT_LENGTH + 2)]; // not halves of those beyond 16 bits
+  return characters.length <= MAX_TEXT_LENGTH ? value : `${characters.slice(0, MAX_TEXT_LENGTH - 1).join("")}…`;
 }
 
-function objectOf(made: Made): Told {
+function objectOf(made: ObjectRecord): PlainScalar {
   const path = classPath(made.maker);
   const args = argsOf(made);
   if (path === "torch.device" && typeof args[0] === "string") {
     const parts = args.slice(0, 2).filter(part => typeof part === "string" || typeof part === "number");
-    return parts.map(part => shown(String(part))).join(":");
+    return parts.map(part => excerpt(String(part))).join(":");
   }
   if (path === SIZE && args.length > 0) {
     const sizes = args[0];
@@ -100,13 +100,13 @@ function objectOf(made: Made): Told {
 /** A short list as it is written in Python, and a long one by its length; null where it holds more than numbers. */
 function listOf(values: readonly Value[], isList: boolean): string | null {
   if (values.length === 0 || !values.every(isElement)) return null;
-  if (values.length > MOST_SHOWN) return `${grouped(values.length)} values`;
-  const told = values.map(value => (typeof value === "string" ? repr(cut(value)) : numberText(toldOf(value))));
+  if (values.length > MAX_LISTED) return `${grouped(values.length)} values`;
+  const told = values.map(value => (typeof value === "string" ? repr(cut(value)) : numberText(plainScalar(value))));
   if (isList) return `[${told.join(", ")}]`;
   return `(${told.join(", ")}${told.length === 1 ? "," : ""})`;
 }
 
-const numberText = (told: Told) => (typeof told === "string" ? repr(told) : elementText(told));
+const numberText = (told: PlainScalar) => (typeof told === "string" ? repr(told) : elementText(told));
 
 const isElement = (value: Value) =>
   ["number", "bigint", "boolean", "string"].includes(typeof value) || value instanceof Float;
@@ -134,7 +134,7 @@ function escaped(code: number): string {
   return code < 65_536 ? `\\u${digits.padStart(4, "0")}` : `\\U${digits.padStart(8, "0")}`;
 }
 
-const LONGEST_SCALAR = 16; // bytes
+const MAX_SCALAR_LENGTH = 16; // bytes
 const SCALARS: readonly string[] = ["numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar"];
 const NUMBERS: ReadonlyMap<string, NumberKind> = new Map([
   ["f4", "f32"],
@@ -150,14 +150,14 @@ const NUMBERS: ReadonlyMap<string, NumberKind> = new Map([
 ]);
 
 /** The number that a scalar of numpy is; null for anything else. */
-function numberOf(made: Made): Told {
+function numberOf(made: ObjectRecord): PlainScalar {
   const [dtype, content] = argsOf(made);
   const isScalar = SCALARS.includes(classPath(made.maker)) && argsOf(made).length === 2;
-  if (!isScalar || !(dtype instanceof Made)) return null;
+  if (!isScalar || !(dtype instanceof ObjectRecord)) return null;
   const code = argsOf(dtype)[0];
   const kind = typeof code === "string" ? NUMBERS.get(code) : undefined;
   const inner = encoded(content);
-  const isShort = (typeof inner === "string" || inner instanceof Uint8Array) && inner.length <= LONGEST_SCALAR;
+  const isShort = (typeof inner === "string" || inner instanceof Uint8Array) && inner.length <= MAX_SCALAR_LENGTH;
   const raw = isShort ? firstBytes(inner) : null;
   if (kind === undefined || raw?.length !== widthOf(kind)) return null;
   const isSwapped = dtype.state instanceof Tuple && dtype.state.items[1] === ">";
@@ -168,12 +168,12 @@ function numberOf(made: Made): Told {
 
 /** Bytes that an old protocol writes as text, one character for each. */
 export function encoded(content: Value): Value {
-  const isEncoded = content instanceof Made && classPath(content.maker) === "_codecs.encode";
+  const isEncoded = content instanceof ObjectRecord && classPath(content.maker) === "_codecs.encode";
   return isEncoded ? (argsOf(content)[0] ?? null) : content;
 }
 
 /** The first of some bytes; null for what is none. */
-export function firstBytes(given: Value, most = LONGEST_SCALAR): Uint8Array | null {
+export function firstBytes(given: Value, most = MAX_SCALAR_LENGTH): Uint8Array | null {
   const content = encoded(given);
   const first = content instanceof Long ? content.head : content;
   if (typeof first !== "string") return first instanceof Uint8Array ? first.subarray(0, most) : null;

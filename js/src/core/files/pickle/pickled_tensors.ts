@@ -1,13 +1,13 @@
 // Tensors in pickles: what the functions that would rebuild them are given, of torch and of numpy.
 
-import { malformed, need, product, shown } from "../bytes/bounds";
-import { Global, Long, Made, Persistent, Tuple, type Value } from "./pickle";
+import { malformed, need, product, excerpt } from "../bytes/bounds";
+import { Global, Long, ObjectRecord, Persistent, Tuple, type Value } from "./pickle";
 import { argsOf, classPath, encoded } from "./pickled_plain";
 import type { TensorRecord } from "../bytes/records";
 import { BITS, STORAGES } from "./torch_names";
 
-const MOST_DIMENSIONS = 16;
-const DEEPEST = 8; // parameters of subclasses of parameters …
+const MAX_DIMENSIONS = 16;
+const MAX_DEPTH = 8; // parameters of subclasses of parameters …
 const [SIZE, PARAMETER] = ["torch.Size", "torch.nn.parameter.Parameter"];
 
 /** What torch keeps the elements of tensors in; `offset` is null where they do not stand as they are. */
@@ -18,7 +18,7 @@ export interface Storage {
 }
 
 /** A tensor without its name. */
-export type Found = Omit<TensorRecord, "name" | "file">;
+export type TensorInfo = Omit<TensorRecord, "name" | "file">;
 
 export const bitsOf = (dtype: string): number => BITS.get(dtype) ?? 8;
 
@@ -26,22 +26,22 @@ export const bitsOf = (dtype: string): number => BITS.get(dtype) ?? 8;
 export function storageDtype(kind: Value): string {
   const dtype = kind instanceof Global ? STORAGES.get(kind.path.slice(kind.path.lastIndexOf(".") + 1)) : undefined;
   if (dtype === undefined) {
-    throw malformed(`a tensor is stored in ${shown(classPath(kind)) || "nothing"}, which torch does not have`);
+    throw malformed(`a tensor is stored in ${excerpt(classPath(kind)) || "nothing"}, which torch does not have`);
   }
   return dtype;
 }
 
-type Rebuild = (tensors: Tensors, made: Made, depth: number) => Found | null;
+type Rebuild = (tensors: Tensors, made: ObjectRecord, depth: number) => TensorInfo | null;
 
 /** Finds tensors; `storage` finds what a persistent id, or bytes in the pickle, stand for. */
 export class Tensors {
   constructor(readonly storage: (value: Value) => Storage) {}
 
   /** The tensor that a value would be; null for anything else, and malformed for one that cannot be. */
-  of(value: Value, depth = 0): Found | null {
-    if (value instanceof Made) {
+  of(value: Value, depth = 0): TensorInfo | null {
+    if (value instanceof ObjectRecord) {
       const rebuild = REBUILD.get(classPath(value.maker));
-      need(rebuild === undefined || depth <= DEEPEST, "a tensor is wrapped in too many others");
+      need(rebuild === undefined || depth <= MAX_DEPTH, "a tensor is wrapped in too many others");
       return rebuild === undefined ? null : rebuild(this, value, depth + 1);
     }
     if (!(value instanceof Persistent && value.key instanceof Tuple && value.key.items[0] === "storage")) return null;
@@ -50,9 +50,9 @@ export class Tensors {
   }
 }
 
-function argument(made: Made, at: number): Value {
+function argument(made: ObjectRecord, at: number): Value {
   const found = argsOf(made)[at];
-  if (found === undefined) throw malformed(`${shown(classPath(made.maker))} is given what makes no tensor`);
+  if (found === undefined) throw malformed(`${excerpt(classPath(made.maker))} is given what makes no tensor`);
   return found;
 }
 
@@ -77,22 +77,22 @@ const parameter: Rebuild = (tensors, made, depth) => withRole(tensors.of(argumen
 
 /** `_rebuild_from_type_v2(function, class, arguments, state)`, where buffers are marked in the state. */
 const subclass: Rebuild = (tensors, made, depth) => {
-  const found = tensors.of(new Made(argument(made, 0), argument(made, 2)), depth);
+  const found = tensors.of(new ObjectRecord(argument(made, 0), argument(made, 2)), depth);
   const state = argument(made, 3);
   if (state instanceof Map && state.get("_is_buffer") === true) return withRole(found, "buffer");
   return classPath(argument(made, 1)) === PARAMETER ? withRole(found, "parameter") : found;
 };
 
-const withRole = (found: Found | null, role: Found["role"]) => found && { ...found, role };
+const withRole = (found: TensorInfo | null, role: TensorInfo["role"]) => found && { ...found, role };
 
 /** `_rebuild_sparse_tensor(layout, (indices, …, values, size, …))`. */
 const sparse: Rebuild = (tensors, made, depth) => {
   const data = argument(made, 1);
   need(data instanceof Tuple, "a sparse tensor of nothing");
   const parts = data.items.slice(0, 4);
-  const isSize = (part: Value) => !(part instanceof Made) || classPath(part.maker) === SIZE;
-  const held = parts.filter(part => !isSize(part)).map(part => tensors.of(part, Math.max(DEEPEST, depth))); // no sparse ones
-  const found = held.filter((part): part is Found => part !== null);
+  const isSize = (part: Value) => !(part instanceof ObjectRecord) || classPath(part.maker) === SIZE;
+  const held = parts.filter(part => !isSize(part)).map(part => tensors.of(part, Math.max(MAX_DEPTH, depth))); // no sparse ones
+  const found = held.filter((part): part is TensorInfo => part !== null);
   const size = parts.find(isSize);
   need(found.length > 0 && size !== undefined, "a sparse tensor of nothing");
   const nbytes = found.reduce((total, part) => total + part.nbytes, 0);
@@ -144,15 +144,15 @@ function dtypeOf(kind: Value): string {
   const name = kind instanceof Global ? kind.path.replace(/^torch\./, "") : "";
   need(
     BITS.has(name),
-    () => `a tensor has the type ${shown(classPath(kind)) || "of nothing"}, which torch does not have`
+    () => `a tensor has the type ${excerpt(classPath(kind)) || "of nothing"}, which torch does not have`
   );
   return name;
 }
 
 function sizes(value: Value): readonly number[] {
-  const inner = value instanceof Made && classPath(value.maker) === SIZE ? (argsOf(value)[0] ?? []) : value;
+  const inner = value instanceof ObjectRecord && classPath(value.maker) === SIZE ? (argsOf(value)[0] ?? []) : value;
   const list = inner instanceof Tuple ? inner.items : inner;
-  need(Array.isArray(list) && list.length <= MOST_DIMENSIONS, "a tensor has no shape that can be");
+  need(Array.isArray(list) && list.length <= MAX_DIMENSIONS, "a tensor has no shape that can be");
   need(list.every(isSize), "a tensor has a size or stride that is none");
   const found = list as number[];
   product(found, () => "a tensor");
@@ -162,7 +162,7 @@ function sizes(value: Value): readonly number[] {
 const isSize = (size: Value) => Number.isSafeInteger(size) && (size as number) >= 0;
 
 /** The part of a storage that offset, size and strides take; malformed for what goes beyond it. */
-function view(storage: Storage, dtype: string, layout: readonly Value[], changed: boolean): Found {
+function view(storage: Storage, dtype: string, layout: readonly Value[], changed: boolean): TensorInfo {
   need(layout.length === 3, "a tensor has no layout");
   const [start, size, steps] = layout;
   const shape = sizes(size);
@@ -208,9 +208,9 @@ const NUMPY: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** An array whose bytes are in the pickle, and null for one of objects. */
-function inline(shape: Value, dtype: Value, bytes: Value): Found | null {
+function inline(shape: Value, dtype: Value, bytes: Value): TensorInfo | null {
   const content = encoded(bytes);
-  need(dtype instanceof Made, "an array has a type that numpy does not have");
+  need(dtype instanceof ObjectRecord, "an array has a type that numpy does not have");
   const code = argument(dtype, 0);
   need(typeof code === "string" && /^[A-Za-z]\d{1,9}$/.test(code), "an array has a type that numpy does not have");
   const isBytes = content instanceof Uint8Array || typeof content === "string" || content instanceof Long;

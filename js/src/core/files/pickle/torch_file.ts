@@ -4,20 +4,20 @@ import { FileProblem } from "../../shared/payload/file_problem";
 import { malformed, mapSome, need } from "../bytes/bounds";
 import { Whole, Window } from "../bytes/buffered";
 import { picklesIn } from "./opcodes";
-import { Global, Made, type Pickles, Tuple, type Value } from "./pickle";
+import { Global, ObjectRecord, type PickleMachine, Tuple, type Value } from "./pickle";
 import { classOf, Inventory, onlyNamed, SCRIPTED, type ScriptedClass } from "./pickled";
 import { type Storage, Tensors } from "./pickled_tensors";
 import { isPt2, readPt2 } from "../exported/pt2";
 import type { FileContents, FileSource, Plain } from "../bytes/records";
 import { codeWarnings } from "./torch_names";
-import { archiveStorages, InlineStorages, LEGACY_MAGIC, legacyPlaces, legacyStorages } from "./torch_storages";
+import { archiveStorages, InlineStorages, LEGACY_MAGIC, legacyOffsets, legacyStorages } from "./torch_storages";
 import { Archive } from "../bytes/zip";
 import { anyText } from "../bytes/numbers";
 
 // The classes of a TorchScript archive, from the text of its code: which tensors are parameters, and constants.
 
-const LARGEST_CODE = 4 * 2 ** 20; // bytes of one file
-const MOST_CODE = 32 * 2 ** 20; // of all that are read
+const MAX_CODE_FILE_SIZE = 4 * 2 ** 20; // bytes of one file
+const MAX_CODE_SIZE = 32 * 2 ** 20; // of all that are read
 const AT_ONCE = 6; // requests
 
 const CLASS = /^class (\w+)\(/gm;
@@ -30,7 +30,7 @@ const MARK = /___torch_mangle_\d+\./g; // tells apart classes of one name
 async function scriptedClasses(archive: Archive, globals: Iterable<Global>): Promise<(maker: Value) => ScriptedClass> {
   const found = [...globals].filter(({ path }) => path.startsWith(SCRIPTED));
   const files = readable(archive, [...new Set(found.map(({ module }) => fileOf(module)))]);
-  const codes = await mapSome(files, AT_ONCE, file => archive.read(file, LARGEST_CODE));
+  const codes = await mapSome(files, AT_ONCE, file => archive.read(file, MAX_CODE_FILE_SIZE));
   const texts = new Map(files.map((file, at) => [file, bodies(anyText(codes[at]))]));
   const classes = new Map(
     found.map(({ module, path }) => [
@@ -46,11 +46,11 @@ const fileOf = (module: string) => `code/${module.replaceAll(".", "/")}.py`;
 
 /** The files of code that there are, as long as they are not too many. */
 function readable(archive: Archive, files: readonly string[]): string[] {
-  let left = MOST_CODE;
+  let left = MAX_CODE_SIZE;
   return files.filter(file => {
     const size = archive.has(file) ? archive.size(file) : 0;
     left -= size;
-    return size > 0 && size <= LARGEST_CODE && left >= 0;
+    return size > 0 && size <= MAX_CODE_FILE_SIZE && left >= 0;
   });
 }
 
@@ -134,12 +134,12 @@ async function constantsOf(source: FileSource, archive: Archive): Promise<Invent
 
 interface Loaded {
   readonly root: Value;
-  readonly pickles: Pickles;
+  readonly pickles: PickleMachine;
 }
 
 /** The pickle of a member, read in parts where it stands in the file as it is. */
 async function memberOf(source: FileSource, archive: Archive, name: string): Promise<Loaded> {
-  const place = (await archive.places([name])).get(name) ?? null;
+  const place = (await archive.offsets([name])).get(name) ?? null;
   if (place === null) {
     const pickles = picklesIn(new Whole(await archive.read(name)));
     return { root: pickles.load(), pickles };
@@ -156,7 +156,7 @@ async function memberOf(source: FileSource, archive: Archive, name: string): Pro
 }
 
 /** What the next pickle makes; windows before it are not kept. */
-const next = (window: Window, pickles: Pickles) =>
+const next = (window: Window, pickles: PickleMachine) =>
   window.run(() => {
     window.passed(pickles.position);
     return pickles.load();
@@ -175,13 +175,13 @@ async function readPickle(source: FileSource): Promise<FileContents> {
 function inlineOnly(): (value: Value) => Storage {
   const inline = new InlineStorages();
   return value => {
-    if (value instanceof Made) return inline.of(value);
+    if (value instanceof ObjectRecord) return inline.of(value);
     throw malformed("a tensor is stored outside of the pickle");
   };
 }
 
 /** Magic number, version, system, the object, the keys of storages, and then the storages in that order. */
-async function readLegacy(source: FileSource, window: Window, pickles: Pickles): Promise<FileContents> {
+async function readLegacy(source: FileSource, window: Window, pickles: PickleMachine): Promise<FileContents> {
   const version = await next(window, pickles);
   const system = await next(window, pickles);
   need(version === LEGACY_VERSION, `torch's old format of another version than ${LEGACY_VERSION}`);
@@ -189,17 +189,17 @@ async function readLegacy(source: FileSource, window: Window, pickles: Pickles):
   const referred = [...pickles.persistent];
   const isLittle = !(system instanceof Map && system.get("little_endian") === false);
   const keys = await next(window, pickles);
-  const places = await legacyPlaces(source, window, { keys, referred, isLittle, start: pickles.position });
+  const places = await legacyOffsets(source, window, { keys, referred, isLittle, start: pickles.position });
   const inventory = new Inventory(new Tensors(legacyStorages(places)));
   inventory.add(root);
   return contentsOf("checkpoint", root, pickles, inventory);
 }
 
-function contentsOf(format: string, root: Value, pickles: Pickles, inventory: Inventory): FileContents {
+function contentsOf(format: string, root: Value, pickles: PickleMachine, inventory: Inventory): FileContents {
   const paths = [...pickles.globals.values()].map(({ path }) => path);
   const classes = paths.filter(path => !`${path}.`.startsWith(SCRIPTED)).sort();
   const first = inventory.modules[0];
-  const isModule = root instanceof Made && first?.path === "";
+  const isModule = root instanceof ObjectRecord && first?.path === "";
   const className = first?.className ?? "";
   return {
     format,

@@ -1,7 +1,7 @@
 // What torch calls things in pickles: types of elements, storages, and all that its own loader holds to be safe.
 // As modulekg_widgets/engine/files/torch_names.py has them.
 
-import { shown } from "../bytes/bounds";
+import { excerpt } from "../bytes/bounds";
 
 const BYTES =
   "uint8 int8 bool qint8 quint8 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu " +
@@ -96,7 +96,7 @@ const DANGEROUS_NAMES: ReadonlySet<string> = new Set(
     "builtins.apply builtins.execfile builtins.map builtins.filter"
   ).split(" ")
 );
-const MOST_NAMED = 8;
+const MAX_NAMED = 8;
 
 /** Whether something that a file would have imported reaches beyond the model: files, processes, other code. */
 const isDangerous = (path: string) =>
@@ -108,8 +108,8 @@ export function codeWarnings(classes: readonly string[], loader: string, isScrip
   const unsafe = classes.filter(path => !isSafe(path)).sort();
   const beyond = [...unsafe.filter(isDangerous), ...unsafe.filter(path => !isDangerous(path))];
   if (beyond.length === 0) return [];
-  const listed = beyond.slice(0, MOST_NAMED).map(path => shown(path));
-  const named = listed.join(", ") + (beyond.length > MOST_NAMED ? ", …" : "");
+  const listed = beyond.slice(0, MAX_NAMED).map(path => excerpt(path));
+  const named = listed.join(", ") + (beyond.length > MAX_NAMED ? ", …" : "");
   const text = `${loader} would import and run code that this file names, beyond what torch holds to be safe: ${named}`;
   return [
     isDangerous(beyond[0])

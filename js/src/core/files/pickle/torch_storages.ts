@@ -1,20 +1,20 @@
 // Where torch keeps the elements of the tensors that a pickle refers to: in members of the archive, or behind the pickle.
 
 import { FileProblem } from "../../shared/payload/file_problem";
-import { excess, malformed, need, shown } from "../bytes/bounds";
+import { excess, malformed, need, excerpt } from "../bytes/bounds";
 import { Whole, type Window } from "../bytes/buffered";
 import { count } from "../bytes/numbers";
 import { picklesIn } from "./opcodes";
-import { Made, Persistent, Tuple, type Value } from "./pickle";
+import { ObjectRecord, Persistent, Tuple, type Value } from "./pickle";
 import { argsOf, classPath, encoded, firstBytes } from "./pickled_plain";
 import { bitsOf, type Storage, storageDtype } from "./pickled_tensors";
 import type { FileSource } from "../bytes/records";
 import type { Archive } from "../bytes/zip";
 
 export const LEGACY_MAGIC = 0x1950a86a20f9469cfc6cn; // MAGIC_NUMBER of torch/serialization.py
-const LONGEST_KEY = 200; // characters; torch numbers storages
-const MOST_INLINE = 20_000;
-const LONGEST_HEAD = 1_000; // bytes that tell of a storage in a pickle; torch writes 400
+const MAX_KEY_LENGTH = 200; // characters; torch numbers storages
+const MAX_INLINE = 20_000;
+const MAX_PREFIX_LENGTH = 1_000; // bytes that tell of a storage in a pickle; torch writes 400
 const WIDTH = 8; // bytes of the number of elements before a storage
 
 type Find = (value: Value) => Storage;
@@ -35,10 +35,10 @@ export async function archiveStorages(
   const order = archive.has("byteorder") ? await archive.read("byteorder", 16) : null;
   const isBig = order !== null && String.fromCharCode(...order).trim() === "big";
   const names = new Set(referred.map(({ key }) => `${folder}/${keyOf(key)}`).filter(name => archive.has(name)));
-  const places = isBig ? new Map<string, number | null>() : await archive.places([...names]);
+  const places = isBig ? new Map<string, number | null>() : await archive.offsets([...names]);
   const inline = new InlineStorages();
   return value => {
-    if (value instanceof Made) return inline.of(value);
+    if (value instanceof ObjectRecord) return inline.of(value);
     const { kind, key } = storageId(value);
     const name = `${folder}/${key}`;
     return { dtype: storageDtype(kind), nbytes: archive.size(name), offset: places.get(name) ?? null };
@@ -47,7 +47,7 @@ export async function archiveStorages(
 
 const keyOf = (key: Value) => (key instanceof Tuple && isKey(key.items[2]) ? key.items[2] : "");
 
-const isKey = (key: Value | undefined): key is string => typeof key === "string" && key.length <= LONGEST_KEY;
+const isKey = (key: Value | undefined): key is string => typeof key === "string" && key.length <= MAX_KEY_LENGTH;
 
 /** The class and key of a storage, and what else torch writes of it; malformed for what is none. */
 function storageId(value: Value | undefined): StorageId {
@@ -61,12 +61,12 @@ function storageId(value: Value | undefined): StorageId {
 export class InlineStorages {
   private readonly known = new Map<Value, Storage>(); // by the bytes
 
-  of(made: Made): Storage {
+  of(made: ObjectRecord): Storage {
     const isInline = classPath(made.maker) === "torch.storage._load_from_bytes";
     const content = isInline ? encoded(argsOf(made)[0] ?? null) : null;
     let storage = this.known.get(content);
     if (storage === undefined) {
-      if (this.known.size >= MOST_INLINE) throw excess("storages in its pickle");
+      if (this.known.size >= MAX_INLINE) throw excess("storages in its pickle");
       storage = inlineStorage(content);
       this.known.set(content, storage);
     }
@@ -75,7 +75,7 @@ export class InlineStorages {
 }
 
 function inlineStorage(content: Value): Storage {
-  const head = firstBytes(content, LONGEST_HEAD);
+  const head = firstBytes(content, MAX_PREFIX_LENGTH);
   need(head !== null, "a tensor has no storage that torch could find");
   const pickles = picklesIn(new Whole(head));
   need(pickles.load() === LEGACY_MAGIC, "a tensor is stored in bytes that torch does not know");
@@ -98,7 +98,7 @@ interface Legacy {
 }
 
 /** By their keys, the storages that stand behind each other, each after its number of elements. */
-export async function legacyPlaces(
+export async function legacyOffsets(
   source: FileSource,
   window: Window,
   { keys, referred, isLittle, start }: Legacy
@@ -136,14 +136,15 @@ function legacyTypes(referred: readonly Persistent[]): Map<string, string> {
 export function legacyStorages(places: ReadonlyMap<string, Storage>): Find {
   const inline = new InlineStorages();
   return value => {
-    if (value instanceof Made) return inline.of(value);
+    if (value instanceof ObjectRecord) return inline.of(value);
     const { kind, key, part } = storageId(value);
     const whole = places.get(key);
-    if (whole === undefined) throw malformed(`a tensor is in the storage ${shown(key)}, which the file does not have`);
+    if (whole === undefined)
+      throw malformed(`a tensor is in the storage ${excerpt(key)}, which the file does not have`);
     const dtype = storageDtype(kind);
     if (!(part instanceof Tuple) || part.items.length !== 3) return { ...whole, dtype };
     const [start, nbytes] = [bytesOf(whole.dtype, part.items[1]), bytesOf(whole.dtype, part.items[2])];
-    need(start + nbytes <= whole.nbytes, `a tensor is beyond the end of the storage ${shown(key)}`);
+    need(start + nbytes <= whole.nbytes, `a tensor is beyond the end of the storage ${excerpt(key)}`);
     return { dtype, nbytes, offset: whole.offset === null ? null : whole.offset + start };
   };
 }

@@ -6,8 +6,8 @@ import { operatorName } from "./structures";
 import type { FileContents, OperatorGraph, OperatorRecord, ValueRecord } from "../bytes/records";
 import type { FileTree } from "./tree";
 
-export const MOST_DRAWN = 50_000; // operators; with more, the page would stand still
-const DEEPEST_CALL = 64; // operators of deeper modules are drawn in the one around them at this depth
+export const MAX_FLOW_OPERATORS = 50_000; // operators; with more, the page would stand still
+const MAX_CALL_DEPTH = 64; // operators of deeper modules are drawn in the one around them at this depth
 const OUTSIDE = -1;
 const VIEWS: ReadonlySet<string> = new Set(
   (
@@ -19,7 +19,7 @@ const VIEWS: ReadonlySet<string> = new Set(
 /** Null where there is no graph, or one that is too large to be drawn. */
 export function flowOf(contents: FileContents, tree: FileTree): FlowPayload | null {
   const { graph } = contents;
-  if (!graph || graph.operators.length === 0 || graph.operators.length > MOST_DRAWN) return null;
+  if (!graph || graph.operators.length === 0 || graph.operators.length > MAX_FLOW_OPERATORS) return null;
   return new FlowTables(tree, graph).payload();
 }
 
@@ -142,7 +142,7 @@ class FlowTables {
   private chain(node: number): number[] {
     const found: number[] = [];
     for (let at = node; at >= 0; at = this.tree.parents[at]) found.push(at);
-    return found.reverse().slice(0, DEEPEST_CALL);
+    return found.reverse().slice(0, MAX_CALL_DEPTH);
   }
 
   private value(name: string): number {

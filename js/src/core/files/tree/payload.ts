@@ -1,10 +1,10 @@
 // What is shown of a model file: the payload of ModelGraph, made of what a reader found.
 
 import { type FileAbout, type ModelPayload, SCHEMA_VERSION } from "../../shared/payload/payload";
-import { flowOf, MOST_DRAWN } from "./flow";
+import { flowOf, MAX_FLOW_OPERATORS } from "./flow";
 import { elementsOf, foldsOf, roleOf, type Structures, structuresOf } from "./structures";
 import type { FileContents, Plain } from "../bytes/records";
-import { countedAgain, type FileTree, type TiedPlace, tiesOf, treeOf } from "./tree";
+import { duplicateBytes, type FileTree, type TiedPlace, tiesOf, treeOf } from "./tree";
 
 const COLUMN_INFO = {
   params: { label: "parameters", aggregate: "sum" },
@@ -62,7 +62,7 @@ export function filePayload(contents: FileContents, name: string): ModelPayload 
 function columnsOf(tree: FileTree, ties: readonly (readonly TiedPlace[])[]): Record<string, number[]> {
   const empty = () => new Array<number>(tree.names.length).fill(0);
   const [params, ownParams, bytes] = [empty(), empty(), empty()];
-  countedAgain(tree, ties, (around, { node, name, tensor }) => {
+  duplicateBytes(tree, ties, (around, { node, name, tensor }) => {
     const count = roleOf(name, tensor) === "parameter" ? elementsOf(tensor) : 0;
     // its own numbers, where both names are of one module
     (around === node ? ownParams : params)[around] -= count;
@@ -117,7 +117,7 @@ function aboutOf(contents: FileContents, tree: FileTree, name: string, isDrawn: 
     }
   });
   const count = contents.graph?.operators.length ?? 0;
-  const large = `Its graph is not drawn: it has ${count} operators, and at most ${MOST_DRAWN} are drawn.`;
+  const large = `Its graph is not drawn: it has ${count} operators, and at most ${MAX_FLOW_OPERATORS} are drawn.`;
   return {
     name,
     format: contents.format,

@@ -11,7 +11,7 @@ const BUFFERS: ReadonlySet<string> = new Set(["running_mean", "running_var", "nu
 const WHOLE_NUMBERS = /^(?:u?int\d+|bool)$/; // nothing that training changes
 const WEIGHT = "weight";
 const TORCH = /^(?:torch\.ops\.(\w+)|(aten|prims|quantized|torchvision))\.(\w+)/;
-const MOST_NAMES = 2; // of operators that a module is called by
+const MAX_NAMES = 2; // of operators that a module is called by
 
 /**
  * In plain words; `tensors` are the module's own, by the last parts of their names. Where these tell none it is what runs
@@ -21,8 +21,8 @@ function kindOf(tensors: ReadonlyMap<string, TensorRecord>, operators: Iterable<
   const kind = kindByTensors(tensors);
   if (kind !== CONTAINER && kind !== OTHER) return kind;
   const names = [...new Set(Array.from(operators, op => operatorName(op).replace(/^.*:/s, "")))];
-  const listed = names.slice(0, MOST_NAMES);
-  if (names.length > MOST_NAMES) listed.push(`+${names.length - MOST_NAMES}`);
+  const listed = names.slice(0, MAX_NAMES);
+  if (names.length > MAX_NAMES) listed.push(`+${names.length - MAX_NAMES}`);
   return listed.join(", ") || kind;
 }
 
@@ -73,7 +73,7 @@ export interface Structures {
 
 /** `title` is the root's class where the file tells none. */
 export function structuresOf(tree: FileTree, title: string): Structures {
-  const [classes, wholes, skeletons] = [new Places(), new Places(), new Places()];
+  const [classes, wholes, skeletons] = [new Interner(), new Interner(), new Interner()];
   const shown: ModuleClass[] = [];
   const list: Structure[] = [];
   const count = tree.names.length;
@@ -104,7 +104,7 @@ export function structuresOf(tree: FileTree, title: string): Structures {
 }
 
 /** Whether the file itself tells the class of a module. */
-const isTold = (tree: FileTree, node: number) => (tree.parts[node]?.className ?? "") !== "";
+const hasClassName = (tree: FileTree, node: number) => (tree.parts[node]?.className ?? "") !== "";
 
 function classOf(tree: FileTree, node: number, title: string): ModuleClass {
   const told = tree.parts[node]?.className ?? "";
@@ -117,7 +117,7 @@ function classOf(tree: FileTree, node: number, title: string): ModuleClass {
 const shapeOf = (name: string, tensor: TensorRecord) => [name, roleOf(name, tensor), tensor.shape, tensor.dtype];
 
 /** Distinct texts by the order in which they were met. */
-class Places {
+class Interner {
   private readonly places = new Map<string, number>();
 
   place(text: string): number {
@@ -153,8 +153,8 @@ function hexOf(state: number): string {
 
 // Which siblings are drawn as one, as modulekg_widgets/engine/identity/folding.py has it for models.
 
-const MOST_STAGES = 8; // children of the root that stay apart when only their sizes differ: a reader looks for layer4
-const MOST_NAMED = 3; // values of a range that are no numbers
+const MAX_STAGES = 8; // children of the root that stay apart when only their sizes differ: a reader looks for layer4
+const MAX_NAMED = 3; // values of a range that are no numbers
 const SAME = "identical structure, separate weights";
 
 interface Run {
@@ -168,7 +168,7 @@ export function foldsOf(tree: FileTree, structures: Structures, shared: Readonly
   const patterns = tree.names.map(name => name.replace(/\d+/g, "#"));
   tree.children.forEach((children, parent) => {
     for (const { kind, members } of runsOf(children, tree, structures, patterns, shared)) {
-      if (kind === "one" || (kind === "family" && parent === 0 && members.length <= MOST_STAGES)) continue;
+      if (kind === "one" || (kind === "family" && parent === 0 && members.length <= MAX_STAGES)) continue;
       const label = kind === "exact" ? SAME : whatVaries(tree, structures, members);
       folds.push([members[0], members.length, kind, label]);
     }
@@ -189,7 +189,8 @@ function runsOf(
     // where no class is told, names are what tells a query from a key
     const isNamedAlike =
       last !== undefined &&
-      (patterns[last.members[0]] === patterns[node] || (isTold(tree, last.members[0]) && isTold(tree, node)));
+      (patterns[last.members[0]] === patterns[node] ||
+        (hasClassName(tree, last.members[0]) && hasClassName(tree, node)));
     if (!last || !isNamedAlike || shared.has(node) || shared.has(last.members[0]) || !joins(last, node, structures))
       runs.push({ kind: "one", members: [node] });
     else last.members.push(node);
@@ -250,5 +251,5 @@ function rangeOf(values: readonly unknown[]): string {
     return `${least}…${most}`;
   }
   const distinct = [...new Set(values.map(value => (value === undefined ? "none" : String(value))))];
-  return distinct.slice(0, MOST_NAMED).join(", ") + (distinct.length > MOST_NAMED ? ", …" : "");
+  return distinct.slice(0, MAX_NAMED).join(", ") + (distinct.length > MAX_NAMED ? ", …" : "");
 }

@@ -5,8 +5,8 @@ import { type OwnedTensor, ownersOf } from "./owners";
 import type { FileContents, ModulePart, TensorRecord } from "../bytes/records";
 import { push } from "../../shared/base/multimap";
 
-const MOST_MODULES = 500_000;
-const DEEPEST = 200; // segments of a path
+const MAX_MODULES = 500_000;
+const MAX_DEPTH = 200; // segments of a path
 const NUMBER = /^\d{1,15}$/;
 
 /** Depth first: a module stands behind the one that it lies in; 0 is the root. */
@@ -34,7 +34,7 @@ function segmentsOf(path: string): string[] {
   if (path === "") return [];
   const found: string[] = [];
   let from = 0;
-  for (let end = path.indexOf("."); end >= 0 && found.length < DEEPEST; end = path.indexOf(".", from)) {
+  for (let end = path.indexOf("."); end >= 0 && found.length < MAX_DEPTH; end = path.indexOf(".", from)) {
     found.push(path.slice(from, end));
     from = end + 1;
   }
@@ -103,7 +103,7 @@ class GrowingTree {
   private child(parent: number, name: string): number {
     const known = this.places.get(key(parent, name));
     if (known !== undefined) return known;
-    if (this.names.length >= MOST_MODULES) throw excess("modules");
+    if (this.names.length >= MAX_MODULES) throw excess("modules");
     const node = this.names.length;
     this.places.set(key(parent, name), node);
     this.names.push(name);
@@ -140,7 +140,7 @@ const key = (parent: number, name: string) => `${parent}.${name}`;
 
 // Tensors that stand under several names: the same bytes of a file, read in the same way.
 
-const MOST_STEPS = 10_000_000; // up the tree; a hostile file has many ties, each a hundred thousand modules deep
+const MAX_STEPS = 10_000_000; // up the tree; a hostile file has many ties, each a hundred thousand modules deep
 
 export interface TiedPlace {
   readonly node: number;
@@ -162,7 +162,7 @@ export function tiesOf(tree: FileTree): TiedPlace[][] {
 }
 
 /** Calls `note` with the innermost module around each place and the one before it: what counts a tensor twice. */
-export function countedAgain(
+export function duplicateBytes(
   tree: FileTree,
   ties: readonly (readonly TiedPlace[])[],
   note: (around: number, place: TiedPlace) => void
@@ -172,7 +172,7 @@ export function countedAgain(
     for (let i = 1; i < group.length; i++) {
       let [one, other] = [group[i - 1].node, group[i].node];
       // depth first: of two modules the later one is never around the other
-      while (one !== other && steps++ < MOST_STEPS) {
+      while (one !== other && steps++ < MAX_STEPS) {
         if (one > other) one = tree.parents[one];
         else other = tree.parents[other];
       }

@@ -6,7 +6,7 @@ import { counted } from "../../shared/base/format";
 import { FONT, type Measure, oneLine } from "../../shared/base/canvas";
 import type { Fold, Hierarchy } from "../../shared/model/hierarchy";
 import type { Size } from "../../layout/types";
-import type { Stretch } from "./operator_groups";
+import type { OperatorGroup } from "./operator_groups";
 import type { Unit } from "./flow_units";
 
 export const GLYPH = 26; // height of the small card of an operator
@@ -28,8 +28,8 @@ const ARITHMETIC = new Set([
 /** Its operators while a model trains, by their short names. */
 const DROPOUT = ["empty_like", "bernoulli", "÷", "×"];
 export const LINE = 14; // height of what is written below
-const MOST_LISTED = 3; // members of a run that are all named
-const MOST_NAMES = 2; // of operators on one card
+const MAX_LISTED = 3; // members of a run that are all named
+const MAX_NAMES = 2; // of operators on one card
 
 /** `fold`: the run that the unit stands for; `isRun`: each of its members gives to the next. */
 export function unitText(h: Hierarchy, { node, ordinal, of }: Unit, fold?: Fold, isRun = false): CardText {
@@ -46,7 +46,7 @@ function membersText(h: Hierarchy, { members }: Fold, isRun: boolean): string {
   const names = members.map(member => h.name(member));
   const [first, last] = [names[0], names[names.length - 1]];
   if (!isRun) return `${first} … ${last} side by side`;
-  return names.length <= MOST_LISTED ? names.join(" → ") : `${first} → … → ${last}`;
+  return names.length <= MAX_LISTED ? names.join(" → ") : `${first} → … → ${last}`;
 }
 
 export function stepText(flow: Dataflow, step: number): CardText {
@@ -55,7 +55,7 @@ export function stepText(flow: Dataflow, step: number): CardText {
 }
 
 /** What a stretch does, by name where these are few, and the shape before and behind it. */
-export function stretchText(flow: Dataflow, { steps, change }: Stretch): CardText {
+export function operatorGroupText(flow: Dataflow, { steps, change }: OperatorGroup): CardText {
   const tensors = [...new Set(steps.flatMap(step => flow.tensorNames(step)))];
   const detail = change || tensors.slice(0, 3).join(", ");
   return { title: oneLine(stretchTitle(flow, steps)), subtitle: "", detail: oneLine(detail) };
@@ -67,8 +67,8 @@ function stretchTitle(flow: Dataflow, steps: readonly number[]): string {
   const all = withDropout(steps.map(step => shortName(flow, step)));
   const names = [...new Set(all)];
   const times = all.length > 1 && names.length === 1 ? ` ×${all.length}` : "";
-  if (names.length <= MOST_NAMES) return names.join(", ") + times;
-  const named = names.filter(name => !others.has(name) && !ARITHMETIC.has(name)).slice(0, MOST_NAMES);
+  if (names.length <= MAX_NAMES) return names.join(", ") + times;
+  const named = names.filter(name => !others.has(name) && !ARITHMETIC.has(name)).slice(0, MAX_NAMES);
   const rest = all.filter(name => !named.includes(name)).length;
   return named.length > 0 ? `${named.join(", ")}, +${rest}` : counted(all.length, "operator");
 }

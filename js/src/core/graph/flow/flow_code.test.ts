@@ -6,7 +6,7 @@ import { measurer } from "../../shared/base/canvas";
 import { type Dataflow, dataflowOf } from "../../shared/model/dataflow";
 import { buildFlowScene } from "./flow_scene";
 import { Hierarchy } from "../../shared/model/hierarchy";
-import { Store } from "../../shared/model/graph_store";
+import { GraphStore } from "../../shared/model/graph_store";
 import type { Scene } from "../scene/scene_types";
 
 /** One step after the other: in a call of its own of the module with this path, or "+" of the model's code; what it reads. */
@@ -48,7 +48,7 @@ function start({
 }): Scene {
   const h = new Hierarchy({ ...tree.payload, traced: true, flow });
   const options = { level: "hierarchy", pages: new Map<number, number>() } as const;
-  return buildFlowScene(h, dataflowOf(h) as Dataflow, new Store(state), measurer(), options) as Scene;
+  return buildFlowScene(h, dataflowOf(h) as Dataflow, new GraphStore(state), measurer(), options) as Scene;
 }
 
 const nameOf = ({ nodes }: Scene, place: number) => nodes[place].path ?? nodes[place].title;

@@ -3,22 +3,22 @@
 import type { Dataflow } from "../../shared/model/dataflow";
 import type { Fold, Hierarchy, Link } from "../../shared/model/hierarchy";
 import { push } from "../../shared/base/multimap";
-import { drawnRows } from "../../shared/model/expansion";
-import { MOST_LINKS } from "../scene/cards";
-import type { Store } from "../../shared/model/graph_store";
+import { visibleRows } from "../../shared/model/expansion";
+import { MAX_LINKS } from "../scene/cards";
+import type { GraphStore } from "../../shared/model/graph_store";
 import type { FlowLevel, Unit, Units } from "./flow_units";
-import { type Stretch, stretchesOf } from "./operator_groups";
+import { type OperatorGroup, operatorGroups } from "./operator_groups";
 
 export type Item =
   | { kind: "unit"; unit: number }
   | { kind: "step"; step: number }
-  | { kind: "stretch"; stretch: Stretch }
+  | { kind: "stretch"; stretch: OperatorGroup }
   | { kind: "module"; node: number } // never called
   | { kind: "link"; link: Link };
 
-const MOST_ALIKE = 12; // modules of one sort that are drawn side by side
-const MOST_LINKED = 32; // the same, where some of them give to others: how they do is what is to be seen
-const MOST_LOOSE = 4; // operators of one stretch that are drawn one by one there
+const MAX_EQUAL_MODULES = 12; // modules of one sort that are drawn side by side
+const MAX_LINKED_MODULES = 32; // the same, where some of them give to others: how they do is what is to be seen
+const MAX_SINGLE_OPERATORS = 4; // operators of one stretch that are drawn one by one there
 
 export class FlowItems {
   readonly folded = new Set<number>(); // units that stand for a run, or are stood for
@@ -31,7 +31,7 @@ export class FlowItems {
     private readonly h: Hierarchy,
     private readonly flow: Dataflow,
     private readonly units: Units,
-    private readonly store: Store,
+    private readonly store: GraphStore,
     private readonly level: FlowLevel
   ) {}
 
@@ -107,7 +107,7 @@ export class FlowItems {
       return drawn.filter(({ isVisible }) => isVisible).map(stretch => ({ kind: "stretch", stretch }));
     }
     return drawn.flatMap(stretch =>
-      stretch.steps.length > MOST_LOOSE ? [{ kind: "stretch", stretch } as Item] : stretch.steps.map(one)
+      stretch.steps.length > MAX_SINGLE_OPERATORS ? [{ kind: "stretch", stretch } as Item] : stretch.steps.map(one)
     );
   }
 
@@ -154,7 +154,7 @@ export class FlowItems {
     }
     for (const [fold, members] of found) {
       const isRun = this.units.isRun(members) && this.isEven(unit, members);
-      const most = this.units.areApart(members) ? MOST_ALIKE : MOST_LINKED;
+      const most = this.units.areApart(members) ? MAX_EQUAL_MODULES : MAX_LINKED_MODULES;
       if (members.length <= most && !isRun) {
         found.delete(fold);
       }
@@ -195,7 +195,7 @@ export class FlowItems {
   }
 
   /** The stretches that stand in a unit, without those that repeat with the members of a run, or with the calls of a card. */
-  private codeIn(place: number): Stretch[] {
+  private codeIn(place: number): OperatorGroup[] {
     const caller = this.units.callerOf(place);
     this.foldBelow(caller);
     const code = this.codeOfCaller(caller);
@@ -205,9 +205,9 @@ export class FlowItems {
   }
 
   /** The code of the member that is drawn stands for that in the others of its run. */
-  private standFor(place: number, drawn: readonly Stretch[], code: readonly Code[]): void {
+  private standFor(place: number, drawn: readonly OperatorGroup[], code: readonly Code[]): void {
     const run = this.folded.has(place) ? this.foldOf(this.units.list[place].node) : undefined;
-    const left = new Map<string, Stretch[]>(); // of another member: what is drawn and stands for nothing in it yet
+    const left = new Map<string, OperatorGroup[]>(); // of another member: what is drawn and stands for nothing in it yet
     for (const { stretch, home } of run ? code : []) {
       const isOther = this.hidden.get(home) === run && this.units.list[home].parent === this.units.list[place].parent;
       if (!run || !isOther) continue;
@@ -220,7 +220,7 @@ export class FlowItems {
     }
   }
 
-  private drop({ steps }: Stretch, twin: Stretch, run?: Fold): void {
+  private drop({ steps }: OperatorGroup, twin: OperatorGroup, run?: Fold): void {
     steps.forEach((step, k) => {
       if (run) this.dropped.set(step, run);
       this.twins.set(step, twin.steps[k]);
@@ -234,7 +234,7 @@ export class FlowItems {
     codes.set(units, known);
     let code = known.get(caller);
     if (!code) {
-      code = touching(flow, units, caller, stretchesOf(flow, units, caller));
+      code = touching(flow, units, caller, operatorGroups(flow, units, caller));
       settle(code, units, flow, this.h);
       known.set(caller, code);
     }
@@ -242,7 +242,7 @@ export class FlowItems {
   }
 
   private withoutTwins(all: readonly Code[]): Code[] {
-    const first = new Map<string, Stretch>();
+    const first = new Map<string, OperatorGroup>();
     return all.filter(({ stretch, read, readers }) => {
       const around = [...read, ...readers];
       const member = around.find(child => this.folded.has(child));
@@ -267,11 +267,11 @@ export class FlowItems {
     const called = new Set(children.map(child => this.units.list[child].node));
     const isCalled = (row: number) =>
       called.has(row) || (this.foldOf(row)?.members.some(member => called.has(member)) ?? false);
-    const rows = drawnRows(this.h, this.store, node).filter(row => !isCalled(row));
+    const rows = visibleRows(this.h, this.store, node).filter(row => !isCalled(row));
     const links = this.h.links(node).filter(({ target }) => !called.has(target));
     return [
       ...rows.map(row => ({ kind: "module", node: row }) as Item),
-      ...links.slice(0, MOST_LINKS).map(link => ({ kind: "link", link }) as Item)
+      ...links.slice(0, MAX_LINKS).map(link => ({ kind: "link", link }) as Item)
     ];
   }
 }
@@ -280,13 +280,13 @@ const codes = new WeakMap<Units, Map<number, Code[]>>(); // by caller
 
 /** A stretch, where it stands, and what is called around it. */
 interface Code {
-  stretch: Stretch;
+  stretch: OperatorGroup;
   read: Set<number>; // calls whose values it reads
   readers: Set<number>; // calls that read its values
   home: number; // unit
 }
 
-function touching(flow: Dataflow, units: Units, caller: number, all: readonly Stretch[]): Code[] {
+function touching(flow: Dataflow, units: Units, caller: number, all: readonly OperatorGroup[]): Code[] {
   const code = all.map(stretch => ({
     stretch,
     read: new Set<number>(),
@@ -345,5 +345,6 @@ function settle(code: Code[], units: Units, flow: Dataflow, h: Hierarchy): void 
   }
 }
 
-const signature = (flow: Dataflow, { steps }: Stretch): string => steps.map(step => flow.fullName(step)).join(" ");
+const signature = (flow: Dataflow, { steps }: OperatorGroup): string =>
+  steps.map(step => flow.fullName(step)).join(" ");
 const SINGLE = -1; // among what is between others: that it is called once

@@ -3,18 +3,21 @@ import { container, golden, leaf, lineOf, payloadOf, sequence } from "../../../t
 import { measurer } from "../../shared/base/canvas";
 import { type Dataflow, dataflowOf } from "../../shared/model/dataflow";
 import { buildFlowScene } from "./flow_scene";
-import { AFTER, INPUT, OUTPUT, placed, type Scene } from "../scene/scene_types";
-import { type FlowLevel, MOST_CALLS } from "./flow_units";
+import { AFTER, INPUT, OUTPUT, placeScene, type Scene } from "../scene/scene_types";
+import { type FlowLevel, MAX_CALLS } from "./flow_units";
 import { Hierarchy } from "../../shared/model/hierarchy";
 import { Layouter } from "../../layout/layouter";
 import type { FlowPayload } from "../../shared/payload/payload";
 import type { Box } from "../../shared/stage/viewport";
-import { type GraphState, Store } from "../../shared/model/graph_store";
+import { type GraphState, GraphStore } from "../../shared/model/graph_store";
 
 const traced = new Hierarchy(golden("traced"));
 
 function draw(h: Hierarchy, level: FlowLevel, state: Partial<GraphState> = {}): Scene {
-  const scene = buildFlowScene(h, dataflowOf(h) as Dataflow, new Store(state), measurer(), { level, pages: new Map() });
+  const scene = buildFlowScene(h, dataflowOf(h) as Dataflow, new GraphStore(state), measurer(), {
+    level,
+    pages: new Map()
+  });
   if (!scene) {
     throw new Error("no scene");
   }
@@ -110,7 +113,7 @@ describe("the data flow between modules", () => {
     const beside = lineOf([1, 2, 3]);
     beside.steps.inputs = [[0], [0], [0]];
     expect(names(draw(withFlow(net, beside), "dataflow"))).toEqual(["input x", "0", "1", "2", "output"]);
-    const store = new Store({ selected: "1" });
+    const store = new GraphStore({ selected: "1" });
     expect(buildFlowScene(chain, dataflowOf(chain) as Dataflow, store, measurer(), DATAFLOW)?.nodes[1].badge).toBe(
       "×3"
     );
@@ -160,7 +163,7 @@ describe("the data flow between modules", () => {
     expect(links(inside)).toContainEqual(["input", "conv", "2×1×2×4"]);
     expect(links(inside)).toContainEqual(["add", "output", "2×1×2×4"]);
     expect(
-      buildFlowScene(traced, dataflowOf(traced) as Dataflow, new Store({ focus: 16 }), measurer(), DATAFLOW)
+      buildFlowScene(traced, dataflowOf(traced) as Dataflow, new GraphStore({ focus: 16 }), measurer(), DATAFLOW)
     ).toBeNull();
   });
 
@@ -176,8 +179,8 @@ describe("the data flow between modules", () => {
 
   it("has one card for a module that is called very often", () => {
     const net = payloadOf(container("Net", [["act", leaf("ReLU")]]));
-    const often = draw(withFlow(net, lineOf(new Array(MOST_CALLS + 1).fill(1))), "dataflow");
-    expect(byId(often, "act")?.badge).toBe(`${MOST_CALLS + 1} calls`);
+    const often = draw(withFlow(net, lineOf(new Array(MAX_CALLS + 1).fill(1))), "dataflow");
+    expect(byId(often, "act")?.badge).toBe(`${MAX_CALLS + 1} calls`);
     expect(links(often)).toEqual([
       ["input x", "act", "2×3"],
       ["act", "output", "2×3"]
@@ -263,7 +266,7 @@ describe("the hierarchy of a traced model", () => {
     const h = withFlow(net, lineOf(Array.from({ length: count }, (_, i) => i + 1)));
     const pages = new Map([[0, 10]]);
     const options = { level: "hierarchy", pages, window: 12 } as const;
-    const scene = buildFlowScene(h, dataflowOf(h) as Dataflow, new Store(), measurer(), options) as Scene;
+    const scene = buildFlowScene(h, dataflowOf(h) as Dataflow, new GraphStore(), measurer(), options) as Scene;
     expect(names(scene)).toEqual(expect.arrayContaining(["⋯ 10 before", "m10", "m21", "⋯ 8 more"]));
     expect(names(scene)).not.toContain("m22");
     expect(links(scene)).toContainEqual(["⋯ 10 before", "m10", "2×3"]);
@@ -389,7 +392,7 @@ describe("operators", () => {
 
 describe("the picture of a data flow", () => {
   const laid = (scene: Scene) =>
-    placed(
+    placeScene(
       scene,
       new Layouter().run({ sizes: scene.nodes.map(node => node.size), groups: scene.groups, room: [1000, 700] })
     );

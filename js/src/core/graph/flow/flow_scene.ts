@@ -2,7 +2,7 @@
 
 import { cardSize, headerWidth, idOf, linkCard, moduleCard, pillCard } from "../scene/cards";
 import type { Dataflow } from "../../shared/model/dataflow";
-import { glyphSize, stepText, stretchText, unitText } from "./flow_cards";
+import { glyphSize, stepText, operatorGroupText, unitText } from "./flow_cards";
 import { FlowItems, type Item } from "./flow_items";
 import { flowEdges, HIDDEN, OUTSIDE } from "./flow_edges";
 import { type FlowLevel, type Units, unitsOf } from "./flow_units";
@@ -10,13 +10,13 @@ import { type Fold, foldBadge, type Hierarchy } from "../../shared/model/hierarc
 import { counted } from "../../shared/base/format";
 import type { Measure } from "../../shared/base/canvas";
 import { hardLimit, openNodes, WINDOW } from "../../shared/model/expansion";
-import { intoGroups } from "../scene/scene_edges";
-import type { Store } from "../../shared/model/graph_store";
+import { addToGroups } from "../scene/scene_edges";
+import type { GraphStore } from "../../shared/model/graph_store";
 import type { LayoutGroup } from "../../layout/types";
 import { AFTER, BEFORE, INPUT, OUTPUT, type Scene, type SceneNode } from "../scene/scene_types";
-import type { Stretch } from "./operator_groups";
+import type { OperatorGroup } from "./operator_groups";
 
-const MOST_INSIDE = 60; // operators of one leaf module that are drawn without being asked for
+const MAX_LEAF_OPERATORS = 60; // operators of one leaf module that are drawn without being asked for
 
 interface FlowOptions {
   level: FlowLevel;
@@ -28,7 +28,7 @@ interface FlowOptions {
 export function buildFlowScene(
   h: Hierarchy,
   flow: Dataflow,
-  store: Store,
+  store: GraphStore,
   measure: Measure,
   options: FlowOptions
 ): Scene | null {
@@ -46,7 +46,7 @@ class FlowSceneBuilder {
   private readonly opened = new Set<number>(); // units drawn as frames
   private readonly carded = new Set<number>(); // nodes that have a card
   private readonly standIns = new Map<number, number>(); // unit -> place, HIDDEN or OUTSIDE
-  private readonly stretches = new Map<number, Stretch>(); // place -> what it may open
+  private readonly stretches = new Map<number, OperatorGroup>(); // place -> what it may open
   private readonly items: FlowItems;
   private readonly open: ReadonlySet<number>;
   private readonly level: FlowLevel;
@@ -57,7 +57,7 @@ class FlowSceneBuilder {
     private readonly h: Hierarchy,
     private readonly flow: Dataflow,
     private readonly units: Units,
-    private readonly store: Store,
+    private readonly store: GraphStore,
     private readonly measure: Measure,
     private readonly options: FlowOptions
   ) {
@@ -84,7 +84,7 @@ class FlowSceneBuilder {
     const ends = { inputs, outputs, whole };
     const isLoop = (source: number, step: number) => this.isLoop(source, step);
     const edges = flowEdges(flow, this.nodes, step => this.placeOf(step), ends, isLoop);
-    intoGroups(this.nodes, edges, this.groups, this.measure);
+    addToGroups(this.nodes, edges, this.groups, this.measure);
     this.groups.reverse();
     return { nodes: this.nodes, edges, groups: this.groups, count: this.count, capped: this.capped };
   }
@@ -191,10 +191,10 @@ class FlowSceneBuilder {
       return this.open.has(unit.node) || !this.h.isContainer(unit.node); // modules that stand elsewhere ran in it
     }
     const count = this.level === "operators" ? this.items.ownSteps(unit).length : 0;
-    if (count > MOST_INSIDE) {
+    if (count > MAX_LEAF_OPERATORS) {
       this.capped = true;
     }
-    return count > 1 && count <= MOST_INSIDE;
+    return count > 1 && count <= MAX_LEAF_OPERATORS;
   }
 
   private addUnit(place: number, parent: number): number {
@@ -243,14 +243,14 @@ class FlowSceneBuilder {
     return this.add(this.operatorCard([step], stepText(this.flow, step), parent, false));
   }
 
-  private addStretch(stretch: Stretch, parent: number): number {
+  private addStretch(stretch: OperatorGroup, parent: number): number {
     const opens = this.level === "dataflow";
     if (opens) {
       this.count++;
       this.stretches.set(this.nodes.length, stretch);
     }
     stretch.steps.forEach(step => (this.placeOfStep[step] = this.nodes.length));
-    return this.add(this.operatorCard(stretch.steps, stretchText(this.flow, stretch), parent, opens));
+    return this.add(this.operatorCard(stretch.steps, operatorGroupText(this.flow, stretch), parent, opens));
   }
 
   private operatorCard(

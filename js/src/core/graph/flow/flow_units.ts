@@ -5,7 +5,7 @@ import type { Hierarchy } from "../../shared/model/hierarchy";
 
 export type FlowLevel = "hierarchy" | "dataflow" | "operators";
 
-export const MOST_CALLS = 6; // of one module in one call of its container; with more they are one card
+export const MAX_CALLS = 6; // of one module in one call of its container; with more they are one card
 
 export const OUTSIDE = -1;
 
@@ -200,6 +200,6 @@ function repetitions(node: readonly number[], parent: readonly number[]): Repeti
   });
   return ordinals.map(({ key, ordinal }) => {
     const of = seen.get(key) ?? 1;
-    return of > MOST_CALLS ? { ordinal: 0, of: 1 } : { ordinal, of };
+    return of > MAX_CALLS ? { ordinal: 0, of: 1 } : { ordinal, of };
   });
 }

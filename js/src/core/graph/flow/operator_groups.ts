@@ -4,14 +4,14 @@ import type { Dataflow } from "../../shared/model/dataflow";
 import { push } from "../../shared/base/multimap";
 import { OUTSIDE, type Units } from "./flow_units";
 
-export interface Stretch {
+export interface OperatorGroup {
   steps: number[]; // in the order of time
   isVisible: boolean; // it joins or computes values, changes a shape or reads a parameter
   change: string; // "1×768×14×14 → 1×196×768"
 }
 
 /** The stretches of one unit, by their first steps. */
-export function stretchesOf(flow: Dataflow, units: Units, unit: number): Stretch[] {
+export function operatorGroups(flow: Dataflow, units: Units, unit: number): OperatorGroup[] {
   const depths = depthsIn(flow, units, unit);
   const own = units.list[unit].steps.filter(step => depths.has(step));
   const groups = new Groups();
@@ -100,7 +100,7 @@ function childDepth(
   return depth + 1;
 }
 
-function about(flow: Dataflow, steps: readonly number[]): Pick<Stretch, "isVisible" | "change"> {
+function about(flow: Dataflow, steps: readonly number[]): Pick<OperatorGroup, "isVisible" | "change"> {
   const { inputs } = flow.payload.steps;
   const inside = new Set(steps);
   const isInner = (value: number) => inside.has(flow.payload.values.step[value]);
@@ -140,9 +140,7 @@ class Groups {
     const groups = new Map<number, number[]>();
     for (const step of [...this.above.keys()].sort((a, b) => a - b)) {
       const root = this.root(step);
-      const group = groups.get(root);
-      if (group) group.push(step);
-      else groups.set(root, [step]);
+      push(groups, root, step);
     }
     return [...groups.values()];
   }

@@ -8,7 +8,7 @@ import { buildFlowScene } from "../flow/flow_scene";
 import { Hierarchy } from "../../shared/model/hierarchy";
 import { buildScene } from "../scene/hierarchy_scene";
 import type { Scene } from "../scene/scene_types";
-import { Store } from "../../shared/model/graph_store";
+import { GraphStore } from "../../shared/model/graph_store";
 
 const lines: Point[][] = [
   [[0, 0], [1000, 0], [1000, 700]], // prettier-ignore
@@ -101,7 +101,7 @@ describe("what an edge carries", () => {
   };
 
   it("is the values of the forward pass, with shape, type and bytes", () => {
-    const scene = buildFlowScene(h, dataflowOf(h) as Dataflow, new Store(), measurer(), {
+    const scene = buildFlowScene(h, dataflowOf(h) as Dataflow, new GraphStore(), measurer(), {
       level: "dataflow",
       pages: new Map()
     }) as Scene;
@@ -117,7 +117,7 @@ describe("what an edge carries", () => {
   });
 
   it("is told of the edges of the hierarchy, too: what the edge is labelled with, and of what type it is", () => {
-    const scene = buildScene(h, new Store(), measurer());
+    const scene = buildScene(h, new GraphStore(), measurer());
     const data = scene.edges.filter(({ kind }) => kind === "data");
     expect(data.length).toBeGreaterThan(2);
     const values = new EdgeValues(h);
@@ -130,7 +130,7 @@ describe("what an edge carries", () => {
   });
 
   it("is found at once for thousands of edges", () => {
-    const scene = buildScene(h, new Store(), measurer());
+    const scene = buildScene(h, new GraphStore(), measurer());
     const many = new Hierarchy({
       ...golden("traced"),
       edges: Array.from({ length: 20_000 }, () => h.payload.edges[1])
@@ -142,7 +142,7 @@ describe("what an edge carries", () => {
   });
 
   it("has one key wherever it goes", () => {
-    const scene = buildScene(h, new Store(), measurer());
+    const scene = buildScene(h, new GraphStore(), measurer());
     const values = new EdgeValues(h);
     const keys = scene.edges.map(edge => values.of(edge, scene.nodes).map(({ key }) => key));
     const fromInput = scene.edges.flatMap(({ source }, at) => (scene.nodes[source].title === "input" ? [at] : []));
@@ -155,7 +155,7 @@ describe("what an edge carries", () => {
 
   it("is nothing for edges that tell the order alone", () => {
     const plain = new Hierarchy(resnet());
-    const scene = buildScene(plain, new Store(), measurer());
+    const scene = buildScene(plain, new GraphStore(), measurer());
     expect(carriedIn(scene, plain).every(carried => carried.length === 0)).toBe(true);
   });
 });

@@ -4,14 +4,15 @@ import { el, nameSpan } from "../../shared/ui/dom";
 import { shortBytes } from "../../shared/base/format";
 import type { Fold, Hierarchy } from "../../shared/model/hierarchy";
 import type { Theme } from "../../shared/stage/theme";
-import type { Tip, TipRow } from "../../shared/ui/tooltip";
+import type { Tooltip, TooltipRow } from "../../shared/ui/tooltip";
 import type { Box, Point, Viewport } from "../../shared/stage/viewport";
-import type { GraphDecor } from "../paint/card_style";
-import { SMALLEST_TEXT } from "../paint/painter";
+import type { CardStyle } from "../paint/card_style";
+import { MIN_TEXT } from "../paint/painter";
 import { label, stroke } from "../paint/paint_edges";
-import type { Placed, Route, SceneEdge, SceneNode } from "../scene/scene_types";
+import type { PlacedScene, Route, SceneEdge, SceneNode } from "../scene/scene_types";
 import { LABEL_SIZE } from "../scene/scene_edges";
 import { type Dataflow, dataflowOf, shapeText } from "../../shared/model/dataflow";
+import { push } from "../../shared/base/multimap";
 
 // Which line lies under the pointer, found without looking at all of them.
 
@@ -55,9 +56,7 @@ export class EdgeGrid {
       const heights = slope === 0 ? [start[1], end[1]] : [heightAt(left), heightAt(right)];
       for (let row = cellOf(Math.min(...heights)); row <= cellOf(Math.max(...heights)); row++) {
         const key = `${column} ${row}`;
-        const cell = this.cells.get(key);
-        if (cell) cell.push(place);
-        else this.cells.set(key, [place]);
+        push(this.cells, key, place);
       }
     }
   }
@@ -175,8 +174,8 @@ function carried(flow: Dataflow, value: number): Carried {
 }
 
 const REACH = 5; // pixels on the screen
-const MOST_ROWS = 5;
-const LONGEST_NAME = 44; // characters
+const MAX_ROWS = 5;
+const MAX_NAME_LENGTH = 44; // characters
 const VEIL = 0.4; // opacity of what lies over the rest
 
 /** What stands out. */
@@ -188,16 +187,16 @@ interface Spot {
 
 export class EdgeHover {
   private readonly values: EdgeValues;
-  private placed?: Placed;
+  private placed?: PlacedScene;
   private grid?: EdgeGrid; // of what is placed, once it is asked for
   private byValue?: Map<string, number[]>;
   private spot: Spot | null = null;
   private frame = 0;
 
   constructor(
-    private readonly tip: Tip,
+    private readonly tip: Tooltip,
     h: Hierarchy,
-    private readonly decor: GraphDecor,
+    private readonly decor: CardStyle,
     private readonly changed: () => void
   ) {
     this.values = new EdgeValues(h);
@@ -210,7 +209,7 @@ export class EdgeHover {
   }
 
   /** Whether that is another picture. */
-  show(placed: Placed): boolean {
+  show(placed: PlacedScene): boolean {
     if (placed === this.placed) return false;
     this.placed = placed;
     this.grid = this.byValue = undefined;
@@ -251,7 +250,7 @@ export class EdgeHover {
     veil(context, view, boxes, theme.canvas);
     stroke(context, spot.routes, theme.accent, Math.max(2.5, 1.8 / view.zoom), []);
     const lit = new Set(spot.routes);
-    const isLegible = view.zoom * LABEL_SIZE >= SMALLEST_TEXT;
+    const isLegible = view.zoom * LABEL_SIZE >= MIN_TEXT;
     const written = this.decor.edges().filter(({ route }) => isLegible && route.label && lit.has(route));
     written.forEach(paint => label(context, { ...paint, lit: true }, theme)); // the line runs over them
     context.strokeStyle = theme.accent;
@@ -274,7 +273,7 @@ export class EdgeHover {
     return this.grid?.nearest(at, reach) ?? null;
   }
 
-  private carriedBy(placed: Placed, line: number): readonly Carried[] {
+  private carriedBy(placed: PlacedScene, line: number): readonly Carried[] {
     return this.values.of(placed.routes[line].edge, placed.scene.nodes);
   }
 
@@ -291,14 +290,12 @@ export class EdgeHover {
     return { line, routes, ends: [...ends] };
   }
 
-  private linesOf(placed: Placed, key: string): readonly number[] {
+  private linesOf(placed: PlacedScene, key: string): readonly number[] {
     if (!this.byValue) {
       this.byValue = new Map();
       for (let line = 0; line < placed.routes.length; line++) {
         for (const value of this.carriedBy(placed, line)) {
-          const lines = this.byValue.get(value.key);
-          if (lines) lines.push(line);
-          else this.byValue.set(value.key, [line]);
+          push(this.byValue, value.key, line);
         }
       }
     }
@@ -316,14 +313,14 @@ export class EdgeHover {
     const notes = [
       ...(edge.kind === "order" ? ["The order of definition: a graph made with args= knows what flows."] : []),
       ...(edge.kind === "data" && carried.length === 0 ? [`${edge.label || "shape unknown"} · size unknown`] : []),
-      ...(carried.length > MOST_ROWS ? [`+${carried.length - MOST_ROWS} more`] : []),
+      ...(carried.length > MAX_ROWS ? [`+${carried.length - MAX_ROWS} more`] : []),
       ...(spot.routes.length > 1 ? [`read in ${spot.routes.length} places`] : [])
     ];
-    this.tip.show(x, y, heading, carried.slice(0, MOST_ROWS).map(rowOf), notes);
+    this.tip.show(x, y, heading, carried.slice(0, MAX_ROWS).map(rowOf), notes);
   }
 }
 
-function rowOf({ shape, dtype, bytes }: Carried): TipRow {
+function rowOf({ shape, dtype, bytes }: Carried): TooltipRow {
   const size = bytes === null ? "size unknown" : shortBytes(bytes);
   return { name: shape || "shape unknown", value: `${dtype || "type unknown"} · ${size}` };
 }
@@ -331,10 +328,10 @@ function rowOf({ shape, dtype, bytes }: Carried): TipRow {
 /** Where it is in the model, else what it is called; of long names the end says more. */
 function nameOf({ path, title, owner, subtitle }: SceneNode): string {
   const name = path || (owner === undefined || subtitle === "" ? title : `${title} · ${subtitle}`);
-  return name.length > LONGEST_NAME ? `…${name.slice(1 - LONGEST_NAME)}` : name;
+  return name.length > MAX_NAME_LENGTH ? `…${name.slice(1 - MAX_NAME_LENGTH)}` : name;
 }
 
-function idIn({ scene }: Placed, place: number): string {
+function idIn({ scene }: PlacedScene, place: number): string {
   return scene.nodes[place].id;
 }
 

@@ -12,7 +12,7 @@ function picture(heights: readonly (readonly [index: number, y: number])[]) {
   camera.resize({ width: WIDTH, height: HEIGHT });
   const items = heights.map(([index, y]) => ({ node: { index, id: `n${index}` }, box: [0, y, 120, 50] as Box }));
   const at = (index: number) => {
-    const { y, zoom } = camera.look;
+    const { y, zoom } = camera.pose;
     return (items.find(({ node }) => node.index === index)?.box[1] ?? NaN) * zoom + y;
   };
   return { camera, at, items: () => items as unknown as PaintItem[] };
@@ -29,10 +29,10 @@ describe("LinkedCameras", () => {
   it("shows all of both, from the same beginning and at the same zoom, where that is legible", () => {
     const [left, right] = [picture(chain(4)), picture(chain(5))];
     linked(left, right).lineUp(0, undefined);
-    expect(right.camera.look).toEqual(left.camera.look);
+    expect(right.camera.pose).toEqual(left.camera.pose);
     for (const side of [left, right]) {
       expect(side.at(0)).toBeGreaterThanOrEqual(0);
-      expect(side.at(side.items().length - 1) + 50 * side.camera.look.zoom).toBeLessThanOrEqual(HEIGHT);
+      expect(side.at(side.items().length - 1) + 50 * side.camera.pose.zoom).toBeLessThanOrEqual(HEIGHT);
     }
   });
 
@@ -41,7 +41,7 @@ describe("LinkedCameras", () => {
     linked(left, right).lineUp(0, left.items()[40].box);
     expect(left.at(40)).toBeGreaterThan(0);
     expect(left.at(40)).toBeLessThan(HEIGHT);
-    expect(right.camera.look.zoom).toBe(left.camera.look.zoom);
+    expect(right.camera.pose.zoom).toBe(left.camera.pose.zoom);
     expect(Math.abs(right.at(40) - left.at(40))).toBeLessThan(3);
   });
 
@@ -59,7 +59,7 @@ describe("LinkedCameras", () => {
     }
     right.camera.zoomBy(1.5, 200, 250);
     cameras.follow(1);
-    expect(left.camera.look.zoom).toBeCloseTo(right.camera.look.zoom);
+    expect(left.camera.pose.zoom).toBeCloseTo(right.camera.pose.zoom);
   });
 
   it("begins in both at the same height, to the pixel, however far apart later cards lie", () => {
@@ -77,6 +77,6 @@ describe("LinkedCameras", () => {
     expect(cameras.isReady).toBe(false);
     left.camera.panBy(10, 10);
     cameras.follow(0);
-    expect(right.camera.look).toEqual({ x: 0, y: 0, zoom: 1 });
+    expect(right.camera.pose).toEqual({ x: 0, y: 0, zoom: 1 });
   });
 });

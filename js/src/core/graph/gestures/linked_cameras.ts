@@ -2,7 +2,15 @@
 // height. Their layouts differ, so the way from one picture to the other is read off the cards that both have.
 
 import type { Camera } from "../../shared/stage/camera";
-import { type Box, boundsOf, fitted, fitsLegibly, opening, OVERVIEW, type Point } from "../../shared/stage/viewport";
+import {
+  type Box,
+  boundsOf,
+  fitBounds,
+  fitsLegibly,
+  initialPose,
+  OVERVIEW_ZOOM,
+  type Point
+} from "../../shared/stage/viewport";
 import type { PaintItem } from "../paint/paint_items";
 
 interface LinkedPicture {
@@ -41,7 +49,7 @@ export class LinkedCameras {
     this.isFollowing = true;
     const [own, other] = [this.pictures[side].camera, this.pictures[1 - side].camera];
     const [dx, dy] = this.wayAt(side);
-    const { x, y, zoom } = own.look;
+    const { x, y, zoom } = own.pose;
     other.moveTo({ zoom, x: x - dx * zoom, y: y - dy * zoom });
     this.isFollowing = false;
   }
@@ -52,9 +60,9 @@ export class LinkedCameras {
     const bounds = boundsOf([...this.boxes(side), ...this.beside(side)]);
     const { width, height } = camera.extent;
     this.isFollowing = true;
-    if (fitsLegibly(bounds, camera.extent, OVERVIEW)) camera.moveTo(fitted(bounds, width, height));
+    if (fitsLegibly(bounds, camera.extent, OVERVIEW_ZOOM)) camera.moveTo(fitBounds(bounds, width, height));
     else {
-      camera.moveTo(opening(bounds, width, height, OVERVIEW));
+      camera.moveTo(initialPose(bounds, width, height, OVERVIEW_ZOOM));
       if (sought && !isWithin(sought, camera.view)) {
         const [left, , across] = camera.view;
         camera.centre([left + across / 2, sought[1] + sought[3] / 2]);

@@ -2,18 +2,18 @@
 
 import type { Hierarchy } from "../../shared/model/hierarchy";
 import type { Stage } from "../../shared/stage/stage";
-import type { Store } from "../../shared/model/graph_store";
+import type { GraphStore } from "../../shared/model/graph_store";
 import type { Box } from "../../shared/stage/viewport";
-import type { GraphDecor } from "../paint/card_style";
+import type { CardStyle } from "../paint/card_style";
 import type { PaintItem } from "../paint/paint_items";
 import type { Camera } from "../../shared/stage/camera";
-import type { Placed } from "../scene/scene_types";
+import type { PlacedScene } from "../scene/scene_types";
 
 // What stays where it is on the screen when everything else gets another place.
 
 /** The card nearest to the middle of the view, of those that are there still. */
 export function centralCard(
-  { scene, boxes }: Placed,
+  { scene, boxes }: PlacedScene,
   camera: Camera,
   survives: (id: string) => boolean
 ): string | null {
@@ -25,7 +25,7 @@ export function centralCard(
   return best.id;
 }
 
-export function boxIn({ scene, boxes }: Placed, id: string): Box | undefined {
+export function boxOf({ scene, boxes }: PlacedScene, id: string): Box | undefined {
   return boxes[scene.nodes.findIndex(node => node.id === id)];
 }
 
@@ -47,9 +47,9 @@ export class Navigator {
 
   constructor(
     private readonly stage: Stage,
-    private readonly decor: GraphDecor,
+    private readonly decor: CardStyle,
     private readonly h: Hierarchy,
-    private readonly store: Store,
+    private readonly store: GraphStore,
     private readonly bounds: () => Box // of all that is drawn, lines included
   ) {}
 
@@ -105,7 +105,7 @@ export class Navigator {
     const isAround = ([left, top, across, down]: Box) => x >= left && x <= left + across && y >= top && y <= top + down;
     const frames = this.decor.items().filter(({ node, box }) => node.kind === "group" && isAround(box));
     const boxes = [...frames.map(({ box }) => box).sort((a, b) => a[2] * a[3] - b[2] * b[3]), this.bounds()];
-    const { zoom } = camera.look;
+    const { zoom } = camera.pose;
     const wider = boxes.map(box => camera.lookAround(box)).find(look => look.zoom < CLOSER * zoom);
     const focus = this.store.get("focus");
     if (wider) flight.to(wider);

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { hierarchyOf, smallNet, storeOf } from "../../../testing/sample";
 import { measurer } from "../../shared/base/canvas";
 import type { Hierarchy } from "../../shared/model/hierarchy";
-import type { GraphDecor } from "../paint/card_style";
+import type { CardStyle } from "../paint/card_style";
 import { GraphHover } from "./pointer";
 import type { PaintItem } from "../paint/paint_items";
 import { moduleCard } from "../scene/cards";
@@ -35,7 +35,7 @@ function cardOf(h: Hierarchy, node: number, kind?: "group"): PaintItem {
 function pointAt(h: Hierarchy, item: PaintItem | undefined, y = 10): void {
   under = item;
   const decor = { hit: () => under?.node.id ?? null, itemOf: () => under, edges: () => [] };
-  hover ??= new GraphHover(wrap, h, storeOf(), decor as unknown as GraphDecor, () => (changes += 1));
+  hover ??= new GraphHover(wrap, h, storeOf(), decor as unknown as CardStyle, () => (changes += 1));
   hover.point([5, y], 5, y, 1);
 }
 

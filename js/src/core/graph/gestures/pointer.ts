@@ -1,24 +1,24 @@
 // The pointer on a graph: an edge or a card that is hovered, and what a click or a double click does.
 
-import { type Hierarchy, meanings } from "../../shared/model/hierarchy";
+import { type Hierarchy, badgeDescriptions } from "../../shared/model/hierarchy";
 import { nameSpan } from "../../shared/ui/dom";
-import type { Store } from "../../shared/model/graph_store";
+import type { GraphStore } from "../../shared/model/graph_store";
 import type { StagePicture } from "../../shared/stage/stage";
 import type { Theme } from "../../shared/stage/theme";
-import { Tip } from "../../shared/ui/tooltip";
+import { Tooltip } from "../../shared/ui/tooltip";
 import type { Point, Viewport } from "../../shared/stage/viewport";
-import type { GraphDecor } from "../paint/card_style";
+import type { CardStyle } from "../paint/card_style";
 import { EdgeHover } from "./edge_hover";
 import { radiusOf } from "../paint/painter";
 import { HEADER, isOnChevron, type PaintItem } from "../paint/paint_items";
-import type { Placed } from "../scene/scene_types";
+import type { PlacedScene } from "../scene/scene_types";
 
 const REST = 350; // milliseconds
-const MOST_LINES = 6;
-const LONGEST = 160; // characters of a line
+const MAX_LINES = 6;
+const MAX_LINE_LENGTH = 160; // characters of a line
 
 export class GraphHover {
-  private readonly tip: Tip;
+  private readonly tip: Tooltip;
   private readonly edges: EdgeHover;
   private item: PaintItem | null = null;
   private resting: ReturnType<typeof setTimeout> | undefined;
@@ -26,11 +26,11 @@ export class GraphHover {
   constructor(
     wrap: HTMLElement,
     private readonly h: Hierarchy,
-    private readonly store: Store,
-    private readonly decor: GraphDecor,
+    private readonly store: GraphStore,
+    private readonly decor: CardStyle,
     private readonly changed: () => void
   ) {
-    this.tip = new Tip(wrap);
+    this.tip = new Tooltip(wrap);
     this.edges = new EdgeHover(this.tip, h, decor, changed);
   }
 
@@ -39,7 +39,7 @@ export class GraphHover {
     return { lit: this.edges.lit, over: this.item?.node.id ?? null };
   }
 
-  show(placed: Placed): void {
+  show(placed: PlacedScene): void {
     if (this.edges.show(placed)) this.leave();
   }
 
@@ -89,10 +89,10 @@ export class GraphHover {
     if (node.kind === "pseudo" && node.target === undefined) return;
     const of = node.index >= 0 ? node.index : (node.target ?? node.owner ?? 0);
     const lines =
-      node.index < 0 ? [node.detail] : [h.qualifiedName(of), node.detail, ...meanings(h, of, this.fold(of))];
+      node.index < 0 ? [node.detail] : [h.qualifiedName(of), node.detail, ...badgeDescriptions(h, of, this.fold(of))];
     const told = node.index < 0 ? [node.title, ...lines, h.path(of) && `in ${h.path(of)}`] : [h.path(of), ...lines];
-    const [head = node.title, ...notes] = told.filter(line => line !== "").map(line => line.slice(0, LONGEST));
-    this.tip.show(x, y, nameSpan("mkg-tip-name", head), [], notes.slice(0, MOST_LINES));
+    const [head = node.title, ...notes] = told.filter(line => line !== "").map(line => line.slice(0, MAX_LINE_LENGTH));
+    this.tip.show(x, y, nameSpan("mkg-tip-name", head), [], notes.slice(0, MAX_LINES));
   }
 
   private fold(node: number) {
@@ -103,23 +103,23 @@ export class GraphHover {
 
 // What a click on the canvas means.
 
-export interface TapActions {
+export interface ClickActions {
   /** `step`: the operator that was clicked; `inView`: the camera has no reason to move. */
   select(path: string, step: number | null, inView: boolean): void;
   toggle(node: number): void;
   /** Opens or closes a stretch of operators. */
-  toggleStretch(first: number): void;
+  toggleGroup(first: number): void;
   /** Zooms to what was clicked twice, once it is open. */
   enter(item: PaintItem): void;
   turn(id: string): void;
 }
 
-export function tapped(item: PaintItem, [x, y]: Point, h: Hierarchy, actions: TapActions): void {
+export function handleClick(item: PaintItem, [x, y]: Point, h: Hierarchy, actions: ClickActions): void {
   const { node } = item;
   if (node.target !== undefined) {
     actions.select(h.path(node.target), null, false);
   } else if (node.steps && node.step !== undefined && isOnChevron(item, x, y)) {
-    actions.toggleStretch(node.step);
+    actions.toggleGroup(node.step);
   } else if (node.owner !== undefined) {
     actions.select(h.path(node.owner), node.step ?? null, true);
   } else if (node.index < 0) {
@@ -131,7 +131,7 @@ export function tapped(item: PaintItem, [x, y]: Point, h: Hierarchy, actions: Ta
   }
 }
 
-export function doubleTapped(item: PaintItem, [x, y]: Point, actions: TapActions): void {
+export function handleDoubleClick(item: PaintItem, [x, y]: Point, actions: ClickActions): void {
   const isOtherwise = isOnChevron(item, x, y) || (item.node.index < 0 && item.node.kind === "pseudo");
   if (!isOtherwise) actions.enter(item); // the chevron has opened and closed it, a pill has turned its page
 }

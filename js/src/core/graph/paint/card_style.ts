@@ -9,12 +9,12 @@ import { labelsOn, textsOn } from "./painter";
 import { familyColor, mix, type Theme } from "../../shared/stage/theme";
 import type { Hierarchy } from "../../shared/model/hierarchy";
 import type { MinimapItem } from "../../shared/stage/minimap";
-import type { Placed, Scene, SceneNode } from "../scene/scene_types";
+import type { PlacedScene, Scene, SceneNode } from "../scene/scene_types";
 import type { Mark } from "../../shared/model/differences";
 import type { Status } from "../../shared/payload/payload";
 import { matches } from "../../shared/search/search";
 import type { StagePicture } from "../../shared/stage/stage";
-import type { Store, ViewName } from "../../shared/model/graph_store";
+import type { GraphStore, ViewName } from "../../shared/model/graph_store";
 import type { Point } from "../../shared/stage/viewport";
 
 interface Options {
@@ -23,7 +23,7 @@ interface Options {
   marks?: readonly (Mark | null)[];
 }
 
-export class GraphDecor {
+export class CardStyle {
   private painted: PaintItem[] = [];
   private lines: EdgePaint[] = [];
   private places = new Map<string, number>();
@@ -32,7 +32,7 @@ export class GraphDecor {
 
   constructor(
     private readonly h: Hierarchy,
-    private readonly store: Store,
+    private readonly store: GraphStore,
     private readonly options: Options
   ) {}
 
@@ -52,7 +52,7 @@ export class GraphDecor {
     return this.painted[this.selected[0]]?.node.id ?? null;
   }
 
-  update({ scene, boxes, routes }: Placed, theme: Theme): void {
+  update({ scene, boxes, routes }: PlacedScene, theme: Theme): void {
     const color = colorOf(this.h, this.store);
     const depth = depths(scene.nodes);
     const hits = this.findHits(scene.nodes);
@@ -157,11 +157,11 @@ export class GraphDecor {
     if (query.trim() === "") {
       return null;
     }
-    return this.standing(nodes, matches(this.h, query));
+    return this.cardsOf(nodes, matches(this.h, query));
   }
 
   /** The cards that stand for modules: their own, or what hides them. An open frame stands for itself alone. */
-  private standing(nodes: readonly SceneNode[], wanted: Iterable<number>): Set<number> {
+  private cardsOf(nodes: readonly SceneNode[], wanted: Iterable<number>): Set<number> {
     const byIndex = new Map<number, number[]>();
     nodes.forEach(({ index }, place) => {
       const same = byIndex.get(index) ?? [];
@@ -234,12 +234,12 @@ export class GraphDecor {
     const axes = axesOf(this.h);
     const axis = axes?.find(this.store.get("axis"));
     if (!axes || axis === undefined) return null;
-    const places = this.standing(nodes, axes.nodes(axis));
+    const places = this.cardsOf(nodes, axes.nodes(axis));
     const flow = dataflowOf(this.h);
     if (!flow) return places;
     const path = flow.pathOf(axis);
     const tensors = axes.tensorsOn(axis);
-    for (const place of this.standing(nodes, path.modules)) {
+    for (const place of this.cardsOf(nodes, path.modules)) {
       const { kind, unit } = nodes[place];
       if (kind !== "group" && (unit === undefined || path.hasCall(unit))) places.add(place);
     }

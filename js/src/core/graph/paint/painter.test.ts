@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { contrast, inkOn, MISSING_COLOR, NOT_FINITE_COLOR, sample } from "../../shared/stage/color";
-import { badgeColors, inksOn, labelsOn, textsOn } from "./painter";
+import { contrast, textColorOn, MISSING_COLOR, NOT_FINITE_COLOR, sample } from "../../shared/stage/color";
+import { badgeColors, textColorsOn, labelsOn, textsOn } from "./painter";
 import { AXIS, mix, readTheme, STATUS_STYLE, type Theme } from "../../shared/stage/theme";
 import { type EdgePaint, HEADER, type PaintItem, TITLE } from "./paint_items";
 import type { NodeKind, SceneNode } from "../scene/scene_types";
@@ -43,7 +43,7 @@ describe.each(Object.entries(THEMES))("texts of the canvas, %s", (_, colors) => 
     expect(least(groundsOf(theme).map(ground => [ground, theme.text]))).toBeGreaterThanOrEqual(READABLE);
     expect(least(groundsOf(theme).map(ground => [ground, theme.quiet(ground)]))).toBeGreaterThanOrEqual(READABLE);
     expect(least([[...badgeColors(theme)]])).toBeGreaterThanOrEqual(READABLE);
-    const marks = Object.values(STATUS_STYLE).map(({ color }): [string, string] => [color, inkOn(color)]);
+    const marks = Object.values(STATUS_STYLE).map(({ color }): [string, string] => [color, textColorOn(color)]);
     expect(least(marks)).toBeGreaterThanOrEqual(READABLE);
   });
 
@@ -56,7 +56,7 @@ describe.each(Object.entries(THEMES))("texts of the canvas, %s", (_, colors) => 
     const cards = (all: string[], isFilled: boolean) =>
       all.flatMap((own): [string, string][] => {
         const ground = mix(theme.canvas, own, share);
-        return Object.values(inksOn(ground, share, isFilled, theme)).map(ink => [ground, ink]);
+        return Object.values(textColorsOn(ground, share, isFilled, theme)).map(ink => [ground, ink]);
       });
     expect(least(cards(values, true))).toBeGreaterThanOrEqual(READABLE);
     expect(least(cards(groundsOf(theme), false))).toBeGreaterThanOrEqual(READABLE);

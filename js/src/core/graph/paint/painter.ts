@@ -1,7 +1,7 @@
 // The painter of a graph: frames, edges, cards and their text on one canvas, or as a PNG.
 
 import { contextOf, FONT, fontOf, type Measure } from "../../shared/base/canvas";
-import { inkOn } from "../../shared/stage/color";
+import { textColorOn } from "../../shared/stage/color";
 import { AXIS, INSIDE_GLYPH, mix, readable, STATUS_STYLE, type Theme } from "../../shared/stage/theme";
 import { boundsOf, type Box, type Viewport } from "../../shared/stage/viewport";
 import { labelBox, paintEdges } from "./paint_edges";
@@ -11,7 +11,7 @@ import { LABEL_SIZE } from "../scene/scene_edges";
 import type { SceneNode } from "../scene/scene_types";
 import type { StageText } from "../../shared/stage/stage";
 
-export const SMALLEST_TEXT = 6.5; // CSS pixels: smaller text is noise and costs time
+export const MIN_TEXT = 6.5; // CSS pixels: smaller text is noise and costs time
 const DIM = 0.4; // of what was not searched for
 const QUIET = 0.6; // opacity of what two models have in common
 const RADIUS = 8;
@@ -23,7 +23,7 @@ interface Prepared {
   lines: Line[];
 }
 
-export class Painter {
+export class GraphPainter {
   private cards: Prepared[] = [];
   private frames: Prepared[] = [];
   private edges: { paint: EdgePaint; bounds: Box }[] = [];
@@ -47,7 +47,7 @@ export class Painter {
     const scale = view.zoom * view.ratio;
     context.setTransform(scale, 0, 0, scale, view.x * view.ratio, view.y * view.ratio);
     context.textBaseline = "middle";
-    const legible = ({ size }: Line) => size * view.zoom >= SMALLEST_TEXT;
+    const legible = ({ size }: Line) => size * view.zoom >= MIN_TEXT;
     this.isFull = isReadable(view.zoom);
     const shown = (prepared: Prepared): Prepared =>
       this.isFull ? prepared : { ...prepared, lines: zoomedLines(prepared.item, view.zoom, this.measure) };
@@ -60,7 +60,7 @@ export class Painter {
       edges.map(({ paint }) => paint),
       theme,
       1 / view.zoom,
-      LABEL_SIZE * view.zoom >= SMALLEST_TEXT
+      LABEL_SIZE * view.zoom >= MIN_TEXT
     );
     const named = this.isFull ? new Set() : namedFrames(frames, view.zoom);
     frames.forEach(frame => this.header(named.has(frame) ? { ...frame, lines: [] } : shown(frame), theme, legible));
@@ -103,7 +103,7 @@ export class Painter {
     context.globalAlpha = share;
     const ground = node.kind === "pseudo" ? theme.canvas : (fill ?? tinted(item, theme.surface, 0.22));
     this.body(item, ground, theme);
-    const { ink, quiet } = inksOn(mix(theme.canvas, ground, share), share, fill !== null, theme);
+    const { ink, quiet } = textColorsOn(mix(theme.canvas, ground, share), share, fill !== null, theme);
     if (node.kind !== "pseudo" && !node.isGlyph) {
       const hue = theme.dark ? mix(item.family, "#ffffff", 0.25) : item.family;
       this.shape(box[0] + 7, box[1] + 9, 4, box[3] - 18, 2, fill ? ink : hue);
@@ -193,7 +193,7 @@ export class Painter {
     this.shape(box[0] - 9, box[1] - 9, 22, 22, 11, color, isQuiet ? theme.muted : undefined);
     context.font = fontOf(12, true);
     context.textAlign = "center";
-    context.fillStyle = isQuiet ? theme.muted : inkOn(color);
+    context.fillStyle = isQuiet ? theme.muted : textColorOn(color);
     context.fillText(glyph, box[0] + 2, box[1] + 2.5);
   }
 
@@ -255,8 +255,13 @@ function shareOf({ dim, status, selected, hit }: PaintItem): number {
 }
 
 /** Inks of the name and of the rest, on a ground of which `share` is the card's own. */
-export function inksOn(ground: string, share: number, isFilled: boolean, theme: Theme): { ink: string; quiet: string } {
-  const full = isFilled ? inkOn(ground) : theme.text;
+export function textColorsOn(
+  ground: string,
+  share: number,
+  isFilled: boolean,
+  theme: Theme
+): { ink: string; quiet: string } {
+  const full = isFilled ? textColorOn(ground) : theme.text;
   const ink = share < 1 ? readable(mix(ground, full, share), full, ground) : full;
   return { ink, quiet: isFilled || share < 1 ? ink : theme.quiet(ground) };
 }
@@ -312,7 +317,7 @@ function isInView([left, top, width, height]: Box, view: Viewport): boolean {
 // The whole picture as a PNG.
 
 const SCALE = 2;
-const LONGEST = 8000; // pixels that every browser's canvas takes
+const MAX_CANVAS_SIDE = 8000; // pixels that every browser's canvas takes
 const MARGIN = 24;
 const CANNOT = "This browser cannot draw the picture.";
 
@@ -323,7 +328,7 @@ export function exportPng(
   theme: Theme
 ): Promise<Blob> {
   const [x, y, w, h] = boundsOf(items.map(({ box }) => box));
-  const zoom = Math.min(SCALE, LONGEST / Math.max(w + 2 * MARGIN, h + 2 * MARGIN));
+  const zoom = Math.min(SCALE, MAX_CANVAS_SIDE / Math.max(w + 2 * MARGIN, h + 2 * MARGIN));
   const canvas = document.createElement("canvas");
   canvas.width = Math.ceil((w + 2 * MARGIN) * zoom);
   canvas.height = Math.ceil((h + 2 * MARGIN) * zoom);
@@ -331,7 +336,7 @@ export function exportPng(
   if (!context) {
     return Promise.reject(new Error(CANNOT));
   }
-  const painter = new Painter(measure);
+  const painter = new GraphPainter(measure);
   const camera = { x: (MARGIN - x) * zoom, y: (MARGIN - y) * zoom, zoom };
   painter.setPicture(items, edges);
   painter.paint(context, { ...camera, width: canvas.width, height: canvas.height, ratio: 1 }, theme);
@@ -360,7 +365,7 @@ export function textsOn(item: PaintItem, measure: Measure, zoom = 1): StageText[
 /** What is written on an edge: where there is room for it, and on those of the selected card. */
 export function labelsOn({ route, lit }: EdgePaint, measure: Measure, zoom = 1): StageText[] {
   const { label: text } = route.edge;
-  if (text === "" || !(lit || route.label) || LABEL_SIZE * zoom < SMALLEST_TEXT) {
+  if (text === "" || !(lit || route.label) || LABEL_SIZE * zoom < MIN_TEXT) {
     return [];
   }
   const box = labelBox(route, measure(text, LABEL_SIZE, lit));

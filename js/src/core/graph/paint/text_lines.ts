@@ -2,7 +2,7 @@
 
 import { CARD } from "../scene/cards";
 import { changeLines, GLYPH, LINE } from "../flow/flow_cards";
-import { fitted, fittedName, FONT, fontOf, type Measure } from "../../shared/base/canvas";
+import { truncated, truncatedName, FONT, fontOf, type Measure } from "../../shared/base/canvas";
 import { HEADER, type PaintItem, TITLE } from "./paint_items";
 import type { SceneNode } from "../scene/scene_types";
 
@@ -41,7 +41,7 @@ function glyphLines({ node, box, container }: PaintItem, measure: Measure): Line
   const left = container ? CARD.chevron : 0;
   const [width, height] = [box[2] - left, box[3]];
   const centred = (text: string, y: number, size: number, strong: boolean): Line => {
-    const shown = fitted(text, width - 10, size, strong, measure);
+    const shown = truncated(text, width - 10, size, strong, measure);
     return {
       text: shown,
       x: left + width / 2,
@@ -109,7 +109,7 @@ function line(
   room: number,
   measure: Measure
 ): Line {
-  const cut = text === name ? fittedName : fitted;
+  const cut = text === name ? truncatedName : truncated;
   return {
     text: cut(text, room, size, bold, measure),
     x,
@@ -172,7 +172,7 @@ export function zoomedLines(item: PaintItem, zoom: number, measure: Measure): Li
 function signLine({ node, box }: PaintItem, size: number, measure: Measure): Line {
   const room = box[2] - 2 * (box[3] >= SMALL_CARD ? ZOOMED_LEFT : NARROW);
   const isBold = node.kind !== "pseudo";
-  const text = fitted(node.title, room, size, isBold, measure);
+  const text = truncated(node.title, room, size, isBold, measure);
   return { ...zoomedLine(text, box[2] / 2, box[3] / 2, size, true), font: fontOf(size, isBold), bold: isBold };
 }
 
@@ -215,5 +215,5 @@ export function nameLine(item: PaintItem, zoom: number, measure: Measure): Line 
 function named({ node }: PaintItem, room: number, size: number, measure: Measure): string {
   const { name, title, subtitle, kind, badge } = node;
   const text = name || (kind === "group" && subtitle) || title;
-  return fittedName(text, room, size, true, measure, badge && ` ${badge}`);
+  return truncatedName(text, room, size, true, measure, badge && ` ${badge}`);
 }

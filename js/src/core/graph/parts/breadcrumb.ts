@@ -4,7 +4,7 @@ import { button, Disposers, el, listen, nameSpan } from "../../shared/ui/dom";
 import { counted, shortNumber } from "../../shared/base/format";
 import type { Hierarchy } from "../../shared/model/hierarchy";
 import { reveal } from "../../shared/model/expansion";
-import type { Store } from "../../shared/model/graph_store";
+import type { GraphStore } from "../../shared/model/graph_store";
 
 const HEAD = 2; // crumbs kept at the start of a deep path
 const TAIL = 4; // and at its end
@@ -17,7 +17,7 @@ export class Breadcrumb {
   constructor(
     private readonly host: HTMLElement,
     private readonly h: Hierarchy,
-    private readonly store: Store
+    private readonly store: GraphStore
   ) {
     host.classList.add("mkg-breadcrumb");
     host.setAttribute("role", "navigation");

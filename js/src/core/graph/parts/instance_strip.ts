@@ -5,7 +5,7 @@ import { button, Disposers, el, listen, nameSpan, setAttribute } from "../../sha
 import { exactNumber } from "../../shared/base/format";
 import type { Fold, Hierarchy } from "../../shared/model/hierarchy";
 import { hardLimit, openNodes, reveal, visibleCount } from "../../shared/model/expansion";
-import { Store } from "../../shared/model/graph_store";
+import { GraphStore } from "../../shared/model/graph_store";
 import { below } from "../../tree/tree_rows";
 
 export const PAGE = 200;
@@ -20,7 +20,7 @@ export class InstanceStrip {
   constructor(
     private readonly host: HTMLElement,
     private readonly h: Hierarchy,
-    private readonly store: Store
+    private readonly store: GraphStore
   ) {
     host.classList.add("mkg-strip");
     host.setAttribute("role", "group");
@@ -192,7 +192,7 @@ export class InstanceStrip {
   private isTooMany(fold: Fold, unfolded: ReadonlySet<number>): boolean {
     if (fold.count > hardLimit()) return true;
     const { h, store } = this;
-    const trial = new Store({ shown: store.get("shown"), unfolded });
+    const trial = new GraphStore({ shown: store.get("shown"), unfolded });
     return visibleCount(h, trial, store.get("focus"), openNodes(h, store.get("expanded"))) > hardLimit();
   }
 }

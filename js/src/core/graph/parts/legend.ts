@@ -4,7 +4,7 @@ import { MISSING_COLOR, NOT_FINITE_COLOR, sample, Scale, scaleOf } from "../../s
 import { Disposers, el, svg } from "../../shared/ui/dom";
 import { counted, exactNumber, shortColumn } from "../../shared/base/format";
 import type { Hierarchy } from "../../shared/model/hierarchy";
-import type { Store } from "../../shared/model/graph_store";
+import type { GraphStore } from "../../shared/model/graph_store";
 
 const STEPS = 48;
 
@@ -14,7 +14,7 @@ export class Legend {
   constructor(
     private readonly host: HTMLElement,
     private readonly h: Hierarchy,
-    private readonly store: Store
+    private readonly store: GraphStore
   ) {
     host.classList.add("mkg-legend");
     host.setAttribute("role", "group");

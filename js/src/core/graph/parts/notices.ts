@@ -5,11 +5,11 @@ import type { Hierarchy } from "../../shared/model/hierarchy";
 import { icon } from "../../shared/ui/icons";
 import { counted } from "../../shared/base/format";
 import { collapseOthers, toggle } from "../../shared/model/expansion";
-import type { Store } from "../../shared/model/graph_store";
+import type { GraphStore } from "../../shared/model/graph_store";
 
 // Says above the canvas what is to be known of a file before it is loaded.
 
-const MOST = 5;
+const MAX_WARNINGS = 5;
 const LONG = 160; // characters, beyond which what a warning lists is folded up
 const DANGER = "do not load it"; // as the readers end a warning of code that may do anything
 
@@ -29,9 +29,9 @@ export class FileNotice {
     host.classList.toggle("mkg-is-danger", isDanger);
     host.setAttribute("role", isDanger ? "alert" : "note");
     const text = el("div", "mkg-trace-error-text");
-    for (const warning of warnings.slice(0, MOST)) text.append(lineOf(warning));
-    if (warnings.length > MOST)
-      text.append(el("span", "mkg-dim", `and ${counted(warnings.length - MOST, "other warning")}`));
+    for (const warning of warnings.slice(0, MAX_WARNINGS)) text.append(lineOf(warning));
+    if (warnings.length > MAX_WARNINGS)
+      text.append(el("span", "mkg-dim", `and ${counted(warnings.length - MAX_WARNINGS, "other warning")}`));
     host.append(el("span", "mkg-row-mark", isDanger ? "!" : "i"), text);
   }
 
@@ -61,12 +61,12 @@ function sentence(text: string): string {
 
 // What helps when a group cannot be opened because too much would be shown.
 
-export class Offer {
+export class TooManyNodesNotice {
   private readonly bar = el("div", "mkg-offer");
   private readonly disposers = new Disposers();
   private node = 0;
 
-  constructor(host: HTMLElement, h: Hierarchy, store: Store) {
+  constructor(host: HTMLElement, h: Hierarchy, store: GraphStore) {
     const fold = button("mkg-button mkg-offer-fold", "Fold the others");
     const focus = button("mkg-button mkg-offer-focus", "Focus on this one");
     this.bar.hidden = true;
@@ -101,7 +101,7 @@ export class Offer {
     this.bar.remove();
   }
 
-  private done(store: Store): void {
+  private done(store: GraphStore): void {
     this.hide();
     store.set("notice", "");
   }

@@ -9,7 +9,7 @@ import { icon, type IconName } from "../../shared/ui/icons";
 import { collapseAll, expandAll, reveal } from "../../shared/model/expansion";
 import { exampleClass, search } from "../../shared/search/search";
 import { SearchBox, type SearchTexts } from "../../shared/search/search_box";
-import type { Store, ViewName } from "../../shared/model/graph_store";
+import type { GraphStore, ViewName } from "../../shared/model/graph_store";
 import { addWindowButtons } from "../../shared/ui/window_buttons";
 import { below } from "../../tree/tree_rows";
 
@@ -40,7 +40,7 @@ export class Toolbar {
   constructor(
     private readonly host: HTMLElement,
     private readonly h: Hierarchy,
-    private readonly store: Store
+    private readonly store: GraphStore
   ) {
     host.classList.add("mkg-toolbar");
     host.setAttribute("role", "toolbar");

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { payloadOf, leaf, sequence } from "../../../testing/payloads";
-import { fitted, measurer, oneLine } from "../../shared/base/canvas";
+import { truncated, measurer, oneLine } from "../../shared/base/canvas";
 import { Hierarchy } from "../../shared/model/hierarchy";
 import { hyperLine } from "../../shared/model/hyperparameters";
 import { cardText, foldParams } from "./cards";
@@ -77,10 +77,10 @@ describe("cards", () => {
   });
 
   it("cuts text to its room", () => {
-    const text = fitted("a rather long name", 60, 11, false, measure);
+    const text = truncated("a rather long name", 60, 11, false, measure);
     expect(text.endsWith("…")).toBe(true);
     expect(measure(text, 11, false)).toBeLessThanOrEqual(60);
-    expect(fitted("short", 600, 11, false, measure)).toBe("short");
+    expect(truncated("short", 600, 11, false, measure)).toBe("short");
   });
 
   it("makes one printable line of anything", () => {

@@ -6,7 +6,7 @@ import { hyperLine } from "../../shared/model/hyperparameters";
 import { type Fold, foldBadge, type Hierarchy, type Link } from "../../shared/model/hierarchy";
 import type { Size } from "../../layout/types";
 import type { SceneNode } from "./scene_types";
-import type { Store } from "../../shared/model/graph_store";
+import type { GraphStore } from "../../shared/model/graph_store";
 
 export interface CardText {
   name?: string; // slot, where there is one: what a small card says
@@ -84,7 +84,7 @@ export function cardSize(text: CardText, badge: string, container: boolean, meas
 
 // The cards of a scene that both the hierarchy and a data flow draw: modules, slots, pills, and the headers of frames.
 
-export const MOST_LINKS = 20; // slots drawn in one container whose modules are elsewhere
+export const MAX_LINKS = 20; // slots drawn in one container whose modules are elsewhere
 const PILL: Size = [76, 34];
 
 /** The id of a node in the graph: its path, told apart where two modules have the same one. */
@@ -94,7 +94,7 @@ export function idOf(h: Hierarchy, node: number): string {
 }
 
 /** A closed module, or a folded run of modules. */
-export function moduleCard(h: Hierarchy, store: Store, measure: Measure, node: number, parent: number): SceneNode {
+export function moduleCard(h: Hierarchy, store: GraphStore, measure: Measure, node: number, parent: number): SceneNode {
   const fold = h.fold(node);
   const folded = fold !== undefined && !store.get("unfolded").has(fold.first);
   const text = cardText(h, node, folded ? fold : undefined);

@@ -4,7 +4,7 @@ import { cardSize, cardText, idOf, pillCard } from "./cards";
 import type { Hierarchy } from "../../shared/model/hierarchy";
 import { type Measure, oneLine } from "../../shared/base/canvas";
 import { hardLimit } from "../../shared/model/expansion";
-import { intoGroups } from "./scene_edges";
+import { addToGroups } from "./scene_edges";
 import type { Scene, SceneEdge, SceneNode } from "./scene_types";
 
 export const ALL_STRUCTURES = "\u0000structures"; // the pill that has the rest of them drawn
@@ -27,7 +27,7 @@ export function buildDedupScene(h: Hierarchy, measure: Measure, limit = Infinity
     nodes.push(pillCard(measure, ALL_STRUCTURES, `⋯ ${left} used less`, -1));
   }
   const groups = [{ node: -1, items: nodes.map((_, place) => place), nets: [] }];
-  intoGroups(nodes, edges, groups, measure);
+  addToGroups(nodes, edges, groups, measure);
   return { nodes, edges, groups, count: nodes.length, capped: left > 0 && limit >= hardLimit() };
 }
 
@@ -76,7 +76,7 @@ function card(h: Hierarchy, { first, count }: Structure, measure: Measure): Scen
 function containment(h: Hierarchy, places: ReadonlyMap<number, number>, nodes: readonly SceneNode[]): SceneEdge[] {
   const pairs = new Map<number, { source: number; target: number; count: number }>();
   for (let node = 1; node < h.size; node++) {
-    const source = drawnAround(h, places, node);
+    const source = visibleAncestor(h, places, node);
     const target = places.get(h.entity(node));
     if (source !== undefined && target !== undefined && source !== target) {
       const key = source * nodes.length + target;
@@ -94,7 +94,7 @@ function containment(h: Hierarchy, places: ReadonlyMap<number, number>, nodes: r
   }));
 }
 
-function drawnAround(h: Hierarchy, places: ReadonlyMap<number, number>, node: number): number | undefined {
+function visibleAncestor(h: Hierarchy, places: ReadonlyMap<number, number>, node: number): number | undefined {
   for (let at = h.parent(node); at >= 0; at = h.parent(at)) {
     const place = places.get(h.entity(at));
     if (place !== undefined) return place;

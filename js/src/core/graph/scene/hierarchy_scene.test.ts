@@ -6,11 +6,11 @@ import { Hierarchy } from "../../shared/model/hierarchy";
 import type { EdgeRecord, ModelPayload } from "../../shared/payload/payload";
 import { hardLimit, WINDOW } from "../../shared/model/expansion";
 import { buildScene } from "./hierarchy_scene";
-import { type GraphState, Store } from "../../shared/model/graph_store";
+import { type GraphState, GraphStore } from "../../shared/model/graph_store";
 import { AFTER, BEFORE, INPUT, OUTPUT, type Scene } from "./scene_types";
 
 const draw = (h: Hierarchy, state: Partial<GraphState> = {}, pages?: ReadonlyMap<number, number>) =>
-  buildScene(h, new Store(state), measurer(), pages);
+  buildScene(h, new GraphStore(state), measurer(), pages);
 const ids = (scene: Scene) => scene.nodes.map(node => node.id);
 const OUTSIDE = "\u0000outside";
 const links = (scene: Scene, kind?: "order" | "data") =>
@@ -189,7 +189,7 @@ describe("a traced model", () => {
   });
 
   it("has the order instead where two models stand side by side", () => {
-    const scene = buildScene(traced([["conv1", "bn1"]]), new Store(), measurer(), new Map(), false);
+    const scene = buildScene(traced([["conv1", "bn1"]]), new GraphStore(), measurer(), new Map(), false);
     expect(scene.edges.every(edge => edge.kind === "order")).toBe(true);
     expect(scene.edges).toHaveLength(scene.nodes.length - 1);
   });

@@ -3,16 +3,16 @@
 import { AFTER, BEFORE, INPUT, OUTPUT, type Scene, type SceneEdge, type SceneNode } from "./scene_types";
 import type { Hierarchy, Link } from "../../shared/model/hierarchy";
 import type { Measure } from "../../shared/base/canvas";
-import { drawnRows, hardLimit, MAX_NESTING, openNodes, WINDOW } from "../../shared/model/expansion";
-import { EdgeLifter, intoGroups } from "./scene_edges";
-import { headerWidth, linkCard, moduleCard, MOST_LINKS, pillCard } from "./cards";
-import type { Store } from "../../shared/model/graph_store";
+import { visibleRows, hardLimit, MAX_NESTING, openNodes, WINDOW } from "../../shared/model/expansion";
+import { EdgeLifter, addToGroups } from "./scene_edges";
+import { headerWidth, linkCard, moduleCard, MAX_LINKS, pillCard } from "./cards";
+import type { GraphStore } from "../../shared/model/graph_store";
 import type { LayoutGroup } from "../../layout/types";
 
 /** `pages`: the first row drawn of a container with more than `window` rows; `traced`: data edges instead of the order. */
 export function buildScene(
   h: Hierarchy,
-  store: Store,
+  store: GraphStore,
   measure: Measure,
   pages: ReadonlyMap<number, number> = new Map(),
   traced = h.payload.traced,
@@ -34,7 +34,7 @@ class SceneBuilder {
 
   constructor(
     private readonly h: Hierarchy,
-    private readonly store: Store,
+    private readonly store: GraphStore,
     private readonly measure: Measure,
     private readonly pages: ReadonlyMap<number, number>,
     private readonly traced: boolean,
@@ -55,7 +55,7 @@ class SceneBuilder {
     if (this.traced) {
       this.addDataEdges();
     }
-    intoGroups(this.nodes, this.edges, this.groups, this.measure);
+    addToGroups(this.nodes, this.edges, this.groups, this.measure);
     this.groups.reverse();
     const { nodes, edges, groups, count, capped } = this;
     return { nodes, edges, groups, count, capped };
@@ -67,7 +67,7 @@ class SceneBuilder {
     if (index < 0 || !this.open.has(index)) {
       return [];
     }
-    const rows = Math.min(this.window, drawnRows(this.h, this.store, index).length);
+    const rows = Math.min(this.window, visibleRows(this.h, this.store, index).length);
     if (this.count + rows > hardLimit() || this.h.depth(index) - this.h.depth(this.focus) >= MAX_NESTING) {
       this.capped = true;
       return [];
@@ -80,7 +80,7 @@ class SceneBuilder {
 
   /** The canvas (place -1) or a frame, with its children in a chain. */
   private addGroup(place: number, container: number): number[] {
-    const all = this.h.isContainer(container) ? drawnRows(this.h, this.store, container) : [container];
+    const all = this.h.isContainer(container) ? visibleRows(this.h, this.store, container) : [container];
     const start = Math.min(this.pages.get(container) ?? 0, Math.max(0, all.length - this.window));
     const rows = all.slice(start, start + this.window);
     const items: number[] = [];
@@ -96,7 +96,7 @@ class SceneBuilder {
       const rest = all.length - start - rows.length;
       items.push(this.addPseudo(AFTER + this.h.path(container), `⋯ ${rest} more`, place));
     } else {
-      const links = this.h.links(container).slice(0, MOST_LINKS);
+      const links = this.h.links(container).slice(0, MAX_LINKS);
       items.push(...links.map(link => this.addLink(container, link, place)));
     }
     if (isBetween) {

@@ -14,7 +14,7 @@ interface FramedNode {
 export const LABEL_SIZE = 10; // pixels of a shape on an edge
 
 /** Enters every edge in the groups that it passes; edges of one source are one net, a line that branches. */
-export function intoGroups(
+export function addToGroups(
   nodes: readonly FramedNode[],
   edges: readonly SceneEdge[],
   groups: readonly LayoutGroup[],

@@ -62,14 +62,14 @@ export interface Route {
 }
 
 /** A scene with places for everything in it. */
-export interface Placed {
+export interface PlacedScene {
   scene: Scene;
   boxes: Box[];
   routes: Route[];
   bounds: Box; // of boxes and lines
 }
 
-export function placed(scene: Scene, layout: LayoutResult): Placed {
+export function placeScene(scene: Scene, layout: LayoutResult): PlacedScene {
   const byNode = new Map(scene.groups.map(({ node }, at) => [node, layout.groups[at]]));
   const written = new Set<string>();
   const routes = scene.edges.flatMap(edge => {
@@ -103,7 +103,7 @@ const near = (a: number, b: number): boolean => Math.abs(a - b) < 0.6;
 
 // What is on the canvas as plain data, for the exporters.
 
-export function plainScene({ scene, boxes }: Placed, color: (node: number) => string | null): PlainScene {
+export function plainScene({ scene, boxes }: PlacedScene, color: (node: number) => string | null): PlainScene {
   const nodes = scene.nodes.map((node, place) => {
     const [x, y, width, height] = boxes[place];
     const parts = [node.subtitle, node.detail, node.badge].filter(text => text !== "");

@@ -3,14 +3,14 @@
 import { oneLine } from "../../shared/base/canvas";
 import { counted, exactNumber, shortNumber } from "../../shared/base/format";
 import { toNumber } from "../../shared/payload/payload";
-import type { TipRow } from "../../shared/ui/tooltip";
-import type { Knowledge, Thing, ThingKind } from "./knowledge";
+import type { TooltipRow } from "../../shared/ui/tooltip";
+import type { Knowledge, Entity, EntityKind } from "./knowledge";
 import type { MapItem } from "./map_items";
 import { button, copyText, el } from "../../shared/ui/dom";
 import { icon } from "../../shared/ui/icons";
 import type { ExplorerStore } from "./state";
 
-export const KIND_WORDS: Readonly<Record<ThingKind, string>> = {
+export const KIND_WORDS: Readonly<Record<EntityKind, string>> = {
   module: "structure",
   model: "model",
   family: "family of models",
@@ -24,13 +24,13 @@ export function measureLabel(measure: string): string {
   return measure === "pagerank" ? "PageRank" : measure.charAt(0).toUpperCase() + measure.slice(1).replace(/_/g, " ");
 }
 
-interface TipText {
+interface TooltipText {
   readonly heading: string;
-  readonly rows: TipRow[];
+  readonly rows: TooltipRow[];
   readonly notes: string[];
 }
 
-export function tipOf(data: Knowledge, item: MapItem): TipText {
+export function tooltipOf(data: Knowledge, item: MapItem): TooltipText {
   const { thing } = item;
   const how = item.isOpen ? "double click closes it" : "double click opens it";
   if (!thing) {
@@ -41,7 +41,7 @@ export function tipOf(data: Knowledge, item: MapItem): TipText {
   return { heading: oneLine(data.name(thing)), rows, notes: item.isGroup ? [how] : [] };
 }
 
-function moduleRows(data: Knowledge, { index }: Thing): TipRow[] {
+function moduleRows(data: Knowledge, { index }: Entity): TooltipRow[] {
   return [
     { name: "class", value: oneLine(data.className(index)) },
     { name: "uses", value: exactNumber(data.uses[index]) },
@@ -50,7 +50,7 @@ function moduleRows(data: Knowledge, { index }: Thing): TipRow[] {
   ];
 }
 
-function groupRows(data: Knowledge, thing: Thing): TipRow[] {
+function groupRows(data: Knowledge, thing: Entity): TooltipRow[] {
   const { kind, index } = thing;
   const { models } = data.payload;
   const row = (name: string, count: number) => ({ name, value: exactNumber(count) });
@@ -65,7 +65,7 @@ function groupRows(data: Knowledge, thing: Thing): TipRow[] {
 }
 
 /** One line under a name. */
-export function detailOf(data: Knowledge, thing: Thing): string {
+export function detailOf(data: Knowledge, thing: Entity): string {
   const { kind, index } = thing;
   if (kind === "module") {
     const uses = counted(data.uses[index], "use");

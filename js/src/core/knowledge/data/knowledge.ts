@@ -9,11 +9,11 @@ export interface Count {
   readonly count: number;
 }
 
-export type ThingKind = "module" | "model" | "family" | "superfamily" | "community" | "type";
+export type EntityKind = "module" | "model" | "family" | "superfamily" | "community" | "type";
 
 /** Something that can be selected. */
-export interface Thing {
-  readonly kind: ThingKind;
+export interface Entity {
+  readonly kind: EntityKind;
   readonly index: number; // of a type: its position in the table of its level
   readonly level: number; // of a type, else 0
 }
@@ -26,7 +26,7 @@ export class Knowledge {
   readonly modelsOf: readonly (readonly Count[])[]; // of each structure, models and its uses there
   readonly params: readonly (number | null)[];
   readonly bytes: readonly (number | null)[];
-  private readonly keys = new Map<string, Thing>();
+  private readonly keys = new Map<string, Entity>();
   private readonly numbers = new Map<string, readonly (number | null)[]>();
   private readonly memberSets = new Map<number, ReadonlySet<number>>();
   private readonly groups = new Map<string, readonly number[]>();
@@ -68,11 +68,11 @@ export class Knowledge {
     return this.reached;
   }
 
-  find(key: string | null): Thing | undefined {
+  find(key: string | null): Entity | undefined {
     return key === null ? undefined : this.keys.get(key);
   }
 
-  key({ kind, index, level }: Thing): string {
+  key({ kind, index, level }: Entity): string {
     const { entities, models, families, superfamilies } = this.payload;
     if (kind === "module") return entities.digest[index];
     if (kind === "model") return `Model:${models.name[index]}`;
@@ -82,7 +82,7 @@ export class Knowledge {
     return `Type:${this.types(level)?.name[index] ?? ""}`;
   }
 
-  name({ kind, index, level }: Thing): string {
+  name({ kind, index, level }: Entity): string {
     const { entities, models, families, superfamilies } = this.payload;
     if (kind === "module") return entities.name[index];
     if (kind === "model") return models.name[index];
@@ -120,7 +120,7 @@ export class Knowledge {
   }
 
   /** The structures of a group, those with most uses first. */
-  members(thing: Thing): readonly number[] {
+  members(thing: Entity): readonly number[] {
     const key = this.key(thing);
     let found = this.groups.get(key);
     if (!found) {
@@ -145,7 +145,7 @@ export class Knowledge {
   }
 
   /** The models that a thing stands for; undefined: it stands for structures. */
-  modelsFor({ kind, index }: Thing): readonly number[] | undefined {
+  modelsFor({ kind, index }: Entity): readonly number[] | undefined {
     if (kind === "model") return [index];
     if (kind === "family") return this.modelsIn(index);
     return kind === "superfamily" ? this.inSuperfamily[index].flatMap(family => this.inFamily[family]) : undefined;
@@ -280,7 +280,7 @@ export class Knowledge {
 
   private nameThings(): void {
     const { communities, families, models, superfamilies, types } = this.payload;
-    const add = (kind: ThingKind, count: number, level = 0) => {
+    const add = (kind: EntityKind, count: number, level = 0) => {
       for (let index = 0; index < count; index += 1) {
         const thing = { kind, index, level };
         const key = this.key(thing);
@@ -295,7 +295,7 @@ export class Knowledge {
     types.forEach(table => add("type", table.name.length, table.level));
   }
 
-  private findMembers(thing: Thing): number[] {
+  private findMembers(thing: Entity): number[] {
     const { kind, index, level } = thing;
     const { entities } = this.payload;
     if (kind === "module") return [index];

@@ -1,6 +1,7 @@
 // The items of the map, circles, and the links between them.
 
-import type { Knowledge, Thing, ThingKind } from "./knowledge";
+import type { Knowledge, Entity, EntityKind } from "./knowledge";
+import { push } from "../../shared/base/multimap";
 
 // What the map of a graph shows: circles, and what joins them.
 
@@ -10,8 +11,8 @@ export const isOfModels = (kind: MapItem["kind"]): boolean =>
 
 export interface MapItem {
   readonly id: string; // ids of what it lies in, then its own
-  readonly kind: ThingKind | "more";
-  readonly thing: Thing | null; // null: what is left out
+  readonly kind: EntityKind | "more";
+  readonly thing: Entity | null; // null: what is left out
   readonly parent: number; // place in the picture; -1: none
   readonly depth: number;
   readonly title: string;
@@ -37,8 +38,8 @@ export interface MapLink {
   readonly kind: "alike" | "shares" | "contains";
 }
 
-const LEAST_SHARE = 0.12; // of the structures of a group that a link stands for
-const MOST_OF_EACH = 4; // links of a group
+const MIN_SHARE = 0.12; // of the structures of a group that a link stands for
+const MAX_GROUP_LINKS = 4; // links of a group
 
 /** Groups at the start: families of models that are alike, and a family and a community that share structures. */
 export function groupLinks(data: Knowledge, items: readonly MapItem[]): MapLink[] {
@@ -82,9 +83,9 @@ function linksOf(data: Knowledge, { members }: MapItem, from: number, places: Re
     const to = places.get(community);
     const whole = Math.min(members.length, data.members({ kind: "community", index: community, level: 0 }).length);
     const weight = count / Math.max(1, whole);
-    return to === undefined || weight < LEAST_SHARE ? [] : [{ from, to, weight, kind: "shares" as const }];
+    return to === undefined || weight < MIN_SHARE ? [] : [{ from, to, weight, kind: "shares" as const }];
   });
-  return found.sort((a, b) => b.weight - a.weight).slice(0, MOST_OF_EACH);
+  return found.sort((a, b) => b.weight - a.weight).slice(0, MAX_GROUP_LINKS);
 }
 
 /** Within an open group: what contains what. */
@@ -92,9 +93,7 @@ export function memberLinks(data: Knowledge, items: readonly MapItem[]): MapLink
   const inside = new Map<number, number[]>();
   items.forEach(({ parent, kind }, place) => {
     if (parent < 0 || kind === "model" || kind === "more") return;
-    const known = inside.get(parent);
-    if (known) known.push(place);
-    else inside.set(parent, [place]);
+    push(inside, parent, place);
   });
   return [...inside.values()].flatMap(places => linksAmong(data, items, places));
 }

@@ -2,14 +2,14 @@
 
 import { toNumber } from "../../shared/payload/payload";
 import { COMPARISONS, CONDITION, readNumber, shortened, split, type Term } from "../../shared/search/query";
-import type { Knowledge, Thing } from "./knowledge";
+import type { Knowledge, Entity } from "./knowledge";
 import { bestByModel, quantities, type Quantity, wordOf } from "./quantities";
 import { button, el } from "../../shared/ui/dom";
 import { counted } from "../../shared/base/format";
 import type { ExplorerStore } from "./state";
 
 interface Answer {
-  readonly things: readonly Thing[]; // best first: models, then structures
+  readonly things: readonly Entity[]; // best first: models, then structures
   readonly modules: ReadonlySet<number>;
   readonly models: ReadonlySet<number>;
   readonly needles: readonly string[];
@@ -45,10 +45,10 @@ function run(data: Knowledge, query: string): Answer {
   const modules = matching(data.size, tests.module);
   const models = matching(data.modelCount, tests.model);
   const rank = ranker(data, tests.needles);
-  const byRank = (a: Thing, b: Thing) => rank(b) - rank(a);
+  const byRank = (a: Entity, b: Entity) => rank(b) - rank(a);
   const things = [
-    ...models.map(index => ({ kind: "model", index, level: 0 }) as Thing).sort(byRank),
-    ...modules.map(index => ({ kind: "module", index, level: 0 }) as Thing).sort(byRank)
+    ...models.map(index => ({ kind: "model", index, level: 0 }) as Entity).sort(byRank),
+    ...modules.map(index => ({ kind: "module", index, level: 0 }) as Entity).sort(byRank)
   ];
   return { things, modules: new Set(modules), models: new Set(models), needles: tests.needles, notice: "" };
 }
@@ -158,7 +158,7 @@ function modelNumber(data: Knowledge, name: string, accepts: (own: number) => bo
 }
 
 /** The name as it was typed, then the beginning of a name, then what lies in a class or a setting; then the uses. */
-function ranker(data: Knowledge, needles: readonly string[]): (thing: Thing) => number {
+function ranker(data: Knowledge, needles: readonly string[]): (thing: Entity) => number {
   const ranks = new Map<string, number>();
   return thing => {
     const key = `${thing.kind}${thing.index}`;
@@ -171,7 +171,7 @@ function ranker(data: Knowledge, needles: readonly string[]): (thing: Thing) => 
   };
 }
 
-function nearness(data: Knowledge, thing: Thing, needles: readonly string[]): number {
+function nearness(data: Knowledge, thing: Entity, needles: readonly string[]): number {
   const name = data.name(thing).toLowerCase();
   const className = thing.kind === "module" ? data.className(thing.index).toLowerCase() : name;
   return needles.reduce((sum, needle) => {
@@ -181,7 +181,7 @@ function nearness(data: Knowledge, thing: Thing, needles: readonly string[]): nu
   }, 0);
 }
 
-function weight(data: Knowledge, { kind, index }: Thing): number {
+function weight(data: Knowledge, { kind, index }: Entity): number {
   const uses = kind === "module" ? data.uses[index] : data.payload.models.structures[index];
   return Math.log1p(uses) / 20;
 }
@@ -211,7 +211,7 @@ function textsOf(data: Knowledge): Texts {
 
 // What a search comes to in every view: structures by their models, models by their structures, and what is said of it.
 
-export interface Found {
+export interface SearchHits {
   readonly isActive: boolean; // there is a search, and it was understood
   readonly isEmpty: boolean; // and nothing is found
   readonly modules: ReadonlySet<number>;
@@ -222,7 +222,7 @@ export interface Found {
   readonly source: string; // these in words: "resnet50", "the 3 models found"
 }
 
-const NONE: Found = {
+const NONE: SearchHits = {
   isActive: false,
   isEmpty: false,
   modules: new Set(),
@@ -232,10 +232,10 @@ const NONE: Found = {
   sources: new Set(),
   source: ""
 };
-const latestHits = new WeakMap<Knowledge, { readonly query: string; readonly found: Found }>();
+const latestHits = new WeakMap<Knowledge, { readonly query: string; readonly found: SearchHits }>();
 
 /** The latest answer is remembered. */
-export function foundBy(data: Knowledge, query: string): Found {
+export function searchHits(data: Knowledge, query: string): SearchHits {
   const known = latestHits.get(data);
   if (known?.query === query) return known.found;
   const found = query.trim() === "" ? NONE : find(data, query);
@@ -244,7 +244,7 @@ export function foundBy(data: Knowledge, query: string): Found {
 }
 
 /** A model that is called exactly so stands for its structures, even where others have the text in their names. */
-function find(data: Knowledge, query: string): Found {
+function find(data: Knowledge, query: string): SearchHits {
   const { modules, models, notice } = search(data, query);
   if (notice) return NONE;
   const exact = [...models].filter(
@@ -265,7 +265,7 @@ function find(data: Knowledge, query: string): Found {
 }
 
 /** In the place of what a view would show: that there is nothing, why, and the way back. */
-export function nothingNote(store: ExplorerStore, isEmpty: boolean): HTMLElement {
+export function noResultsNote(store: ExplorerStore, isEmpty: boolean): HTMLElement {
   const note = el("div", "mkg-kg-nothing");
   note.setAttribute("role", "status");
   const clear = button("mkg-button mkg-kg-clear", "Clear the search");

@@ -10,6 +10,7 @@ import {
   type SimulationNodeDatum
 } from "d3-force";
 import type { MapItem, MapLink } from "../data/map_items";
+import { push } from "../../shared/base/multimap";
 
 export interface Circle extends SimulationNodeDatum {
   x: number;
@@ -27,20 +28,18 @@ const GOLDEN = Math.PI * (3 - Math.sqrt(5));
 
 const MANY = 40; // models; from there on a family grows slowly
 
-export interface Home {
+export interface GroupPosition {
   readonly id: string;
   readonly x: number;
   readonly y: number;
 }
 
 /** Circles of all items, in their order. `homes`: places of the groups while nothing is open. */
-export function layoutCircles(items: readonly MapItem[], homes: readonly Home[]): Circle[] {
+export function layoutCircles(items: readonly MapItem[], homes: readonly GroupPosition[]): Circle[] {
   const circles = items.map(item => ({ x: 0, y: 0, r: closedRadius(item) }));
   const inside = new Map<number, number[]>();
   items.forEach(({ parent }, place) => {
-    const known = inside.get(parent);
-    if (known) known.push(place);
-    else inside.set(parent, [place]);
+    push(inside, parent, place);
   });
   for (let place = items.length - 1; place >= 0; place -= 1) {
     const own = inside.get(place);
@@ -107,7 +106,7 @@ function placeGroups(
   items: readonly MapItem[],
   circles: Circle[],
   own: readonly number[],
-  homes: readonly Home[]
+  homes: readonly GroupPosition[]
 ): void {
   const known = new Map(homes.map(home => [home.id, home]));
   for (const place of own) {
@@ -116,12 +115,13 @@ function placeGroups(
   }
   for (const place of own) {
     const grown = circles[place].r - closedRadius(items[place]);
-    if (items[place].isOpen) for (const other of own) if (other !== place) push(circles[other], circles[place], grown);
+    if (items[place].isOpen)
+      for (const other of own) if (other !== place) pushApart(circles[other], circles[place], grown);
   }
   separate(own.map(place => circles[place]));
 }
 
-function push(circle: Circle, from: Circle, distance: number): void {
+function pushApart(circle: Circle, from: Circle, distance: number): void {
   const [dx, dy] = [circle.x - from.x, circle.y - from.y];
   const length = Math.hypot(dx, dy) || 1;
   circle.x += (dx / length) * distance;
@@ -137,7 +137,7 @@ const overlaps = (circles: readonly Circle[]): boolean =>
 /** Moves what overlaps apart, the larger one less. */
 function separate(circles: Circle[]): void {
   const simulation = forceSimulation(circles).stop().velocityDecay(0).force("apart", keepApart());
-  for (let round = 0; round < MOST_ROUNDS && overlaps(circles); round += 1) {
+  for (let round = 0; round < MAX_ROUNDS && overlaps(circles); round += 1) {
     for (const circle of circles) [circle.vx, circle.vy] = [0, 0]; // a push is no swing
     simulation.tick();
   }
@@ -147,7 +147,7 @@ function separate(circles: Circle[]): void {
  * Places of the groups while none is open: joined ones near each other, the same for the same graph. `aspect`: width to
  * height of where they are shown; 0: it is not known.
  */
-export function homesOf(items: readonly MapItem[], links: readonly MapLink[], aspect = 0): Home[] {
+export function groupPositions(items: readonly MapItem[], links: readonly MapLink[], aspect = 0): GroupPosition[] {
   const own = items.flatMap(({ depth }, place) => (depth === 0 ? [place] : []));
   const at = new Map(own.map((place, i) => [place, i]));
   // places to begin with, so that no force has to draw any
@@ -195,16 +195,16 @@ function fill(circles: Circle[], aspect: number): void {
     Math.max(...circles.map(circle => at(circle) + circle.r)) -
     Math.min(...circles.map(circle => at(circle) - circle.r));
   const natural = extent(({ x }) => x) / extent(({ y }) => y);
-  const stretch = Math.min(MOST_STRETCH, Math.max(1 / MOST_STRETCH, Math.sqrt(aspect / natural)));
+  const stretch = Math.min(MAX_STRETCH, Math.max(1 / MAX_STRETCH, Math.sqrt(aspect / natural)));
   if (!Number.isFinite(stretch)) return;
   for (const circle of circles) [circle.x, circle.y] = [circle.x * stretch, circle.y / stretch];
   separate(circles);
 }
 
-const MOST_STRETCH = 1.4;
+const MAX_STRETCH = 1.4;
 
 const ROUNDS = 320;
-const MOST_ROUNDS = 300; // to separate what overlaps
+const MAX_ROUNDS = 300; // to separate what overlaps
 const REACH = 420; // beyond it circles do not push each other
 const REPULSION = -40;
 const GATHER = 0.05;

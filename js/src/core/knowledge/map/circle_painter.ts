@@ -1,7 +1,7 @@
 // The picture of the graph on a canvas: links, open groups, circles, and as many names as there is room for.
 
 import { fontOf, type Measure } from "../../shared/base/canvas";
-import { inkOn } from "../../shared/stage/color";
+import { textColorOn } from "../../shared/stage/color";
 import { shortNumber } from "../../shared/base/format";
 import type { Viewport } from "../../shared/stage/viewport";
 import { mix, readable, type Theme } from "../../shared/stage/theme";
@@ -51,7 +51,7 @@ export class CirclePainter {
     context.textAlign = "center";
     context.lineJoin = "round";
     const placed = items.map(({ circle }) => onScreen(circle, view));
-    const seen = items.flatMap((_, i) => (isSeen(placed[i], view) ? [i] : []));
+    const seen = items.flatMap((_, i) => (isVisible(placed[i], view) ? [i] : []));
     for (const link of links.filter(({ kind }) => kind !== "contains"))
       this.link(link, items, placed, view.zoom, theme);
     const open = seen.filter(i => items[i].item.isOpen);
@@ -173,7 +173,7 @@ export class CirclePainter {
     if (!item.isGroup || isDim || r < COUNTED) return;
     const text = shortNumber(item.count);
     if (this.measure(text, SMALL, true) > r * 1.7) return;
-    this.text(text, x, y + 0.5, SMALL, true, item.kind === "more" ? theme.text : inkOn(fill), "");
+    this.text(text, x, y + 0.5, SMALL, true, item.kind === "more" ? theme.text : textColorOn(fill), "");
   }
 
   private label({ item, kind, lines, box, isTag }: MapLabel, items: readonly PaintedItem[], theme: Theme): void {
@@ -195,7 +195,7 @@ export class CirclePainter {
     }
     lines.forEach(({ text, size, isBold, isMuted }, i) => {
       const plain = isMuted ? readable(theme.muted, theme.text, ground) : theme.text;
-      const ink = kind === "inside" ? inkOn(fill) : plain;
+      const ink = kind === "inside" ? textColorOn(fill) : plain;
       this.text(text, x, y + i * LINE, size, isBold, ink, kind === "inside" ? "" : ground);
     });
   }
@@ -228,7 +228,7 @@ const coversMiddle = ([left, top, right, bottom]: Rect, { x, y }: Circle): boole
 const isInView = ([left, top, right, bottom]: Rect, { width, height }: Viewport): boolean =>
   right > 0 && bottom > 0 && left < width && top < height;
 
-function isSeen({ x, y, r }: Circle, { width, height }: Viewport): boolean {
+function isVisible({ x, y, r }: Circle, { width, height }: Viewport): boolean {
   return x + r > -60 && y + r > -40 && x - r < width + 60 && y - r < height + 40;
 }
 

@@ -1,7 +1,7 @@
 // Opening and closing groups, and bringing what is selected into the picture.
 
-import type { Knowledge, Thing } from "../data/knowledge";
-import { buildPicture, choiceOf, groupId, idIn, mostItems, openModel } from "./picture";
+import type { Knowledge, Entity } from "../data/knowledge";
+import { buildPicture, choiceOf, groupId, idIn, itemLimit, openModel } from "./picture";
 import type { ExplorerStore, Groups } from "../data/state";
 import type { MapItem } from "../data/map_items";
 
@@ -28,7 +28,7 @@ export function openAlone(data: Knowledge, store: ExplorerStore, id: string): bo
 /** Opens groups if all of them fit into the picture. */
 function openAll(data: Knowledge, store: ExplorerStore, ids: readonly string[]): boolean {
   const picture = buildPicture(data, { ...choiceOf(store), expanded: ids });
-  if (picture.isCut || picture.items.length > mostItems()) return false;
+  if (picture.isCut || picture.items.length > itemLimit()) return false;
   store.set("expanded", ids);
   return true;
 }
@@ -56,7 +56,7 @@ export function itemOf(
 }
 
 /** The groups among which a thing is drawn; undefined: among both. */
-const GROUPS_OF: Partial<Record<Thing["kind"], Groups>> = { community: "communities", superfamily: "families" };
+const GROUPS_OF: Partial<Record<Entity["kind"], Groups>> = { community: "communities", superfamily: "families" };
 
 /** Opens what the selected thing lies in, if it is not drawn yet. */
 export function revealSelected(data: Knowledge, store: ExplorerStore): void {
@@ -82,8 +82,8 @@ function modelsAtHand(data: Knowledge, store: ExplorerStore): ReadonlySet<number
 }
 
 /** Groups to open, the best first; in models that are `near` before others. */
-function pathsTo(data: Knowledge, thing: Thing, choice: Groups, near: ReadonlySet<number>): string[] {
-  const group = (kind: Thing["kind"], index: number, level = 0) => ({ kind, index, level }) as Thing;
+function pathsTo(data: Knowledge, thing: Entity, choice: Groups, near: ReadonlySet<number>): string[] {
+  const group = (kind: Entity["kind"], index: number, level = 0) => ({ kind, index, level }) as Entity;
   const { models, entities } = data.payload;
   const family = (model: number) => groupId(data, group("family", models.family[model]), choice);
   const community = (entity: number) => {

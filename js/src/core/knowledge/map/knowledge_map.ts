@@ -1,23 +1,23 @@
 // The map of the graph on its stage, in step with the store.
 
 import { measurer } from "../../shared/base/canvas";
-import { boundsOf, type Box, type Look, type Point } from "../../shared/stage/viewport";
+import { boundsOf, type Box, type CameraPose, type Point } from "../../shared/stage/viewport";
 import { Debounced, Disposers, listen } from "../../shared/ui/dom";
-import { movedLook, Stage, type StageElement, type StagePicture } from "../../shared/stage/stage";
+import { userPose, Stage, type StageElement, type StagePicture } from "../../shared/stage/stage";
 import { readTheme, type Theme, watchTheme } from "../../shared/stage/theme";
-import { Tip } from "../../shared/ui/tooltip";
+import { Tooltip } from "../../shared/ui/tooltip";
 import { onPreferences } from "../../shared/base/preferences";
 import { type MapItem, type MapPicture, relatedTo } from "../data/map_items";
 import type { Knowledge } from "../data/knowledge";
-import { type Inks, inksOf } from "./node_colors";
-import { type Circle, type Home, homesOf, layoutCircles } from "./circle_layout";
+import { type NodeColors, nodeColors } from "./node_colors";
+import { type Circle, type GroupPosition, groupPositions, layoutCircles } from "./circle_layout";
 import type { Rect } from "./label_placement";
 import { EDGE } from "./map_labels";
 import { CirclePainter, type Painted } from "./circle_painter";
 import { buildPicture, choiceOf } from "./picture";
 import { itemOf, revealSelected } from "./expansion";
 import type { ExplorerStore, Groups } from "../data/state";
-import { tipOf } from "../data/descriptions";
+import { tooltipOf } from "../data/descriptions";
 
 interface MapEvents {
   open(id: string): void;
@@ -34,8 +34,8 @@ const RESHAPED = 0.12; // logarithm of how much wider or higher a canvas is, fro
 const HOVER = 60; // ms until the box beside the pointer comes
 
 /** Places of the groups, for a canvas of an aspect. */
-export interface Settled {
-  readonly homes: readonly Home[];
+export interface GroupPlacement {
+  readonly homes: readonly GroupPosition[];
   readonly aspect: number; // width to height; 0: it had none
   readonly groups: Groups;
 }
@@ -46,12 +46,12 @@ export class KnowledgeMap {
   private readonly disposers = new Disposers();
   private readonly measure = measurer();
   private readonly stage: Stage;
-  private readonly tip: Tip;
+  private readonly tip: Tooltip;
   private readonly painter = new CirclePainter(this.measure);
-  private settled: Settled = { homes: [], aspect: 0, groups: "families" };
+  private settled: GroupPlacement = { homes: [], aspect: 0, groups: "families" };
   private readonly hovering = new Debounced(() => this.showTip(), HOVER);
   private theme: Theme;
-  private inks: Inks;
+  private inks: NodeColors;
   private shown: MapPicture;
   private circles: readonly Circle[] = [];
   private painted: Painted = { items: [], links: [], related: [], hovered: null };
@@ -66,13 +66,13 @@ export class KnowledgeMap {
     private readonly store: ExplorerStore,
     private readonly events: MapEvents,
     private readonly dock?: HTMLElement,
-    { look, settled }: { readonly look?: Look; readonly settled?: Settled } = {}
+    { look, settled }: { readonly look?: CameraPose; readonly settled?: GroupPlacement } = {}
   ) {
     if (settled) this.settled = settled;
     this.theme = readTheme(wrap);
-    this.inks = inksOf(data, store, this.theme.dark);
+    this.inks = nodeColors(data, store, this.theme.dark);
     this.stage = this.makeStage();
-    this.tip = new Tip(wrap);
+    this.tip = new Tooltip(wrap);
     revealSelected(data, store);
     this.stage.measure();
     this.shown = this.settle();
@@ -84,12 +84,12 @@ export class KnowledgeMap {
   }
 
   /** Where somebody has moved the camera. */
-  get moved(): Look | undefined {
-    return movedLook(this.stage);
+  get moved(): CameraPose | undefined {
+    return userPose(this.stage);
   }
 
   /** Where the groups stand, to be given to a map of the same models. */
-  get places(): Settled {
+  get groups(): GroupPlacement {
     return this.settled;
   }
 
@@ -99,7 +99,7 @@ export class KnowledgeMap {
     const closed = buildPicture(this.data, { groups, expanded: [], query: "", selected: null });
     const { homes, aspect } = this.settled;
     if (homes.length > 0 && this.settled.groups === groups && !isReshaped(this.aspect, aspect)) return closed;
-    this.settled = { homes: homesOf(closed.items, closed.links, this.aspect), aspect: this.aspect, groups };
+    this.settled = { homes: groupPositions(closed.items, closed.links, this.aspect), aspect: this.aspect, groups };
     return closed;
   }
 
@@ -122,7 +122,7 @@ export class KnowledgeMap {
   fit(): void {
     const { camera } = this.stage;
     camera.fit(this.boxes());
-    const [aside, above] = EDGE.map(pixels => pixels / camera.look.zoom);
+    const [aside, above] = EDGE.map(pixels => pixels / camera.pose.zoom);
     const named = ([left, top, width, height]: Box): Box => [
       left - aside,
       top - above,
@@ -230,19 +230,19 @@ export class KnowledgeMap {
   /** What has been opened is to be seen; else all of it, as long as nobody has moved it. */
   private moveCamera(isFirst: boolean, before: ReadonlySet<string>): void {
     const opened = this.shown.items.findIndex(({ id, isOpen }) => isOpen && !before.has(id));
-    if (opened >= 0 && !isFirst) this.look(this.circles[opened]);
+    if (opened >= 0 && !isFirst) this.focus(this.circles[opened]);
     else if (isFirst || !this.stage.camera.isTouched) this.fit();
   }
 
   /** The circle in the middle, as large as it can be seen as a whole. */
-  private look({ x, y, r }: Circle): void {
+  private focus({ x, y, r }: Circle): void {
     const { camera } = this.stage;
     const room = Math.min(camera.extent.width, camera.extent.height);
     camera.centre([x, y], Math.min(1.15, Math.max(0.3, room / (2 * r + 60))));
   }
 
   private recolor(): void {
-    this.inks = inksOf(this.data, this.store, this.theme.dark);
+    this.inks = nodeColors(this.data, this.store, this.theme.dark);
     this.redecorate();
   }
 
@@ -374,9 +374,9 @@ export class KnowledgeMap {
     const place = this.shown.items.findIndex(({ id }) => id === this.hovered);
     const item = this.shown.items[place];
     if (!item) return;
-    const { zoom, ...pan } = this.stage.camera.look;
+    const { zoom, ...pan } = this.stage.camera.pose;
     const { x, y, r } = this.circles[place];
-    const { heading, rows, notes } = tipOf(this.data, item);
+    const { heading, rows, notes } = tooltipOf(this.data, item);
     const top = item.isOpen ? y * zoom + pan.y - r * zoom : y * zoom + pan.y;
     this.tip.show(x * zoom + pan.x + Math.min(r, 40) * zoom, Math.max(0, top), heading, rows, notes);
   }

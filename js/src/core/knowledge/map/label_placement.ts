@@ -1,9 +1,11 @@
 // Which names have room: the important ones first, the others give way. Pure arithmetic.
 
+import { push } from "../../shared/base/multimap";
+
 export type Rect = readonly [left: number, top: number, right: number, bottom: number];
 
 /** A name that would like to be shown. */
-export interface Wish {
+export interface LabelRequest {
   readonly key: string;
   readonly rank: number; // the highest is served first
   readonly places: readonly Rect[]; // the best first
@@ -25,9 +27,7 @@ export class Grid<T> {
     const entry = { rect, value };
     for (let x = cellOf(rect[0]); x <= cellOf(rect[2]); x += 1) {
       for (let y = cellOf(rect[1]); y <= cellOf(rect[3]); y += 1) {
-        const known = this.cells.get(x * COLUMN + y);
-        if (known) known.push(entry);
-        else this.cells.set(x * COLUMN + y, [entry]);
+        push(this.cells, x * COLUMN + y, entry);
       }
     }
   }
@@ -50,12 +50,12 @@ const cellOf = (at: number): number => Math.floor(at / CELL);
 const always = (): boolean => true;
 
 /** Serves wishes by rank where nothing else is; `before`: what was shown, which stays where it can. */
-export function placed(
-  wishes: readonly Wish[],
+export function placeLabels(
+  wishes: readonly LabelRequest[],
   isBlocked: (place: Rect, key: string) => boolean,
   before: Placement
 ): Map<string, number> {
-  const weight = ({ key, rank }: Wish): number => (before.has(key) ? rank * STAYS : rank);
+  const weight = ({ key, rank }: LabelRequest): number => (before.has(key) ? rank * STAYS : rank);
   const order = [...wishes].sort((a, b) => weight(b) - weight(a)); // stable: equal ones as they come
   const taken = new Grid<string>();
   const found = new Map<string, number>();
@@ -76,8 +76,8 @@ function firstFree(count: number, isFree: (at: number) => boolean): number {
 }
 
 /** Shows these wishes whatever is there: what is in their way gives way to them; never one of them to another. */
-export function forced(
-  wishes: readonly Wish[],
+export function forceLabels(
+  wishes: readonly LabelRequest[],
   isBlocked: (place: Rect, key: string) => boolean,
   shown: ReadonlyMap<string, Rect>
 ): { readonly places: Map<string, number>; readonly gone: Set<string> } {

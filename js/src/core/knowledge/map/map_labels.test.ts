@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { goldenKnowledge, largeKnowledge } from "../../../testing/knowledge";
-import { homesOf, layoutCircles } from "./circle_layout";
+import { groupPositions, layoutCircles } from "./circle_layout";
 import { Knowledge } from "../data/knowledge";
-import { forced, overlap, placed, type Rect, type Wish } from "./label_placement";
+import { forceLabels, overlap, placeLabels, type Rect, type LabelRequest } from "./label_placement";
 import { type LabelledItem, type MapLabel, MapLabels } from "./map_labels";
 import { buildPicture, type Choice } from "./picture";
 
@@ -21,7 +21,7 @@ function withLongNames() {
 function labelled(data: Knowledge, choice: Partial<Choice> = {}, selected = -1): LabelledItem[] {
   const closed = buildPicture(data, CLOSED);
   const { items, isSearched } = buildPicture(data, { ...CLOSED, ...choice });
-  const circles = layoutCircles(items, homesOf(closed.items, closed.links));
+  const circles = layoutCircles(items, groupPositions(closed.items, closed.links));
   return items.map((item, i) => ({
     item,
     circle: circles[i],
@@ -99,11 +99,11 @@ describe("names in the map", () => {
 
 describe("placing", () => {
   const box = (x: number): Rect => [x, 0, x + 10, 10];
-  const wish = (key: string, rank: number, ...at: number[]): Wish => ({ key, rank, places: at.map(box) });
+  const wish = (key: string, rank: number, ...at: number[]): LabelRequest => ({ key, rank, places: at.map(box) });
   const nothing = () => false;
 
   it("serves the highest rank first, and another place rather than none", () => {
-    const found = placed([wish("low", 1, 0, 20), wish("high", 2, 5), wish("none", 0, 4)], nothing, new Map());
+    const found = placeLabels([wish("low", 1, 0, 20), wish("high", 2, 5), wish("none", 0, 4)], nothing, new Map());
     expect([...found]).toEqual([
       ["high", 0],
       ["low", 1]
@@ -113,8 +113,8 @@ describe("placing", () => {
   it("keeps what was shown, where it was, until something clearly more important comes", () => {
     const wishes = (rank: number) => [wish("new", rank, 0), wish("old", 10, 30, 5)];
     const before = new Map([["old", 1]]);
-    expect([...placed(wishes(12), nothing, before)]).toEqual([["old", 1]]);
-    expect([...placed(wishes(14), nothing, before)]).toEqual([
+    expect([...placeLabels(wishes(12), nothing, before)]).toEqual([["old", 1]]);
+    expect([...placeLabels(wishes(14), nothing, before)]).toEqual([
       ["new", 0],
       ["old", 0]
     ]);
@@ -126,7 +126,7 @@ describe("placing", () => {
       ["b", box(12)],
       ["c", box(40)]
     ]);
-    const { places, gone } = forced([wish("x", 1, 5, 41), wish("y", 1, 42)], nothing, shown);
+    const { places, gone } = forceLabels([wish("x", 1, 5, 41), wish("y", 1, 42)], nothing, shown);
     expect([...places]).toEqual([["x", 1]]);
     expect([...gone]).toEqual(["c"]);
   });

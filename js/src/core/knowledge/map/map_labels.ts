@@ -1,10 +1,10 @@
 // The names in the map of a graph: where each could stand, and which are shown at a zoom.
 
-import { fitted, type Measure } from "../../shared/base/canvas";
+import { truncated, type Measure } from "../../shared/base/canvas";
 import { shortNumber } from "../../shared/base/format";
 import type { Circle } from "./circle_layout";
 import { isOfModels, type MapItem } from "../data/map_items";
-import { forced, Grid, placed, type Placement, type Rect, type Wish } from "./label_placement";
+import { forceLabels, Grid, placeLabels, type Placement, type Rect, type LabelRequest } from "./label_placement";
 
 interface Line {
   readonly text: string;
@@ -32,7 +32,7 @@ export interface LabelledItem {
 const NAME = 12; // CSS pixels, at every zoom
 export const SMALL = 10.5;
 export const LINE = 13.5; // from one line to the next
-const SMALLEST = 4.5; // radius on the screen of what has a name
+const MIN_RADIUS = 4.5; // radius on the screen of what has a name
 const BESIDE = NAME - 0.5;
 const INSIDE = 25; // radius from which names stand inside
 const DETAILED = 14; // radius from which a structure says more than its name
@@ -51,7 +51,7 @@ interface Request {
   readonly item: number;
   readonly kind: MapLabel["kind"];
   readonly forms: readonly (readonly Line[])[]; // each has as many of the places, one form's after the other's
-  readonly wish: Wish;
+  readonly wish: LabelRequest;
 }
 
 export class MapLabels {
@@ -89,7 +89,7 @@ export class MapLabels {
     wanted.sort((a, b) => Number(this.items[b].isSelected) - Number(this.items[a].isSelected));
     const requests = wanted.map(at => this.beside(at));
     const boxes = new Map(this.shown.map(({ item, box }) => [this.items[item].item.id, box]));
-    const { places, gone } = forced(
+    const { places, gone } = forceLabels(
       requests.map(({ wish }) => wish),
       this.isBlocked,
       boxes
@@ -114,7 +114,7 @@ export class MapLabels {
     this.bounds = around(circles);
     items.forEach(({ item }, at) => {
       const { x, y, r } = circles[at];
-      if (!item.isOpen && r >= SMALLEST) this.obstacles.add([x - r, y - r, x + r, y + r], at);
+      if (!item.isOpen && r >= MIN_RADIUS) this.obstacles.add([x - r, y - r, x + r, y + r], at);
     });
     const requests: Request[] = [];
     const inside: MapLabel[] = [];
@@ -122,9 +122,9 @@ export class MapLabels {
       const own = item.isOpen || isDim ? undefined : this.inside(at);
       if (own) inside.push(own);
       else if (item.isOpen) requests.push(...this.header(at));
-      else if (!isDim && circles[at].r >= SMALLEST) requests.push(this.beside(at));
+      else if (!isDim && circles[at].r >= MIN_RADIUS) requests.push(this.beside(at));
     });
-    const places = placed(
+    const places = placeLabels(
       requests.map(({ wish }) => wish),
       this.isBlocked,
       this.before
@@ -139,7 +139,7 @@ export class MapLabels {
     if (r < 22) return [];
     const width = Math.min(260, Math.max(84, r * 1.5));
     const lines = [
-      line(fitted(`${item.title} · ${shortNumber(item.count)}`, width, NAME, true, this.measure), NAME, true)
+      line(truncated(`${item.title} · ${shortNumber(item.count)}`, width, NAME, true, this.measure), NAME, true)
     ];
     const top = y - r + Math.min(24, r * 0.14) + 4;
     const places = [top, y - r - 10].map(middle => this.rect(lines, x, middle));
@@ -207,11 +207,11 @@ export class MapLabels {
   private formsOf(item: MapItem, r: number, isBold: boolean): Line[][] {
     const room = Math.max(WIDEST, r * 2.6);
     const fit = (texts: readonly string[]) =>
-      texts.map(text => line(fitted(text, room, BESIDE, isBold, this.measure), BESIDE, isBold));
+      texts.map(text => line(truncated(text, room, BESIDE, isBold, this.measure), BESIDE, isBold));
     const terms = broken(item.title);
     if (terms.length > 1) return [fit(terms), fit([item.title])];
     if (item.isGroup || r < DETAILED || !item.detail) return [fit(terms)];
-    const detail = line(fitted(item.detail, room, SMALL, false, this.measure), SMALL, false);
+    const detail = line(truncated(item.detail, room, SMALL, false, this.measure), SMALL, false);
     return [[...fit(terms), { ...detail, isMuted: true }], fit(terms)];
   }
 

@@ -23,7 +23,7 @@ interface Ramp {
 }
 
 /** Either a few colors by name or a scale of numbers. */
-export interface Inks {
+export interface NodeColors {
   readonly title: string;
   readonly entries: readonly LegendEntry[];
   readonly ramp: Ramp | null;
@@ -44,7 +44,7 @@ const SORTS: readonly [string, string][] = [
 /** The measure that stands for importance: the first that the payload has. */
 const mainMeasure = (data: Knowledge): string | undefined => data.measures[0];
 
-export function inksOf(data: Knowledge, store: ExplorerStore, dark: boolean): Inks {
+export function nodeColors(data: Knowledge, store: ExplorerStore, dark: boolean): NodeColors {
   const colorBy = store.get("colorBy");
   if (colorBy === "family") return byFamily(data, dark);
   if (colorBy === "community") return byCommunity(data, dark);
@@ -54,17 +54,17 @@ export function inksOf(data: Knowledge, store: ExplorerStore, dark: boolean): In
 }
 
 const neutral = (dark: boolean): string => PALETTE.plain[dark ? "dark" : "light"];
-const rest = (dark: boolean): string => PALETTE.rest[dark ? "dark" : "light"];
+const otherColor = (dark: boolean): string => PALETTE.rest[dark ? "dark" : "light"];
 const lightened = (color: string, dark: boolean): string => mix(color, dark ? "#000000" : "#ffffff", dark ? 0.1 : 0.18);
 
 /** Superfamilies, or of few models the families; a structure has the color of those of most models that it is in. */
-function byFamily(data: Knowledge, dark: boolean): Inks {
+function byFamily(data: Knowledge, dark: boolean): NodeColors {
   const { name } = data.payload.superfamilies;
   const sizes = name.map((_, index) => data.modelsFor({ kind: "superfamily", index, level: 0 })?.length ?? 0);
   const largest = sizes.map((_, i) => i).sort((a, b) => sizes[b] - sizes[a] || a - b);
   const colors = new Map(largest.slice(0, NAMED).map((index, slot) => [index, lightened(lineColor(slot, dark), dark)]));
   const entries = [...colors].map(([index, color]) => ({ color, text: oneLine(name[index]) }));
-  if (name.length > NAMED) entries.push({ color: rest(dark), text: `${name.length - NAMED} smaller ones` });
+  if (name.length > NAMED) entries.push({ color: otherColor(dark), text: `${name.length - NAMED} smaller ones` });
   const most = memo((members: readonly number[]) => mainSuperfamily(data, members));
   return {
     title: "family",
@@ -73,7 +73,7 @@ function byFamily(data: Knowledge, dark: boolean): Inks {
     of: ({ thing, members }) => {
       const [model] = (thing && data.modelsFor(thing)) ?? [];
       const index = model === undefined ? most(members) : data.superfamilyOf(model);
-      return colors.get(index) ?? rest(dark);
+      return colors.get(index) ?? otherColor(dark);
     }
   };
 }
@@ -102,25 +102,25 @@ function memo<K extends object, T>(make: (key: K) => T): (key: K) => T {
   };
 }
 
-function byCommunity(data: Knowledge, dark: boolean): Inks {
+function byCommunity(data: Knowledge, dark: boolean): NodeColors {
   const { count } = data.payload.communities;
   const size = (index: number) => data.members({ kind: "community", index, level: 0 }).length;
   const largest = Array.from({ length: count }, (_, i) => i).sort((a, b) => size(b) - size(a) || a - b);
   const colors = new Map(largest.slice(0, NAMED).map((index, slot) => [index, lightened(lineColor(slot, dark), dark)]));
   const entries = [...colors].map(([index, color]) => ({ color, text: oneLine(data.communityName(index)) }));
-  if (count > NAMED) entries.push({ color: rest(dark), text: `${count - NAMED} smaller ones` });
+  if (count > NAMED) entries.push({ color: otherColor(dark), text: `${count - NAMED} smaller ones` });
   return {
     title: "community",
     entries,
     ramp: null,
     of: ({ thing, members }) => {
       const index = thing?.kind === "community" ? thing.index : data.mainCommunity(members);
-      return colors.get(index) ?? rest(dark);
+      return colors.get(index) ?? otherColor(dark);
     }
   };
 }
 
-function byClass(data: Knowledge, dark: boolean): Inks {
+function byClass(data: Knowledge, dark: boolean): NodeColors {
   const ink = (className: string, container: boolean) => lightened(familyColor(className, container), dark);
   const entries = SORTS.map(([className, text]) => ({ color: ink(className, false), text }));
   entries.push({ color: ink("", true), text: "containers" }, { color: ink("", false), text: "others" });
@@ -143,7 +143,7 @@ function byClass(data: Knowledge, dark: boolean): Inks {
 }
 
 /** Groups have the value of the member that has most. */
-function byNumber(data: Knowledge, colorBy: Exclude<ColorBy, "family" | "community" | "class" | "none">): Inks {
+function byNumber(data: Knowledge, colorBy: Exclude<ColorBy, "family" | "community" | "class" | "none">): NodeColors {
   const measure = colorBy === "uses" ? "uses" : mainMeasure(data);
   const column = (measure && data.column(measure)) || [];
   let [low, high] = [Infinity, -Infinity];
@@ -200,7 +200,7 @@ export class ExplorerLegend {
   /** `hasShapes`: also what shapes mean. */
   draw(dark: boolean, hasShapes = this.hasShapes): void {
     [this.dark, this.hasShapes] = [dark, hasShapes];
-    const { title, entries, ramp } = inksOf(this.data, this.store, dark);
+    const { title, entries, ramp } = nodeColors(this.data, this.store, dark);
     const shapes = el("div", "mkg-kg-shapes");
     for (const [shape, text] of SHAPES) shapes.append(key(text, `mkg-kg-shape mkg-is-${shape}`));
     const parts: HTMLElement[] = [];

@@ -3,16 +3,17 @@
 import { hyperLine } from "../../shared/model/hyperparameters";
 import { counted, shortNumber } from "../../shared/base/format";
 import { preferences } from "../../shared/base/preferences";
-import type { Knowledge, Thing, ThingKind } from "../data/knowledge";
-import { type Found, foundBy } from "../data/search";
+import type { Knowledge, Entity, EntityKind } from "../data/knowledge";
+import { type SearchHits, searchHits } from "../data/search";
 import { groupLinks, type MapItem, type MapPicture, memberLinks } from "../data/map_items";
 import { type ExplorerState, type ExplorerStore, GROUPS, type Groups } from "../data/state";
 import { oneLine } from "../../shared/base/canvas";
+import { push } from "../../shared/base/multimap";
 
-export const MOST_ITEMS = 500; // never more, whatever the settings say
-const MOST_GROUPS = 40; // of one kind at the start
+export const MAX_ITEMS = 500; // never more, whatever the settings say
+const MAX_GROUPS = 40; // of one kind at the start
 const MANY_SINGLES = 8; // families of one model; more of them stand together
-const MOST_MEMBERS = 60; // of an open group
+const MAX_MEMBERS = 60; // of an open group
 const MANY = 36; // structures of a group; more of them stand together by type
 
 /** What a picture depends on. */
@@ -25,10 +26,10 @@ export function choiceOf(store: ExplorerStore): Choice {
 
 type Draft = Omit<MapItem, "parent" | "depth" | "isOpen" | "isHit">;
 
-export const mostItems = (): number => Math.min(MOST_ITEMS, preferences().limits.hard);
+export const itemLimit = (): number => Math.min(MAX_ITEMS, preferences().limits.hard);
 
 export function buildPicture(data: Knowledge, choice: Choice): MapPicture {
-  const found = foundBy(data, choice.query);
+  const found = searchHits(data, choice.query);
   const isSearched = found.isActive && !found.isEmpty;
   const order = memberOrder(data, choice, found);
   const open = new Set(choice.expanded);
@@ -45,7 +46,7 @@ export function buildPicture(data: Knowledge, choice: Choice): MapPicture {
     const item = items[at];
     if (!item.isGroup || !open.has(item.id)) continue;
     const inside = members(data, item, choice.groups, order);
-    if (items.length + inside.length > mostItems()) {
+    if (items.length + inside.length > itemLimit()) {
       isCut = true;
       continue;
     }
@@ -56,15 +57,15 @@ export function buildPicture(data: Knowledge, choice: Choice): MapPicture {
 }
 
 /** Models that were found themselves are no hit by what they share with others. */
-function isHit(data: Knowledge, { id, thing, members }: Draft, found: Found): boolean {
+function isHit(data: Knowledge, { id, thing, members }: Draft, found: SearchHits): boolean {
   const models = modelsFor(data, id, thing);
   if (models?.some(model => found.models.has(model))) return true;
   return !(models && found.byModels) && members.some(entity => found.modules.has(entity));
 }
 
 /** The models that a circle stands for; undefined: it stands for structures. */
-function modelsFor(data: Knowledge, id: string, thing: Thing | null): readonly number[] | undefined {
-  return thing ? data.modelsFor(thing) : restOf(data, id);
+function modelsFor(data: Knowledge, id: string, thing: Entity | null): readonly number[] | undefined {
+  return thing ? data.modelsFor(thing) : othersOf(data, id);
 }
 
 interface Order {
@@ -73,9 +74,9 @@ interface Order {
 }
 
 /** What was found comes first, then what is selected, so that neither is left out. */
-function memberOrder(data: Knowledge, choice: Choice, found: Found): Order {
+function memberOrder(data: Knowledge, choice: Choice, found: SearchHits): Order {
   const selected = data.find(choice.selected);
-  const first = (kind: ThingKind, hits: ReadonlySet<number>) => (index: number) =>
+  const first = (kind: EntityKind, hits: ReadonlySet<number>) => (index: number) =>
     (selected?.kind === kind && selected.index === index ? 2 : 0) + (hits.has(index) ? 1 : 0);
   const [structure, model] = [first("module", found.modules), first("model", found.models)];
   const open = new Set(choice.expanded.map(openModel));
@@ -92,7 +93,7 @@ export const openModel = (id: string): number => Number(/(?:^|\/)m(\d+)$/.exec(i
 interface Start {
   readonly communities: readonly number[];
   readonly small: readonly number[]; // communities that stand together
-  readonly families: readonly Thing[]; // and superfamilies
+  readonly families: readonly Entity[]; // and superfamilies
   readonly others: readonly number[]; // models of families that do not stand for themselves
 }
 
@@ -100,7 +101,7 @@ type Starts = Record<Groups, Start>;
 const known = new WeakMap<Knowledge, { readonly most: number; readonly starts: Starts }>();
 
 function startOf(data: Knowledge, groups: Groups): Start {
-  const most = Math.min(MOST_GROUPS, Math.floor(mostItems() / 4)); // room is left for what is opened
+  const most = Math.min(MAX_GROUPS, Math.floor(itemLimit() / 4)); // room is left for what is opened
   let found = known.get(data);
   if (found?.most !== most) {
     found = { most, starts: { families: byFamilies(data, most), communities: byCommunities(data, most) } };
@@ -122,7 +123,7 @@ function byCommunities(data: Knowledge, most: number): Start {
   const numbers = Array.from({ length: communities.count }, (_, index) => index);
   const sorted = bySize(numbers, index => data.members({ kind: "community", index, level: 0 }).length);
   const every = bySize(
-    families.map((_, index): Thing => ({ kind: "family", index, level: 0 })),
+    families.map((_, index): Entity => ({ kind: "family", index, level: 0 })),
     ({ index }) => data.modelsIn(index).length
   );
   const large = every.filter(({ index }) => data.modelsIn(index).length > 1);
@@ -142,7 +143,7 @@ function bySize<T>(things: readonly T[], size: (thing: T) => number): T[] {
   return sized.sort((a, b) => b[1] - a[1]).map(([thing]) => thing);
 }
 
-function aloneOrAll(data: Knowledge, superfamily: number): Thing {
+function aloneOrAll(data: Knowledge, superfamily: number): Entity {
   const families = data.familiesIn(superfamily);
   return families.length === 1
     ? { kind: "family", index: families[0], level: 0 }
@@ -154,7 +155,7 @@ const OTHERS = "f+";
 const OTHERS_OF: Readonly<Record<Groups, string>> = { families: `${OTHERS}f`, communities: OTHERS };
 
 /** The models in the group of those whose families do not stand for themselves. */
-function restOf(data: Knowledge, id: string): readonly number[] | undefined {
+function othersOf(data: Knowledge, id: string): readonly number[] | undefined {
   const groups = GROUPS.find(each => OTHERS_OF[each] === id);
   return groups && startOf(data, groups).others;
 }
@@ -162,7 +163,7 @@ function restOf(data: Knowledge, id: string): readonly number[] | undefined {
 /** What is there before anything is opened. */
 function groups(data: Knowledge, choice: Groups): Draft[] {
   const { communities, small, families, others } = startOf(data, choice);
-  const every = (kind: ThingKind, found: readonly number[]) =>
+  const every = (kind: EntityKind, found: readonly number[]) =>
     found.map(index => group(data, { kind, index, level: 0 }, ""));
   return [
     ...every("community", communities),
@@ -179,7 +180,7 @@ function together(id: string, title: string, detail: string, drafts: readonly Dr
 }
 
 /** The id of the group that has the models of a family, or of the circle of a community. */
-export function groupId(data: Knowledge, thing: Thing, choice: Groups): string {
+export function groupId(data: Knowledge, thing: Entity, choice: Groups): string {
   const { small, others } = startOf(data, choice);
   if (thing.kind === "community" && small.includes(thing.index)) return idIn(SMALL, thing);
   if (thing.kind !== "family") return idIn("", thing);
@@ -208,7 +209,7 @@ function shortened(drafts: Draft[], most: number, prefix: string, noun: string):
   return [...drafts.slice(0, most - 1), rest as Draft];
 }
 
-const LETTER: Readonly<Record<ThingKind, string>> = {
+const LETTER: Readonly<Record<EntityKind, string>> = {
   community: "c",
   superfamily: "s",
   family: "f",
@@ -218,12 +219,12 @@ const LETTER: Readonly<Record<ThingKind, string>> = {
 };
 
 /** The id of a thing in a group. */
-export function idIn(parent: string, { kind, index, level }: Thing): string {
+export function idIn(parent: string, { kind, index, level }: Entity): string {
   const own = `${LETTER[kind]}${kind === "type" ? `${level}.` : ""}${index}`;
   return parent ? `${parent}/${own}` : own;
 }
 
-function group(data: Knowledge, thing: Thing, parent: string, members = data.members(thing)): Draft {
+function group(data: Knowledge, thing: Entity, parent: string, members = data.members(thing)): Draft {
   const { kind, index } = thing;
   const models = kind === "family" || kind === "superfamily" ? data.modelsFor(thing) : undefined;
   const structures = kind === "model" ? data.payload.models.structures[index] : members.length;
@@ -237,7 +238,7 @@ function group(data: Knowledge, thing: Thing, parent: string, members = data.mem
 }
 
 function structure(data: Knowledge, entity: number, parent: string): Draft {
-  const thing: Thing = { kind: "module", index: entity, level: 0 };
+  const thing: Entity = { kind: "module", index: entity, level: 0 };
   const inside = data.children(entity).length;
   const detail = inside > 0 ? `${shortNumber(data.params[entity] ?? 0)} parameters` : hyperLine(data.hyper(entity));
   const title = oneLine(data.name(thing));
@@ -257,7 +258,7 @@ function members(data: Knowledge, item: MapItem, choice: Groups, order: Order): 
   const { id, thing, members: found } = item;
   const models = (every: readonly number[]) =>
     firsts(every, order.isFirst).map(index => group(data, { kind: "model", index, level: 0 }, id));
-  const most = (drafts: Draft[], noun: string) => shortened(drafts, MOST_MEMBERS, `${id}/`, noun);
+  const most = (drafts: Draft[], noun: string) => shortened(drafts, MAX_MEMBERS, `${id}/`, noun);
   if (id === SMALL) {
     const { small } = startOf(data, choice);
     return most(
@@ -265,7 +266,7 @@ function members(data: Knowledge, item: MapItem, choice: Groups, order: Order): 
       "communities"
     );
   }
-  if (!thing) return most(models(restOf(data, id) ?? []), "models");
+  if (!thing) return most(models(othersOf(data, id) ?? []), "models");
   if (thing.kind === "superfamily") return most(familiesIn(data, thing.index, id, order), "families");
   if (thing.kind === "family") return most(models(data.modelsIn(thing.index)), "models");
   const sorted = order.structures(found);
@@ -275,14 +276,14 @@ function members(data: Knowledge, item: MapItem, choice: Groups, order: Order): 
 
 /** Where some will be left out, others than those that come first. */
 const firsts = <T>(every: readonly T[], isFirst: (one: T) => boolean): readonly T[] =>
-  every.length > MOST_MEMBERS ? bySize(every, one => Number(isFirst(one))) : every;
+  every.length > MAX_MEMBERS ? bySize(every, one => Number(isFirst(one))) : every;
 
 /** A family of one model is that model. */
 function familiesIn(data: Knowledge, superfamily: number, parent: string, order: Order): Draft[] {
   const hasFirst = (family: number) => data.modelsIn(family).some(order.isFirst);
   return firsts(data.familiesIn(superfamily), hasFirst).map(family => {
     const models = data.modelsIn(family);
-    const alone: Thing = { kind: "model", index: models[0], level: 0 };
+    const alone: Entity = { kind: "model", index: models[0], level: 0 };
     return group(data, models.length === 1 ? alone : { kind: "family", index: family, level: 0 }, parent);
   });
 }
@@ -299,9 +300,7 @@ function byType(data: Knowledge, entities: readonly number[], parent: string): D
   for (const entity of entities) {
     const type = of?.[entity] ?? -1;
     const key = type < 0 ? -1 - entity : type; // without a type: on its own
-    const known = found.get(key);
-    if (known) known.push(entity);
-    else found.set(key, [entity]);
+    push(found, key, entity);
   }
   return Array.from(found, ([index, own]) =>
     own.length === 1 ? structure(data, own[0], parent) : group(data, { kind: "type", index, level }, parent, own)

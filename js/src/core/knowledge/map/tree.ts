@@ -4,10 +4,11 @@ import { Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/d
 import { exactNumber } from "../../shared/base/format";
 import { onPreferences } from "../../shared/base/preferences";
 import type { Knowledge } from "../data/knowledge";
-import { inksOf } from "./node_colors";
+import { nodeColors } from "./node_colors";
 import { isOfModels, type MapItem, type MapPicture } from "../data/map_items";
 import { around, itemOf } from "./expansion";
 import type { ExplorerStore } from "../data/state";
+import { push } from "../../shared/base/multimap";
 
 interface TreeEvents {
   open(id: string): void;
@@ -111,7 +112,7 @@ export class KnowledgeTree {
   }
 
   private color(): void {
-    const inks = inksOf(this.data, this.store, this.dark);
+    const inks = nodeColors(this.data, this.store, this.dark);
     this.items.forEach((item, i) => {
       const chip = this.rows[i].children[1] as HTMLElement;
       const ink = item.kind === "more" ? "transparent" : inks.of(item);
@@ -209,9 +210,7 @@ export class KnowledgeTree {
 function inOrder(items: readonly MapItem[]): MapItem[] {
   const inside = new Map<number, number[]>();
   items.forEach(({ parent }, place) => {
-    const known = inside.get(parent);
-    if (known) known.push(place);
-    else inside.set(parent, [place]);
+    push(inside, parent, place);
   });
   const found: MapItem[] = [];
   const visit = (place: number) => {

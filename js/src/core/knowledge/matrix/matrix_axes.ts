@@ -1,7 +1,7 @@
 // The axes of the overlap matrix: the order of models, where cells are, and the names beside them.
 
 import type { Knowledge } from "../data/knowledge";
-import { fitted, fontOf, type Measure, oneLine } from "../../shared/base/canvas";
+import { truncated, fontOf, type Measure, oneLine } from "../../shared/base/canvas";
 import { mix } from "../../shared/stage/theme";
 import type { ChartTheme } from "../../metrics/base/chart_theme";
 
@@ -117,7 +117,7 @@ export function paintNames(
     for (const { text, place, isStrong } of names) {
       context.font = fontOf(FONT, isStrong);
       context.fillStyle = isStrong ? theme.text : mix(theme.muted, theme.text, 0.25);
-      context.fillText(fitted(oneLine(text), room, FONT, isStrong, measure), 0, place);
+      context.fillText(truncated(oneLine(text), room, FONT, isStrong, measure), 0, place);
     }
   };
   context.save();

@@ -6,10 +6,10 @@ import { button, Disposers, el, listen } from "../../shared/ui/dom";
 import { counted, exactNumber } from "../../shared/base/format";
 import { mix, watchTheme } from "../../shared/stage/theme";
 import { type ChartTheme, readChartTheme } from "../../metrics/base/chart_theme";
-import { Tip } from "../../shared/ui/tooltip";
+import { Tooltip } from "../../shared/ui/tooltip";
 import type { Knowledge } from "../data/knowledge";
 import { emptyNote } from "../data/descriptions";
-import { foundBy, nothingNote } from "../data/search";
+import { searchHits, noResultsNote } from "../data/search";
 import { labels, LEGIBLE, type MatrixOrder, matrixOrder, paintNames, withNearest } from "./matrix_axes";
 import type { ExplorerStore } from "../data/state";
 
@@ -32,7 +32,7 @@ function shadesOf(dark: boolean): string[] {
 
 // The cells of a large overlap matrix as a bitmap, a pixel each, so that scrolling draws one picture.
 
-const LARGEST = 4096; // models: such a bitmap has 64 MiB
+const MAX_BITMAP_MODELS = 4096; // models: such a bitmap has 64 MiB
 
 /** Undefined where there is nothing to draw on. `shades` are "#rrggbb", from nothing in common to the same. */
 function matrixBitmap(
@@ -86,7 +86,7 @@ export class OverlapMatrix {
   private order: MatrixOrder;
   private bitmap?: HTMLCanvasElement; // of this order, in the colors of this theme
   private readonly nothing = el("div", "mkg-kg-nothing-place");
-  private readonly tip: Tip;
+  private readonly tip: Tooltip;
   private theme?: ChartTheme;
   private isLarge = false;
   private at: At | null = null; // what the pointer or the keyboard is on
@@ -114,7 +114,7 @@ export class OverlapMatrix {
     this.scroller.append(this.space);
     this.frame.append(this.scroller);
     host.append(this.controls, this.frame, this.nothing);
-    this.tip = new Tip(this.frame);
+    this.tip = new Tooltip(this.frame);
     this.listen();
     this.follow();
   }
@@ -150,7 +150,7 @@ export class OverlapMatrix {
   /** What a search has found is left; of a single model the ones with which it shares most, too. */
   private follow(): void {
     const { data, store } = this;
-    const found = foundBy(data, store.get("query"));
+    const found = searchHits(data, store.get("query"));
     this.order = matrixOrder(data, found.isActive ? withNearest(data, found.models) : undefined);
     this.bitmap = undefined;
     this.at = null;
@@ -158,7 +158,7 @@ export class OverlapMatrix {
     const isNothing = this.count === 0 || data.modelCount < 2;
     this.frame.hidden = isNothing;
     const instead = () =>
-      found.isActive ? nothingNote(store, found.isEmpty) : emptyNote(this.count ? "others" : "models", store);
+      found.isActive ? noResultsNote(store, found.isEmpty) : emptyNote(this.count ? "others" : "models", store);
     this.nothing.replaceChildren(...(isNothing ? [instead()] : []));
     this.resize();
     this.say();
@@ -244,7 +244,7 @@ export class OverlapMatrix {
     const { data, cell } = this;
     const shades = shadesOf(this.theme?.dark ?? false);
     const { models } = this.order;
-    if (cell < GAPPED && this.count > FEW && this.count <= LARGEST) {
+    if (cell < GAPPED && this.count > FEW && this.count <= MAX_BITMAP_MODELS) {
       this.bitmap ??= matrixBitmap(data, this.order, shades);
       context.imageSmoothingEnabled = false;
       if (this.bitmap) context.drawImage(this.bitmap, 0, 0, this.count * cell, this.count * cell);
@@ -361,7 +361,7 @@ export class OverlapMatrix {
 
   private summary(): string {
     const { data, count } = this;
-    const { isActive, isEmpty, models, byModules } = foundBy(data, this.store.get("query"));
+    const { isActive, isEmpty, models, byModules } = searchHits(data, this.store.get("query"));
     if (!isActive || isEmpty) return counted(count, "model");
     if (models.size === 1) {
       const [only] = models;

@@ -8,12 +8,12 @@ import { exactNumber, shortNumber } from "../../shared/base/format";
 import { watchTheme } from "../../shared/stage/theme";
 import { keyLine } from "../../shared/ui/icons";
 import { type ChartTheme, readChartTheme } from "../../metrics/base/chart_theme";
-import { Tip } from "../../shared/ui/tooltip";
+import { Tooltip } from "../../shared/ui/tooltip";
 import { table } from "../../panel/parts";
 import { toNumber } from "../../shared/payload/payload";
 import type { Knowledge } from "../data/knowledge";
 import { emptyNote } from "../data/descriptions";
-import { type Found, foundBy, nothingNote } from "../data/search";
+import { type SearchHits, searchHits, noResultsNote } from "../data/search";
 import type { ExplorerStore } from "../data/state";
 import { timesPowers } from "../../metrics/base/value_axis";
 
@@ -78,7 +78,7 @@ export function decades(min: number, max: number): number[] {
 
 const AXIS_FONT = 11;
 const NEAR = 30; // pixels from a point that still count as a click on it
-const LEAST = 80;
+const MIN_SIZE = 80;
 const DASHES = [[], [6, 4], [2, 3]];
 
 export class FrequencyChart {
@@ -89,7 +89,7 @@ export class FrequencyChart {
   private readonly nothing = el("div", "mkg-kg-nothing-place");
   private readonly said = el("span", "mkg-kg-note");
   private readonly scales = el("div", "mkg-kg-views");
-  private readonly tip: Tip;
+  private readonly tip: Tooltip;
   private readonly ranks: RankedUses;
   private readonly laws: readonly Law[];
   private readonly mark = el("div", "mkg-kg-chart-mark");
@@ -114,7 +114,7 @@ export class FrequencyChart {
     this.addControls();
     this.addNotes();
     host.append(this.controls, this.nothing, this.chart, this.notes);
-    this.tip = new Tip(this.chart);
+    this.tip = new Tooltip(this.chart);
     this.listen();
     this.draw();
   }
@@ -177,16 +177,16 @@ export class FrequencyChart {
     return this.isLog ? Math.log10(value) : value;
   }
 
-  private get found(): Found {
-    return foundBy(this.data, this.store.get("query"));
+  private get hits(): SearchHits {
+    return searchHits(this.data, this.store.get("query"));
   }
 
   /** What says that nothing is there, where the chart would say it by emptiness alone. */
   private showNothing(): void {
-    const { isActive, modules, isEmpty } = this.found;
+    const { isActive, modules, isEmpty } = this.hits;
     const notes: HTMLElement[] = [];
     if (this.ranks.counts.length === 0) notes.push(emptyNote("models", this.store));
-    else if (isActive && modules.size === 0) notes.push(nothingNote(this.store, isEmpty));
+    else if (isActive && modules.size === 0) notes.push(noResultsNote(this.store, isEmpty));
     this.nothing.replaceChildren(...notes);
   }
 
@@ -203,7 +203,7 @@ export class FrequencyChart {
     this.theme ??= readChartTheme(this.host);
     const target = el("div", "mkg-kg-plot");
     this.chart.prepend(target);
-    const columns = chartColumns(this.ranks, this.laws, this.isLog, this.found.modules);
+    const columns = chartColumns(this.ranks, this.laws, this.isLog, this.hits.modules);
     this.plot = new uPlot(this.options(this.theme), columns as unknown as uPlot.AlignedData, target);
     this.plot.over.append(this.mark);
     this.disposePlotListeners(this.plot);
@@ -236,8 +236,8 @@ export class FrequencyChart {
       ...(this.isLog ? { splits: (_plot: uPlot, _axis: number, min: number, max: number) => decades(min, max) } : {})
     });
     return {
-      width: Math.max(LEAST, width),
-      height: Math.max(LEAST, height),
+      width: Math.max(MIN_SIZE, width),
+      height: Math.max(MIN_SIZE, height),
       padding: [14, 18, 0, 0],
       legend: { show: false },
       scales: { x: { time: false, range: () => x as [number, number] }, y: { range: () => y as [number, number] } },
@@ -249,7 +249,7 @@ export class FrequencyChart {
           stroke: theme.line(0),
           width: 0,
           paths: () => null,
-          points: { show: true, size: 5, ...dots(this.found.modules.size > 0 ? theme.axis : theme.line(0)) }
+          points: { show: true, size: 5, ...dots(this.hits.modules.size > 0 ? theme.axis : theme.line(0)) }
         },
         ...this.laws.map((_, i) => ({
           stroke: theme.line(i + 1),
@@ -258,7 +258,7 @@ export class FrequencyChart {
           spanGaps: true,
           points: { show: false }
         })),
-        ...(this.found.modules.size > 0 ? [foundSeries(theme.line(0))] : [])
+        ...(this.hits.modules.size > 0 ? [hitsSeries(theme.line(0))] : [])
       ],
       hooks: { setCursor: [() => this.follow()] }
     };
@@ -271,7 +271,7 @@ export class FrequencyChart {
       line.append(keyLine(color, [...dash]), nameSpan("", text));
       key.append(line);
     };
-    const { modules } = this.found;
+    const { modules } = this.hits;
     entry(modules.size > 0 ? theme.axis : theme.line(0), [1, 3], "structures");
     if (modules.size > 0) entry(theme.line(0), [1, 3], "found");
     this.laws.forEach(({ name }, i) => entry(theme.line(i + 1), DASHES[i % DASHES.length], name));
@@ -282,7 +282,7 @@ export class FrequencyChart {
   private resize(): void {
     const { clientWidth: width, clientHeight: height } = this.chart;
     if (!this.plot) this.draw();
-    else if (width > 0) this.plot.setSize({ width: Math.max(LEAST, width), height: Math.max(LEAST, height) });
+    else if (width > 0) this.plot.setSize({ width: Math.max(MIN_SIZE, width), height: Math.max(MIN_SIZE, height) });
     this.showSelected();
   }
 
@@ -341,7 +341,7 @@ export class FrequencyChart {
   }
 
   private summary(): string {
-    const { isActive, modules, byModels, source } = this.found;
+    const { isActive, modules, byModels, source } = this.hits;
     const every = `${exactNumber(this.ranks.counts.length)} structures`;
     if (!isActive || modules.size === 0) return every;
     return `${exactNumber(modules.size)} of ${every} marked${byModels ? `: those of ${source}` : ""}`;
@@ -392,7 +392,7 @@ export class FrequencyChart {
 
 const dots = (color: string) => ({ stroke: color, fill: color });
 
-const foundSeries = (color: string): uPlot.Series => ({
+const hitsSeries = (color: string): uPlot.Series => ({
   stroke: color,
   width: 0,
   paths: () => null,

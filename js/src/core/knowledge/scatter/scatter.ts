@@ -3,16 +3,16 @@
 import { measurer, oneLine } from "../../shared/base/canvas";
 import { button, Disposers, el, listen, nameSpan } from "../../shared/ui/dom";
 import { counted, exactNumber, shortBytes, shortNumber } from "../../shared/base/format";
-import { movedLook, Stage, type StagePicture } from "../../shared/stage/stage";
+import { userPose, Stage, type StagePicture } from "../../shared/stage/stage";
 import { watchTheme } from "../../shared/stage/theme";
-import { Tip } from "../../shared/ui/tooltip";
-import type { Look, Point } from "../../shared/stage/viewport";
+import { Tooltip } from "../../shared/ui/tooltip";
+import type { CameraPose, Point } from "../../shared/stage/viewport";
 import { type ChartTheme, readChartTheme } from "../../metrics/base/chart_theme";
 import { valueText } from "../../metrics/base/value_axis";
 import type { Knowledge } from "../data/knowledge";
 import { emptyNote } from "../data/descriptions";
-import { foundBy, nothingNote } from "../data/search";
-import { inksOf } from "../map/node_colors";
+import { searchHits, noResultsNote } from "../data/search";
+import { nodeColors } from "../map/node_colors";
 import { type Dot, GUTTER, RADIUS, ScatterPainter, type ScatterScene } from "./scatter_painter";
 import { type Scale, scaleOf, ScatterAxes, type Side } from "./scatter_axes";
 import { paretoFront, quantities, type Quantity, type ScatterPoint, scatterPoints } from "../data/quantities";
@@ -32,7 +32,7 @@ export class Scatter {
   private readonly axes: ScatterAxes;
   private readonly painter = new ScatterPainter(measurer());
   private readonly stage: Stage;
-  private readonly tip: Tip;
+  private readonly tip: Tooltip;
   private theme: ChartTheme;
   private points: readonly ScatterPoint[] = [];
   private front: readonly number[] = [];
@@ -44,7 +44,7 @@ export class Scatter {
     private readonly host: HTMLElement,
     private readonly data: Knowledge,
     private readonly store: ExplorerStore,
-    look?: Look
+    look?: CameraPose
   ) {
     host.classList.add("mkg-kg-scatter-view");
     this.theme = readChartTheme(host);
@@ -54,7 +54,7 @@ export class Scatter {
     this.place.append(this.wrap, this.best);
     host.append(this.controls, this.nothing, this.place);
     this.stage = this.makeStage();
-    this.tip = new Tip(this.wrap);
+    this.tip = new Tooltip(this.wrap);
     this.controls.append(this.said);
     this.listen();
     this.stage.measure();
@@ -63,8 +63,8 @@ export class Scatter {
   }
 
   /** Where somebody has moved the camera. */
-  get moved(): Look | undefined {
-    return movedLook(this.stage);
+  get moved(): CameraPose | undefined {
+    return userPose(this.stage);
   }
 
   dispose(): void {
@@ -126,7 +126,7 @@ export class Scatter {
 
   /** The best are those of what a search has found. */
   private refind(): void {
-    const { isActive, models } = foundBy(this.data, this.store.get("query"));
+    const { isActive, models } = searchHits(this.data, this.store.get("query"));
     const [x, y] = [this.axes.quantity("x"), this.axes.quantity("y")];
     const places = this.points.flatMap(({ model }, place) => (!isActive || models.has(model) ? [place] : []));
     const found = places.map(place => this.points[place]);
@@ -158,8 +158,8 @@ export class Scatter {
 
   private recolor(): void {
     const { data, store, theme } = this;
-    const inks = inksOf(data, store, theme.dark);
-    const found = foundBy(data, store.get("query"));
+    const inks = nodeColors(data, store, theme.dark);
+    const found = searchHits(data, store.get("query"));
     const onFront = new Set(this.front);
     const fills = new Map<number, string>();
     const fillOf = (model: number) => {
@@ -214,20 +214,20 @@ export class Scatter {
   // ------------------------------------------------------------ words
 
   private showNothing(): void {
-    const { isActive, isEmpty, models } = foundBy(this.data, this.store.get("query"));
+    const { isActive, isEmpty, models } = searchHits(this.data, this.store.get("query"));
     const shown = new Set(this.points.map(({ model }) => model));
     const isNothing = this.points.length === 0 || (isActive && ![...shown].some(model => models.has(model)));
     this.place.hidden = isNothing;
     const instead = () => {
       if (this.data.modelCount === 0) return emptyNote("models", this.store);
-      if (isActive && this.points.length > 0) return nothingNote(this.store, isEmpty);
+      if (isActive && this.points.length > 0) return noResultsNote(this.store, isEmpty);
       return emptyNote("results", this.store);
     };
     this.nothing.replaceChildren(...(isNothing ? [instead()] : []));
   }
 
   private say(): void {
-    const { isActive, models } = foundBy(this.data, this.store.get("query"));
+    const { isActive, models } = searchHits(this.data, this.store.get("query"));
     const shown = new Set(this.points.map(({ model }) => model));
     const best = new Set(this.front.map(place => this.points[place].model)).size;
     const without = this.data.modelCount - shown.size;
@@ -265,7 +265,7 @@ export class Scatter {
 
   /** The dot nearest to a place in the picture, if it is near. */
   private hit([x, y]: Point): string | null {
-    const reach = NEAR / this.stage.camera.look.zoom;
+    const reach = NEAR / this.stage.camera.pose.zoom;
     let [best, least] = [-1, reach];
     this.dots.forEach((dot, place) => {
       const distance = Math.hypot(dot.x - x, dot.y - y);
@@ -282,7 +282,7 @@ export class Scatter {
     if (place === null) return this.tip.hide();
     const point = this.points[place];
     const [x, y] = [this.axes.quantity("x"), this.axes.quantity("y")];
-    const { zoom, ...pan } = this.stage.camera.look;
+    const { zoom, ...pan } = this.stage.camera.pose;
     const { jobs, models } = this.data.payload;
     const rows = [y, x].flatMap((quantity, i) =>
       quantity ? [{ name: quantity.label, value: amount(quantity, i === 0 ? point.y : point.x) }] : []

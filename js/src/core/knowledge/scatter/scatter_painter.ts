@@ -1,10 +1,10 @@
 // The picture of a scatter on a canvas: axes, dots, the front of the best, and names where there is room.
 
-import { fitted, fontOf, type Measure } from "../../shared/base/canvas";
+import { truncated, fontOf, type Measure } from "../../shared/base/canvas";
 import { mix } from "../../shared/stage/theme";
 import type { Viewport } from "../../shared/stage/viewport";
 import type { ChartTheme } from "../../metrics/base/chart_theme";
-import { placed, type Placement, type Rect, type Wish } from "../map/label_placement";
+import { placeLabels, type Placement, type Rect, type LabelRequest } from "../map/label_placement";
 import type { Scale } from "./scatter_axes";
 
 export interface Dot {
@@ -100,11 +100,11 @@ export class ScatterPainter {
     context.strokeRect(left + 0.5, top + 0.5, right - left - 1, bottom - top - 1);
     context.textAlign = "center";
     context.fillStyle = theme.text;
-    context.fillText(fitted(labels.x, right - left, FONT, false, this.measure), (left + right) / 2, bottom + 32);
+    context.fillText(truncated(labels.x, right - left, FONT, false, this.measure), (left + right) / 2, bottom + 32);
     context.save();
     context.translate(12, (top + bottom) / 2);
     context.rotate(-Math.PI / 2);
-    context.fillText(fitted(labels.y, bottom - top, FONT, false, this.measure), 0, 0);
+    context.fillText(truncated(labels.y, bottom - top, FONT, false, this.measure), 0, 0);
     context.restore();
   }
 
@@ -179,8 +179,8 @@ export class ScatterPainter {
     for (const at of scene.selected.slice(0, 1)) rank.set(at, 2);
     if (scene.pointed !== null) rank.set(scene.pointed, 3);
     const dots = [...rank.keys()].filter(at => isInside(places[at], plot));
-    const texts = new Map(dots.map(at => [at, fitted(scene.dots[at].name, WIDEST, NAME, false, this.measure)]));
-    const wishes = dots.map((at): Wish => {
+    const texts = new Map(dots.map(at => [at, truncated(scene.dots[at].name, WIDEST, NAME, false, this.measure)]));
+    const wishes = dots.map((at): LabelRequest => {
       const width = this.measure(texts.get(at) ?? "", NAME, false) + 6;
       return { key: String(at), rank: rank.get(at) ?? 0, places: around(places[at], width) };
     });
@@ -191,7 +191,7 @@ export class ScatterPainter {
       place[2] > plot[2] ||
       place[3] > plot[3] ||
       rings.some(([x, y]) => x > place[0] - 4 && x < place[2] + 4 && y > place[1] - 4 && y < place[3] + 4);
-    const slots = placed(wishes, isBlocked, this.before);
+    const slots = placeLabels(wishes, isBlocked, this.before);
     this.before = slots;
     context.font = fontOf(NAME, false);
     context.textAlign = "center";

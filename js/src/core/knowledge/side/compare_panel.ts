@@ -21,7 +21,7 @@ import { highlight } from "../../shared/search/search";
 
 // A list of models to choose one from, by typing, arrow keys or a click: those most like a given one first.
 
-const MOST = 100; // rows; a list of more is narrowed by typing
+const MAX_ROWS = 100; // rows; a list of more is narrowed by typing
 let created = 0;
 
 interface PickerEvents {
@@ -84,12 +84,12 @@ class ModelPicker {
       const own = name[model].toLowerCase();
       return typed === "" ? 0 : own === typed ? 2 : Number(own.startsWith(typed));
     };
-    this.shown = found.sort((a, b) => nearness(b) - nearness(a)).slice(0, MOST); // else those with most in common
+    this.shown = found.sort((a, b) => nearness(b) - nearness(a)).slice(0, MAX_ROWS); // else those with most in common
     this.at = 0;
     this.list.replaceChildren(...this.shown.map((model, i) => this.row(name[model], i, needles)));
     this.list.hidden = this.shown.length === 0;
     this.note.textContent =
-      found.length === 0 ? "No other model is called so." : found.length > MOST ? "Type to narrow the list." : "";
+      found.length === 0 ? "No other model is called so." : found.length > MAX_ROWS ? "Type to narrow the list." : "";
     this.mark();
   }
 
@@ -155,7 +155,7 @@ export function compareSections(data: Knowledge, store: ExplorerStore, model: nu
 }
 
 /** Back from a structure of the answer to the answer. */
-export function wayBack(data: Knowledge, store: ExplorerStore): HTMLElement[] {
+export function backLink(data: Knowledge, store: ExplorerStore): HTMLElement[] {
   const [one, other] = [data.find(store.get("comparing")), data.find(store.get("other"))];
   if (!one || !other || data.find(store.get("selected"))?.kind !== "module") return [];
   const back = button("mkg-link mkg-kg-back", "", "Back to the comparison");

@@ -5,12 +5,12 @@ import { counted, exactNumber, shortNumber } from "../../shared/base/format";
 import { folded, foldedWhenLong, section } from "../../panel/parts";
 import { toNumber } from "../../shared/payload/payload";
 import type { Value } from "../../shared/base/schema";
-import type { Knowledge, Thing } from "../data/knowledge";
+import type { Knowledge, Entity } from "../data/knowledge";
 import { oneLine } from "../../shared/base/canvas";
 import { valueText } from "../../metrics/base/value_axis";
 import type { ResultColumn } from "../data/payload";
 
-const MOST = 60; // lines; all are in the table of training
+const MAX_ROWS = 60; // lines; all are in the table of training
 
 /** The jobs of some models, the best first; of all for null. Those of nobody that say a result alone are results. */
 export function jobsOf(data: Knowledge, models: readonly number[] | null): number[] {
@@ -27,17 +27,19 @@ export function jobsOf(data: Knowledge, models: readonly number[] | null): numbe
 export function jobSection(
   data: Knowledge,
   found: readonly number[],
-  link: (thing: Thing) => HTMLElement
+  link: (thing: Entity) => HTMLElement
 ): HTMLElement[] {
   if (found.length === 0) return [];
   const list = el("ul", "mkg-kg-list");
-  for (const job of found.slice(0, MOST)) list.append(jobLine(data, job, link));
-  const shown = foldedWhenLong(Math.min(MOST, found.length), "job", list);
-  if (found.length <= MOST) return [section("Who trained what", shown)];
-  return [section("Who trained what", shown, el("p", "mkg-dim", `${found.length - MOST} more are under Training.`))];
+  for (const job of found.slice(0, MAX_ROWS)) list.append(jobLine(data, job, link));
+  const shown = foldedWhenLong(Math.min(MAX_ROWS, found.length), "job", list);
+  if (found.length <= MAX_ROWS) return [section("Who trained what", shown)];
+  return [
+    section("Who trained what", shown, el("p", "mkg-dim", `${found.length - MAX_ROWS} more are under Training.`))
+  ];
 }
 
-function jobLine(data: Knowledge, job: number, link: (thing: Thing) => HTMLElement): HTMLElement {
+function jobLine(data: Knowledge, job: number, link: (thing: Entity) => HTMLElement): HTMLElement {
   const { jobs, models } = data.payload;
   const line = el("li", "mkg-kg-job");
   const model = models.name.indexOf(jobs.model[job] ?? "");
@@ -68,7 +70,7 @@ export function day(seconds: Value): string {
 
 // What a model reached, and which models are like it.
 
-type Link = (thing: Thing) => HTMLElement;
+type Link = (thing: Entity) => HTMLElement;
 
 interface Reached {
   readonly column: ResultColumn;

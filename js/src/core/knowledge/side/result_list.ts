@@ -4,19 +4,19 @@ import { Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/d
 import { exactNumber } from "../../shared/base/format";
 import { oneLine } from "../../shared/base/canvas";
 import { highlight } from "../../shared/search/search";
-import type { Knowledge, Thing } from "../data/knowledge";
-import { nothingNote, search } from "../data/search";
+import type { Knowledge, Entity } from "../data/knowledge";
+import { noResultsNote, search } from "../data/search";
 import type { ExplorerStore } from "../data/state";
 import { keepInView } from "../map/tree";
 import { detailOf } from "../data/descriptions";
 
-const MOST = 200; // rows; a search of more has to say more
+const MAX_ROWS = 200; // rows; a search of more has to say more
 
-export class Results {
+export class ResultList {
   private readonly disposers = new Disposers();
   private readonly list = el("div", "mkg-kg-results-list");
   private readonly note = el("p", "mkg-kg-results-note");
-  private things: readonly Thing[] = [];
+  private things: readonly Entity[] = [];
   private stepped: string | null = null; // the search in which a step was made
   private rows: HTMLElement[] = [];
   private at = 0;
@@ -56,7 +56,7 @@ export class Results {
   private draw(): void {
     const query = this.store.get("query");
     const { things, needles, notice } = search(this.data, query);
-    this.things = things.slice(0, MOST);
+    this.things = things.slice(0, MAX_ROWS);
     this.at = 0;
     this.rows = this.things.map((thing, i) => this.row(thing, i, needles));
     this.list.replaceChildren(...this.rows);
@@ -66,11 +66,11 @@ export class Results {
     this.note.textContent = notice || (left > 0 ? `and ${exactNumber(left)} more: narrow the search` : "");
     this.note.hidden = this.note.textContent === "";
     this.host.querySelector(".mkg-kg-nothing")?.remove();
-    if (isNothing) this.host.append(nothingNote(this.store, true));
+    if (isNothing) this.host.append(noResultsNote(this.store, true));
     this.mark();
   }
 
-  private row(thing: Thing, i: number, needles: readonly string[]): HTMLElement {
+  private row(thing: Entity, i: number, needles: readonly string[]): HTMLElement {
     const row = el("div", "mkg-kg-result");
     row.setAttribute("role", "option");
     row.dataset.mkgKey = this.data.key(thing);

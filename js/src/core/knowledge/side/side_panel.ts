@@ -4,8 +4,8 @@ import { button, copyText, Disposers, el, listen, nameSpan, setAttribute } from 
 import { exactNumber, shortNumber } from "../../shared/base/format";
 import { copyButton, Facts, foldedWhenLong, section, settingText, table } from "../../panel/parts";
 import { toNumber } from "../../shared/payload/payload";
-import type { Count, Knowledge, Thing } from "../data/knowledge";
-import { compareSections, wayBack } from "./compare_panel";
+import type { Count, Knowledge, Entity } from "../data/knowledge";
+import { compareSections, backLink } from "./compare_panel";
 import { jobSection, jobsOf, nearestSection, resultSection } from "./model_sections";
 import { LEVELS } from "../data/payload";
 import type { ExplorerStore } from "../data/state";
@@ -47,7 +47,7 @@ export class ExplorerPanel {
     setAttribute(this.host, "data-mkg-key", thing ? key : null);
     this.host.scrollTop = 0;
     const hadFocus = this.host.contains(document.activeElement);
-    const back = wayBack(this.data, this.store);
+    const back = backLink(this.data, this.store);
     this.host.replaceChildren(...back, ...(thing ? this.sections(thing) : this.overview(key)));
     if (hadFocus) this.host.querySelector<HTMLElement>(".mkg-kg-answer, .mkg-kg-back")?.focus({ preventScroll: true });
   }
@@ -82,12 +82,12 @@ export class ExplorerPanel {
     ];
   }
 
-  private sections(thing: Thing): HTMLElement[] {
+  private sections(thing: Entity): HTMLElement[] {
     if (thing.kind === "module") return this.module(thing);
     return thing.kind === "model" ? this.model(thing) : this.group(thing);
   }
 
-  private heading(thing: Thing, title: string, line: HTMLElement | null): HTMLElement {
+  private heading(thing: Entity, title: string, line: HTMLElement | null): HTMLElement {
     const head = el("header", "mkg-panel-head");
     head.append(el("div", "mkg-kg-kind", KIND_WORDS[thing.kind]), nameSpan("mkg-panel-class", title));
     if (line) head.append(line);
@@ -96,7 +96,7 @@ export class ExplorerPanel {
 
   // ------------------------------------------------------------ structures
 
-  private module(thing: Thing): HTMLElement[] {
+  private module(thing: Entity): HTMLElement[] {
     const { data } = this;
     const { index } = thing;
     return [
@@ -195,7 +195,7 @@ export class ExplorerPanel {
 
   // ------------------------------------------------------------ models and groups
 
-  private model(thing: Thing): HTMLElement[] {
+  private model(thing: Entity): HTMLElement[] {
     const { data } = this;
     const { index } = thing;
     const { models } = data.payload;
@@ -247,7 +247,7 @@ export class ExplorerPanel {
     return lines.length ? [section("Most in common (Jaccard)", listOf(lines, "model"))] : [];
   }
 
-  private group(thing: Thing): HTMLElement[] {
+  private group(thing: Entity): HTMLElement[] {
     const { data } = this;
     const members = data.members(thing);
     const facts = new Facts();
@@ -290,13 +290,13 @@ export class ExplorerPanel {
     return listOf(lines, "structure");
   }
 
-  private line(thing: Thing, end: string): HTMLElement {
+  private line(thing: Entity, end: string): HTMLElement {
     const line = el("li");
     line.append(this.link(thing), el("span", "mkg-kg-count", end));
     return line;
   }
 
-  private link(thing: Thing): HTMLElement {
+  private link(thing: Entity): HTMLElement {
     const link = button("mkg-link", "", `Select this ${KIND_WORDS[thing.kind]}`);
     link.append(nameSpan("", this.data.name(thing)));
     link.dataset.mkgKey = this.data.key(thing);

@@ -4,7 +4,7 @@ import { hyperLine } from "../../shared/model/hyperparameters";
 import { exactNumber, shortBytes, shortNumber } from "../../shared/base/format";
 import { toNumber } from "../../shared/payload/payload";
 import { type Value } from "../../shared/base/schema";
-import type { Knowledge, ThingKind } from "../data/knowledge";
+import type { Knowledge, EntityKind } from "../data/knowledge";
 import { day, percent } from "../side/model_sections";
 import { LEVELS } from "../data/payload";
 import type { Level } from "../data/payload";
@@ -52,7 +52,7 @@ const HELP = new Map([
 ]);
 
 /** How many of what was found a group has. */
-export function foundColumn(found: ReadonlySet<number>, members: (row: number) => readonly number[]): Column {
+export function hitsColumn(found: ReadonlySet<number>, members: (row: number) => readonly number[]): Column {
   const value = memo(row => members(row).reduce((sum, entity) => sum + Number(found.has(entity)), 0));
   return count("found", "Found", value, "Structures in it that the search found");
 }
@@ -219,7 +219,7 @@ export const keyOf =
       const key = `Model:${model ?? ""}`;
       return model !== null && data.find(key) ? key : null;
     }
-    const kinds: Record<Exclude<TableKind, "jobs">, ThingKind> = {
+    const kinds: Record<Exclude<TableKind, "jobs">, EntityKind> = {
       modules: "module",
       models: "model",
       communities: "community",

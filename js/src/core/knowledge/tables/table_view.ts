@@ -5,7 +5,7 @@ import { exactNumber } from "../../shared/base/format";
 import { split } from "../../shared/search/query";
 import {
   communityColumns,
-  foundColumn,
+  hitsColumn,
   jobColumns,
   keyOf,
   modelColumns,
@@ -14,17 +14,17 @@ import {
   typeColumns,
   usesColumn
 } from "./columns";
-import type { Look } from "../../shared/stage/viewport";
+import type { CameraPose } from "../../shared/stage/viewport";
 import type { Knowledge } from "../data/knowledge";
 import { LEVELS } from "../data/payload";
 import { emptyNote } from "../data/descriptions";
-import { type Found, foundBy, nothingNote } from "../data/search";
+import { type SearchHits, searchHits, noResultsNote } from "../data/search";
 import type { ExplorerStore, Sorting } from "../data/state";
 import { type Column, SortedTable } from "./table";
 
 export interface ExplorerView {
   dispose(): void;
-  readonly moved?: Look; // where somebody has moved its camera
+  readonly moved?: CameraPose; // where somebody has moved its camera
   fit?(): void;
 }
 
@@ -138,7 +138,7 @@ export class TableView implements ExplorerView {
     const { data, store, kind } = this;
     const level = store.get("typeLevel");
     const columns = this.columns(kind, level);
-    const found = foundBy(data, store.get("query"));
+    const found = searchHits(data, store.get("query"));
     const rows = this.rows(kind, found);
     const sorting = store.get("sorting")[kind] ?? FIRST[kind];
     const [one, many] = NOUNS[kind];
@@ -151,8 +151,8 @@ export class TableView implements ExplorerView {
     this.nothing.replaceChildren(...(isNothing ? [this.instead(kind, found)] : []));
   }
 
-  private instead(kind: TableKind, found: Found): HTMLElement {
-    if (found.isActive && this.total(kind) > 0) return nothingNote(this.store, found.isEmpty);
+  private instead(kind: TableKind, found: SearchHits): HTMLElement {
+    if (found.isActive && this.total(kind) > 0) return noResultsNote(this.store, found.isEmpty);
     return emptyNote(kind === "jobs" ? "jobs" : "models", this.store);
   }
 
@@ -168,7 +168,7 @@ export class TableView implements ExplorerView {
     const { data, store } = this;
     if (kind === "models") return modelColumns(data);
     if (kind === "jobs") return jobColumns(data);
-    const { isActive, byModels, modules, sources } = foundBy(data, store.get("query"));
+    const { isActive, byModels, modules, sources } = searchHits(data, store.get("query"));
     if (kind === "modules")
       return after(moduleColumns(data, store.get("level")), "uses", byModels && usesColumn(data, sources));
     const [thing, columns] =
@@ -176,7 +176,7 @@ export class TableView implements ExplorerView {
         ? (["community", communityColumns(data)] as const)
         : (["type", typeColumns(data, level)] as const);
     const members = (index: number) => data.members({ kind: thing, index, level: kind === "types" ? level : 0 });
-    return after(columns, "size", isActive && foundColumn(modules, members));
+    return after(columns, "size", isActive && hitsColumn(modules, members));
   }
 
   private total(kind: TableKind): number {
@@ -197,13 +197,13 @@ export class TableView implements ExplorerView {
   }
 
   /** What a search has found is left. */
-  private rows(kind: TableKind, { isActive, modules, models }: Found): number[] {
+  private rows(kind: TableKind, { isActive, modules, models }: SearchHits): number[] {
     const { data, store } = this;
     const every = kind === "modules" ? this.used() : indices(this.total(kind));
     if (!isActive) return every;
     if (kind === "modules") return every.filter(row => modules.has(row));
     if (kind === "models") return every.filter(row => models.has(row));
-    if (kind === "jobs") return every.filter(row => isJobFound(data, row, store.get("query"), models));
+    if (kind === "jobs") return every.filter(row => matchesJob(data, row, store.get("query"), models));
     const level = store.get("typeLevel");
     const things = kind === "types" ? ({ kind: "type", level } as const) : ({ kind: "community", level: 0 } as const);
     return every.filter(index => data.members({ ...things, index }).some(entity => modules.has(entity)));
@@ -211,7 +211,7 @@ export class TableView implements ExplorerView {
 }
 
 /** A job of a model that was found, or with all words of the search in what it is called and who ran it on what. */
-function isJobFound(
+function matchesJob(
   { payload: { jobs, models: every } }: Knowledge,
   row: number,
   query: string,
@@ -225,7 +225,7 @@ function isJobFound(
 }
 
 /** Where rows come from that were not found themselves. */
-function whose(kind: TableKind, { byModels, byModules, source }: Found): string {
+function whose(kind: TableKind, { byModels, byModules, source }: SearchHits): string {
   if (kind === "models") return byModules ? ": those with structures that were found" : "";
   if (kind === "jobs" || !byModels) return "";
   return kind === "modules" ? `: those of ${source}` : `: those with structures of ${source}`;

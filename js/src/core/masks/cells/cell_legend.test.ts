@@ -2,9 +2,9 @@ import { afterEach, describe, expect, it } from "vitest";
 import { click, mount, unmount } from "../../../testing/mask_view";
 import { confirm, scoresOf, THREE } from "../../../testing/masks";
 import { press, settle } from "../../../testing/sample";
-import { LEVELS, NO_LEVEL, readCellInk } from "../ink/score_scale";
+import { LEVELS, NO_LEVEL, readCellColors } from "../ink/score_scale";
 import { cellLayout } from "../ink/cell_layout";
-import { LOOKS, paintCell } from "../ink/cell_painter";
+import { CELL_FLAGS, paintCell } from "../ink/cell_painter";
 import { MARKS } from "./cell_legend";
 
 afterEach(unmount);
@@ -19,12 +19,12 @@ function drawn(look: number): string {
         void steps.push(`${String(name)}(${values.join()})`),
     set: (_, name, value) => steps.push(`${String(name)} = ${String(value)}`) > 0
   });
-  paintCell(context, cellLayout(1, 100), 0, look, readCellInk(document.body));
+  paintCell(context, cellLayout(1, 100), 0, look, readCellColors(document.body));
   return steps.join("\n");
 }
 
 const painted = MARKS.flatMap(({ look }) => (typeof look === "number" ? look : []));
-const flags = Object.entries(LOOKS);
+const flags = Object.entries(CELL_FLAGS);
 
 describe("the marks of cells", () => {
   it.each(flags)("%s has an entry of its own in the legend", (_, flag) => {
@@ -43,7 +43,7 @@ describe("the marks of cells", () => {
   });
 
   it("are the only difference between cells that stay: each has the same frame, whatever its shade", () => {
-    const { frame } = readCellInk(document.body);
+    const { frame } = readCellColors(document.body);
     for (let level = 0; level < LEVELS; level += 1) {
       expect(drawn(level).split("\n").slice(1, 3)).toEqual([`fillStyle = ${frame}`, "fillRect(0,0,14,14)"]);
       expect(drawn(level).match(/fillRect|stroke/g)).toHaveLength(2);

@@ -4,8 +4,8 @@ import { canDraw, pixelRatio } from "../../shared/base/canvas";
 import { Disposers, el, nameSpan } from "../../shared/ui/dom";
 import { LEVELS, NO_LEVEL, rampColor } from "../ink/score_scale";
 import { cellLayout } from "../ink/cell_layout";
-import { LOOKS, paintCell } from "../ink/cell_painter";
-import type { Scene } from "../session/editor_context";
+import { CELL_FLAGS, paintCell } from "../ink/cell_painter";
+import type { EditorContext } from "../session/editor_context";
 import { batchesText } from "../draft/number_texts";
 import type { PlanData } from "../draft/plan_data";
 
@@ -16,7 +16,7 @@ export interface Mark {
   /** How a cell with this mark is drawn; a class for what is none of the canvas. */
   readonly look: number | string;
   readonly text: string;
-  isInUse(scene: Scene): boolean;
+  isInUse(scene: EditorContext): boolean;
 }
 
 const MIDDLE = LEVELS >> 1;
@@ -25,30 +25,30 @@ const always = () => true;
 /** Every one of `LOOKS` and every class that changes a strip has an entry. */
 export const MARKS: readonly Mark[] = [
   { name: "stays", look: MIDDLE, text: "stays", isInUse: always },
-  { name: "goes", look: MIDDLE | LOOKS.goes, text: "goes", isInUse: always },
+  { name: "goes", look: MIDDLE | CELL_FLAGS.goes, text: "goes", isInUse: always },
   { name: "unscored", look: NO_LEVEL, text: "no score", isInUse: ({ data }) => lacksScores(data) },
   {
     name: "kept",
-    look: MIDDLE | LOOKS.goes | LOOKS.kept,
+    look: MIDDLE | CELL_FLAGS.goes | CELL_FLAGS.kept,
     text: "dry run keeps it",
     isInUse: ({ session }) => hasIndices(session.report?.kept)
   },
   {
     name: "taken",
-    look: MIDDLE | LOOKS.taken,
+    look: MIDDLE | CELL_FLAGS.taken,
     text: "dry run takes it",
     isInUse: ({ session }) => hasIndices(session.report?.taken)
   },
   {
     name: "stale",
-    look: MIDDLE | LOOKS.goes | LOOKS.kept | LOOKS.stale,
+    look: MIDDLE | CELL_FLAGS.goes | CELL_FLAGS.kept | CELL_FLAGS.stale,
     text: "gray: of an earlier draft",
     // with the marks themselves: where it came and went with each gesture, the rows would move under the hand
     isInUse: ({ session }) => hasIndices(session.report?.kept) || hasIndices(session.report?.taken)
   },
   {
     name: "range",
-    look: MIDDLE | LOOKS.range,
+    look: MIDDLE | CELL_FLAGS.range,
     text: "range for space",
     isInUse: ({ cursor }) => cursor === "range"
   },
@@ -110,7 +110,7 @@ export class CellLegend {
 
   constructor(
     private readonly host: HTMLElement,
-    private readonly scene: Scene
+    private readonly scene: EditorContext
   ) {
     host.classList.add("mkg-mask-legend");
     host.setAttribute("role", "group");
@@ -186,12 +186,12 @@ class Entry {
     this.element.dataset.mkgMark = name;
   }
 
-  draw(scene: Scene): void {
+  draw(scene: EditorContext): void {
     this.element.hidden = !this.mark.isInUse(scene);
   }
 
   /** By the painter of the cells themselves. */
-  paint({ ink }: Scene): void {
+  paint({ ink }: EditorContext): void {
     const { swatch, mark } = this;
     if (!(swatch instanceof HTMLCanvasElement) || typeof mark.look !== "number" || !canDraw()) return;
     const [layout, ratio] = [cellLayout(1, 100), pixelRatio()];

@@ -3,9 +3,17 @@
 import { Disposers, el, listen, setAttribute } from "../../shared/ui/dom";
 import { shortNumber } from "../../shared/base/format";
 import { bit } from "../draft/bit_table";
-import { type CellLayout, cellLayout, corner, indexAt, indicesBetween, type Leap, movedBy } from "../ink/cell_layout";
-import { CellPainter, LOOKS } from "../ink/cell_painter";
-import type { Scene } from "../session/editor_context";
+import {
+  type CellLayout,
+  cellLayout,
+  corner,
+  indexAt,
+  indicesBetween,
+  type RowMove,
+  moveCursor
+} from "../ink/cell_layout";
+import { CellPainter, CELL_FLAGS } from "../ink/cell_painter";
+import type { EditorContext } from "../session/editor_context";
 import { riseText } from "../draft/number_texts";
 
 // Pointer gestures on the cells of one axis: click, brush along, shift-click a range.
@@ -13,7 +21,7 @@ import { riseText } from "../draft/number_texts";
 interface BrushTarget {
   readonly layout: CellLayout | null;
   readonly anchor: number; // where the last gesture ended; -1 for nowhere
-  goes(index: number): boolean;
+  isRemoved(index: number): boolean;
   /** False when the axis cannot be changed now. */
   begin(): boolean;
   paint(indices: Iterable<number>, goes: boolean): void;
@@ -72,10 +80,10 @@ class Brush {
     this.last = place;
     this.canvas.setPointerCapture?.(event.pointerId);
     if (event.shiftKey && anchor >= 0) {
-      this.goes = target.goes(anchor);
+      this.goes = target.isRemoved(anchor);
       target.paint(range(anchor, index), this.goes);
     } else {
-      this.goes = !target.goes(index);
+      this.goes = !target.isRemoved(index);
       target.paint([index], this.goes);
     }
   }
@@ -120,15 +128,15 @@ function range(from: number, to: number): number[] {
   return Array.from({ length: high - low + 1 }, (_, at) => low + at);
 }
 
-export interface StripOwner {
+export interface IndexStripOwner {
   /** The cursor leaves for the next row, at this column. */
-  leap(axis: number, way: Leap, column: number): void;
+  leap(axis: number, way: RowMove, column: number): void;
   describedBy: string; // id of the text that tells the keys
 }
 
 let options = 0;
 
-export class Strip implements BrushTarget {
+export class IndexStrip implements BrushTarget {
   readonly element = el("div", "mkg-mask-strip");
   layout: CellLayout | null = null;
   private readonly disposers = new Disposers();
@@ -145,8 +153,8 @@ export class Strip implements BrushTarget {
 
   constructor(
     readonly axis: number,
-    private readonly scene: Scene,
-    private readonly owner: StripOwner
+    private readonly scene: EditorContext,
+    private readonly owner: IndexStripOwner
   ) {
     this.looks = new Uint16Array(scene.data.axes.size[axis]);
     this.brush = new Brush(this.canvas, this);
@@ -205,14 +213,14 @@ export class Strip implements BrushTarget {
 
   draw = (): void => {
     if (!this.layout) return;
-    this.look();
+    this.update();
     this.painter.paint(this.looks, this.scene.ink);
     setAttribute(this.element, "aria-readonly", this.obstacle ? "true" : null);
     this.tell();
   };
 
   /** To the keyboard's place in a column of the first or last line. */
-  enter(way: Leap, column: number): void {
+  enter(way: RowMove, column: number): void {
     const { size, lines } = this.layout ?? { size: this.looks.length, lines: 1 };
     const line = way === "below" ? 0 : lines - 1;
     this.move(Math.min(size - 1, line * this.columns + Math.min(column, this.columns - 1)));
@@ -221,8 +229,8 @@ export class Strip implements BrushTarget {
 
   // ----------------------------------------------------------------- brushing
 
-  goes(index: number): boolean {
-    return this.scene.data.draft.goes(this.axis, index);
+  isRemoved(index: number): boolean {
+    return this.scene.data.draft.isRemoved(this.axis, index);
   }
 
   begin(): boolean {
@@ -267,7 +275,7 @@ export class Strip implements BrushTarget {
   private key(event: KeyboardEvent): void {
     const { layout } = this;
     if (!layout || event.ctrlKey || event.metaKey || event.altKey) return;
-    const goal = movedBy(event.key, this.cursor, layout);
+    const goal = moveCursor(event.key, this.cursor, layout);
     if (goal !== null || event.key === " ") this.hasPointer = false;
     if (event.key === " ") this.toggle();
     else if (event.key === "Escape" && (this.brush.isDown || this.start !== null)) {
@@ -296,7 +304,7 @@ export class Strip implements BrushTarget {
   private toggle(): void {
     if (!this.begin()) return;
     const from = this.start ?? this.cursor;
-    this.paint(range(from, this.cursor), !this.goes(from));
+    this.paint(range(from, this.cursor), !this.isRemoved(from));
     this.pressed = this.cursor;
     this.commit();
   }
@@ -332,19 +340,19 @@ export class Strip implements BrushTarget {
     return session.isLocked(this.axis) ? "is locked" : "";
   }
 
-  private look(): void {
+  private update(): void {
     const { looks, axis } = this;
     const bytes = this.scene.data.draft.bitsOf(axis);
     const { report, isReportCurrent } = this.scene.session;
     looks.set(this.scene.shades.of(axis));
-    for (let index = 0; index < looks.length; index += 1) if (bit(bytes, index)) looks[index] |= LOOKS.goes;
-    const stale = isReportCurrent ? 0 : LOOKS.stale;
+    for (let index = 0; index < looks.length; index += 1) if (bit(bytes, index)) looks[index] |= CELL_FLAGS.goes;
+    const stale = isReportCurrent ? 0 : CELL_FLAGS.stale;
     const mark = (indices: readonly number[] | undefined, kind: number) => {
       for (const index of indices ?? []) if (index < looks.length) looks[index] |= kind | stale;
     };
-    mark(report?.kept.get(axis), LOOKS.kept);
-    mark(report?.taken.get(axis), LOOKS.taken);
-    if (this.start !== null) for (const index of range(this.start, this.cursor)) looks[index] |= LOOKS.range;
+    mark(report?.kept.get(axis), CELL_FLAGS.kept);
+    mark(report?.taken.get(axis), CELL_FLAGS.taken);
+    if (this.start !== null) for (const index of range(this.start, this.cursor)) looks[index] |= CELL_FLAGS.range;
   }
 
   /** "index 12 of 64, importance 0.83, goes" */
@@ -357,8 +365,8 @@ export class Strip implements BrushTarget {
       `index ${index} of ${axes.size[this.axis]}`,
       score === undefined ? "" : `importance ${shortNumber(score)}`,
       rise === undefined || Number.isNaN(rise) ? "" : `loss without it ${riseText(rise)}`,
-      this.goes(index) ? "goes" : "stays",
-      look & LOOKS.kept ? "the dry run keeps it" : look & LOOKS.taken ? "the dry run takes it" : ""
+      this.isRemoved(index) ? "goes" : "stays",
+      look & CELL_FLAGS.kept ? "the dry run keeps it" : look & CELL_FLAGS.taken ? "the dry run takes it" : ""
     ]
       .filter(Boolean)
       .join(", ");

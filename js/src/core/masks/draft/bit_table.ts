@@ -92,7 +92,7 @@ export interface Drawing {
 }
 
 /** What the kernel has: the truth. */
-interface Known {
+interface KernelDraft {
   readonly revision: number;
   readonly by: string; // the page that has drawn it; "": none
   readonly bits: Uint8Array; // of all axes
@@ -127,7 +127,7 @@ export function unpacked(raw: unknown, table: BitTable): Uint8Array | null {
 }
 
 /** Null for what is none of the kernel's: a drawing of our own has no revision. */
-export function readKnown(raw: unknown, table: BitTable): Known | null {
+export function readKernelDraft(raw: unknown, table: BitTable): KernelDraft | null {
   if (!isObject(raw) || !isInteger(raw.revision)) return null;
   const bits = unpacked(raw, table);
   return bits && { revision: raw.revision, by: isString(raw.by) ? (raw.by as string) : "", bits };

@@ -77,7 +77,7 @@ export class Counters {
       this.terms[term] = evaluate(this.payload.terms[term], this.kept);
       this.recordsOf[term].forEach(record => records.add(record));
     }
-    for (const record of records) this.after[record] = this.left(this.records[record]);
+    for (const record of records) this.after[record] = this.remaining(this.records[record]);
   }
 
   /** These blocks go, and no others. */
@@ -85,7 +85,7 @@ export class Counters {
     const before = this.gone;
     this.gone = blocks;
     this.records.forEach((record, at) => {
-      if (before.has(record.block) !== blocks.has(record.block)) this.after[at] = this.left(record);
+      if (before.has(record.block) !== blocks.has(record.block)) this.after[at] = this.remaining(record);
     });
   }
 
@@ -126,7 +126,7 @@ export class Counters {
   }
 
   /** Nothing of a record that goes with a block, whatever else goes in there. */
-  private left(record: Entry): number {
+  private remaining(record: Entry): number {
     return this.gone.has(record.block) ? 0 : this.product(record);
   }
 

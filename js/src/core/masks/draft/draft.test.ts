@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { BitTable, bytesOf, difference, ones, packed, readKnown, unpacked } from "./bit_table";
+import { BitTable, bytesOf, difference, ones, packed, readKernelDraft, unpacked } from "./bit_table";
 import { Draft } from "./draft";
 
 const SIZES = [10, 3, 16];
 const last = (axis: number) => SIZES[axis] - 1;
 const draftOf = (bits: number[] | null = null) => new Draft(SIZES, bits && Uint8Array.from(bits), last);
 const indices = (draft: Draft, axis: number) =>
-  Array.from({ length: SIZES[axis] }, (_, at) => at).filter(at => draft.goes(axis, at));
+  Array.from({ length: SIZES[axis] }, (_, at) => at).filter(at => draft.isRemoved(axis, at));
 
 function brushed(draft: Draft, axis: number, own: number[], goes = true) {
   draft.begin();
@@ -54,7 +54,7 @@ describe("a gesture", () => {
     draft.set(0, [4], true);
     draft.set(0, [4], false);
     expect(draft.commit()).toEqual([{ axis: 2, start: 0, before: Uint8Array.of(0, 0), after: Uint8Array.of(2, 6) }]);
-    expect([draft.dropped(2), draft.kept(0), draft.isOpen]).toEqual([3, 10, false]);
+    expect([draft.dropped(2), draft.remaining(0), draft.isOpen]).toEqual([3, 10, false]);
   });
 
   it("can be given up", () => {
@@ -199,8 +199,8 @@ describe("a drawing", () => {
 
   it("is not the kernel's without a revision", () => {
     const own = { axes: [], bits: new DataView(new ArrayBuffer(0)) };
-    expect(readKnown({ ...own, base: 1, by: "x" }, table)).toBeNull();
-    expect(readKnown({ ...own, revision: "1" }, table)).toBeNull();
-    expect(readKnown({ ...own, revision: 1, by: 3 }, table)).toMatchObject({ revision: 1, by: "" });
+    expect(readKernelDraft({ ...own, base: 1, by: "x" }, table)).toBeNull();
+    expect(readKernelDraft({ ...own, revision: "1" }, table)).toBeNull();
+    expect(readKernelDraft({ ...own, revision: 1, by: 3 }, table)).toMatchObject({ revision: 1, by: "" });
   });
 });

@@ -35,7 +35,7 @@ export class Draft {
     this.gone = sizes.map((_, axis) => ones(this.table.of(this.bits, axis)));
   }
 
-  goes(axis: number, index: number): boolean {
+  isRemoved(axis: number, index: number): boolean {
     return bit(this.table.of(this.bits, axis), index);
   }
 
@@ -49,7 +49,7 @@ export class Draft {
     return this.gone[axis];
   }
 
-  kept(axis: number): number {
+  remaining(axis: number): number {
     return this.sizes[axis] - this.gone[axis];
   }
 
@@ -189,7 +189,7 @@ interface Part {
   readonly after: Uint8Array;
 }
 
-const MOST_STEPS = 500;
+const MAX_STEPS = 500;
 
 export function stepOf(patches: readonly Patch[]): Step {
   const parts = patches.map(({ axis, start, before, after }) => ({
@@ -217,7 +217,7 @@ export class History {
   /** A new step: what was taken back before it cannot be made again. */
   add(step: Step): void {
     this.done.push(step);
-    if (this.done.length > MOST_STEPS) this.done.shift();
+    if (this.done.length > MAX_STEPS) this.done.shift();
     this.undone = [];
   }
 
@@ -248,11 +248,8 @@ export class Blocks {
   /** The removed ones, without those that lie in another one of them. */
   removed: readonly number[] = [];
   gone: ReadonlySet<number> = new Set();
-  private readonly byPath: ReadonlyMap<string, number>;
 
-  constructor(private readonly payload: MaskPayload) {
-    this.byPath = new Map(payload.blocks.path.map((path, block) => [path, block]));
-  }
+  constructor(private readonly payload: MaskPayload) {}
 
   get table(): MaskPayload["blocks"] {
     return this.payload.blocks;
@@ -265,10 +262,6 @@ export class Blocks {
   /** Where a draft has their bits: behind those of the axes. */
   get entry(): number {
     return this.payload.axes.size.length;
-  }
-
-  at(path: string): number | undefined {
-    return this.byPath.get(path);
   }
 
   /** The blocks that one lies in, inner ones first. */
@@ -291,7 +284,7 @@ export class Blocks {
 
   follow(draft: Draft): void {
     const marked = Array.from({ length: this.count }, (_, block) => block).filter(block =>
-      draft.goes(this.entry, block)
+      draft.isRemoved(this.entry, block)
     );
     const own = new Set(marked);
     const isInner = (block: number) => [...this.around(block)].some(outer => own.has(outer));

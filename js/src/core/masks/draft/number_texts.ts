@@ -17,7 +17,7 @@ export function blocksText(count: number): string {
 }
 
 /** What goes: "3 indices of 2 axes and 1 block"; "" for nothing. */
-export function goingText({ indices, axes, blocks }: Dropped, of: "of" | "on" = "of"): string {
+export function removalText({ indices, axes, blocks }: Dropped, of: "of" | "on" = "of"): string {
   const parts = [indices ? `${indicesText(indices)} ${of} ${axesText(axes)}` : "", blocks ? blocksText(blocks) : ""];
   return parts.filter(Boolean).join(" and ");
 }

@@ -30,8 +30,8 @@ export type Expression = number | readonly ["*" | "+", ...Expression[]];
 
 const SCHEMA_VERSION = 2;
 const BEFORE_BLOCKS = 1; // of saved notebooks
-const DEEPEST = 64;
-const MOST_INDICES = 2 ** 24; // of all axes together; more would fill the browser's memory
+const MAX_DEPTH = 64;
+const MAX_INDICES = 2 ** 24; // of all axes together; more would fill the browser's memory
 
 const isOperator = oneOf("*", "+");
 const isSize = (value: unknown): value is number => isCount(value) && value > 0;
@@ -48,7 +48,7 @@ const isExpression = (value: unknown): value is Expression => isExpressionAt(val
 function isExpressionAt(value: unknown, depth: number): boolean {
   if (!Array.isArray(value)) return isInteger(value);
   const [operator, ...parts] = value as unknown[];
-  const isRight = depth < DEEPEST && isOperator(operator) && parts.length > 0;
+  const isRight = depth < MAX_DEPTH && isOperator(operator) && parts.length > 0;
   return isRight && parts.every(part => isExpressionAt(part, depth + 1));
 }
 
@@ -78,7 +78,7 @@ const AxesSchema = v.pipe(
   ),
   relations({
     frozen: ({ frozen, reasons }) => isWithin(frozen, reasons.length, -1),
-    size: ({ size }) => size.reduce((total, one) => total + one, 0) <= MOST_INDICES
+    size: ({ size }) => size.reduce((total, one) => total + one, 0) <= MAX_INDICES
   })
 );
 

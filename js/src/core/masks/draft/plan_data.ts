@@ -101,7 +101,7 @@ export class PlanData {
   private count(entries: Iterable<number>): void {
     const { blocks, draft, counters } = this;
     const changed = [...entries];
-    counters.update(changed.filter(entry => entry < blocks.entry).map(axis => [axis, draft.kept(axis)] as const));
+    counters.update(changed.filter(entry => entry < blocks.entry).map(axis => [axis, draft.remaining(axis)] as const));
     if (!blocks.count || !changed.includes(blocks.entry)) return;
     blocks.follow(draft);
     counters.remove(blocks.gone);

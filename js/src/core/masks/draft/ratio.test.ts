@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { dropped, openSession } from "../../../testing/masks";
-import { argsort, gone, normalised, readScores, type Scope } from "./scores";
+import { argsort, removedCount, normalised, readScores, type Scope } from "./scores";
 
 type Case = [axes: string, scope: Scope, ratio: number, indices: number[][]];
 
@@ -122,7 +122,7 @@ describe("gone", () => {
     [4, 0.999, 3],
     [1, 0.99, 0],
     [7, 0, 0]
-  ])("of %i at %f is %i", (size, ratio, count) => expect(gone(size, ratio)).toBe(count));
+  ])("of %i at %f is %i", (size, ratio, count) => expect(removedCount(size, ratio)).toBe(count));
 });
 
 describe("scores", () => {

@@ -19,10 +19,10 @@ const PITCHES: readonly [most: number, pitch: number][] = [
   [4096, 8],
   [16384, 6]
 ];
-const LEAST_PITCH = 5;
+const MIN_PITCH = 5;
 
 export function pitchFor(size: number): number {
-  return PITCHES.find(([most]) => size <= most)?.[1] ?? LEAST_PITCH;
+  return PITCHES.find(([most]) => size <= most)?.[1] ?? MIN_PITCH;
 }
 
 export function cellLayout(size: number, room: number): CellLayout {
@@ -80,10 +80,10 @@ export function indicesBetween(
 
 // Where a key takes the cursor of a strip.
 
-export type Leap = "above" | "below"; // to the row before or after
+export type RowMove = "above" | "below"; // to the row before or after
 
 /** The new index, a leap to another row, or null for a key that does not move. */
-export function movedBy(key: string, index: number, { size, columns }: CellLayout): number | Leap | null {
+export function moveCursor(key: string, index: number, { size, columns }: CellLayout): number | RowMove | null {
   switch (key) {
     case "ArrowLeft":
       return Math.max(0, index - 1);

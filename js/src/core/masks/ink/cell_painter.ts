@@ -1,11 +1,11 @@
 // Draws the cells of one axis on a canvas; of a change only the cells that look different.
 
 import { canDraw, pixelRatio } from "../../shared/base/canvas";
-import { type CellInk, NO_LEVEL } from "./score_scale";
+import { type CellColors, NO_LEVEL } from "./score_scale";
 import { type CellLayout, corner } from "./cell_layout";
 
-/** How a cell looks, as one number: its level and these. What is added here needs an entry in the legend: marks.ts. */
-export const LOOKS = {
+/** How a cell looks, as one number: its level and these. What is added here needs an entry in the legend: cell_legend.ts. */
+export const CELL_FLAGS = {
   goes: 0x100,
   kept: 0x200, // the dry run keeps it
   taken: 0x400, // the dry run takes it
@@ -36,7 +36,7 @@ export class CellPainter {
   }
 
   /** Returns how many cells were drawn. */
-  paint(looks: Uint16Array, ink: CellInk): number {
+  paint(looks: Uint16Array, ink: CellColors): number {
     const { layout, painted, context } = this;
     if (!layout) return 0;
     let count = 0;
@@ -57,20 +57,20 @@ export function paintCell(
   layout: CellLayout,
   index: number,
   look: number,
-  ink: CellInk
+  ink: CellColors
 ): void {
   const [x, y] = corner(layout, index);
   const { cell, pitch } = layout;
   const square: Square = [x, y, cell];
   const level = look & 0xff;
   context.clearRect(x, y, pitch, pitch);
-  if (look & LOOKS.goes) paintDot(context, square, level === NO_LEVEL ? ink.unscored : ink.dots[level]);
+  if (look & CELL_FLAGS.goes) paintDot(context, square, level === NO_LEVEL ? ink.unscored : ink.dots[level]);
   else if (level === NO_LEVEL) paintUnscored(context, square, ink);
   else paintFull(context, square, ink.frame, ink.fills[level]);
-  const isStale = (look & LOOKS.stale) !== 0;
-  if (look & LOOKS.kept) paintFrame(context, square, isStale ? ink.stale : ink.kept);
-  else if (look & LOOKS.taken) paintCross(context, square, isStale ? ink.stale : ink.taken, ink.ground);
-  if (look & LOOKS.range) {
+  const isStale = (look & CELL_FLAGS.stale) !== 0;
+  if (look & CELL_FLAGS.kept) paintFrame(context, square, isStale ? ink.stale : ink.kept);
+  else if (look & CELL_FLAGS.taken) paintCross(context, square, isStale ? ink.stale : ink.taken, ink.ground);
+  if (look & CELL_FLAGS.range) {
     context.fillStyle = ink.range;
     context.fillRect(x, y + pitch - 2, pitch, 2);
   }
@@ -92,7 +92,11 @@ function paintDot(context: CanvasRenderingContext2D, [x, y, side]: Square, dot: 
 }
 
 /** A frame with a stroke along its middle. */
-function paintUnscored(context: CanvasRenderingContext2D, [x, y, side]: Square, { frame, ground, unscored }: CellInk) {
+function paintUnscored(
+  context: CanvasRenderingContext2D,
+  [x, y, side]: Square,
+  { frame, ground, unscored }: CellColors
+) {
   paintFull(context, [x, y, side], frame, ground);
   context.fillStyle = unscored;
   context.fillRect(x + 2, y + Math.floor(side / 2) - (side > 8 ? 1 : 0), side - 4, side > 8 ? 2 : 1);

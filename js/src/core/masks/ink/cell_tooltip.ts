@@ -4,7 +4,7 @@ import { el } from "../../shared/ui/dom";
 
 const GAP = 14;
 
-export class CellTip {
+export class CellTooltip {
   private readonly box = el("div", "mkg-mask-tip");
 
   constructor(private readonly host: HTMLElement) {

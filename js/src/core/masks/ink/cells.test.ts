@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { contrast } from "../../shared/stage/color";
-import { type CellInk, LEVELS, NO_LEVEL, rampColor, readCellInk, Shades } from "./score_scale";
-import { cellLayout, corner, indexAt, indicesBetween, movedBy, pitchFor } from "./cell_layout";
-import { CellPainter, LOOKS } from "./cell_painter";
+import { type CellColors, LEVELS, NO_LEVEL, rampColor, readCellColors, ScoreScale } from "./score_scale";
+import { cellLayout, corner, indexAt, indicesBetween, moveCursor, pitchFor } from "./cell_layout";
+import { CellPainter, CELL_FLAGS } from "./cell_painter";
 import { Scores } from "../draft/scores";
 
 describe("cellLayout", () => {
@@ -55,12 +55,12 @@ describe("cellLayout", () => {
 describe("CellPainter", () => {
   it("draws only the cells that look different", () => {
     const painter = new CellPainter(document.createElement("canvas"));
-    const ink = readCellInk(document.body);
+    const ink = readCellColors(document.body);
     const looks = new Uint16Array(2048);
     painter.reset(cellLayout(2048, 800));
     expect([painter.paint(looks, ink), painter.paint(looks, ink)]).toEqual([2048, 0]);
-    looks[7] |= LOOKS.goes;
-    looks[2047] |= LOOKS.goes;
+    looks[7] |= CELL_FLAGS.goes;
+    looks[2047] |= CELL_FLAGS.goes;
     expect(painter.paint(looks, ink)).toBe(2);
     painter.reset(cellLayout(2048, 400));
     expect(painter.paint(looks, ink)).toBe(2048);
@@ -76,7 +76,7 @@ describe.each([
   element.style.setProperty("--mkg-surface", surface);
   element.style.setProperty("--mkg-text", text);
   document.body.append(element);
-  const ink: CellInk = readCellInk(element);
+  const ink: CellColors = readCellColors(element);
 
   it("is the more the more important an index is, beginning near the ground", () => {
     const steps = ink.fills.map(fill => contrast(fill, surface));
@@ -109,7 +109,7 @@ describe("the keys", () => {
     ["Home", 12, 0],
     ["End", 12, 19],
     ["a", 12, null]
-  ])("%s leads from %i to %s", (key, from, to) => expect(movedBy(key, from, layout)).toBe(to));
+  ])("%s leads from %i to %s", (key, from, to) => expect(moveCursor(key, from, layout)).toBe(to));
 });
 
 describe("Shades", () => {
@@ -117,16 +117,16 @@ describe("Shades", () => {
   const scores = new Scores(values, [3, 3]);
 
   it("span each axis, or all together", () => {
-    const own = new Shades(scores, [3, 3], [0, 1], "local");
+    const own = new ScoreScale(scores, [3, 3], [0, 1], "local");
     expect([...own.of(0)]).toEqual([0, Math.round((LEVELS - 1) / 2), LEVELS - 1]);
     expect([...own.of(1)]).toEqual([0, LEVELS - 1, NO_LEVEL]);
     const flat = new Scores(Float64Array.of(1, 1, 1, 0, 1, 2), [3, 3]);
-    const common = new Shades(flat, [3, 3], [0, 1], "global");
+    const common = new ScoreScale(flat, [3, 3], [0, 1], "global");
     expect([...common.of(0)]).toEqual(Array(3).fill(common.of(1)[1]));
     expect([...common.of(1)]).toEqual([0, Math.round((LEVELS - 1) / 2), LEVELS - 1]);
   });
 
   it("leave cells without scores apart", () => {
-    expect([...new Shades(null, [2], [0], "local").of(0)]).toEqual([NO_LEVEL, NO_LEVEL]);
+    expect([...new ScoreScale(null, [2], [0], "local").of(0)]).toEqual([NO_LEVEL, NO_LEVEL]);
   });
 });

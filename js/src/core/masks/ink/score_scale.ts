@@ -13,7 +13,7 @@ const OUTSIDE = 0.01; // of the scores lie beyond each end of the scale
 type Ends = readonly [low: number, high: number];
 
 /** Levels of the cells of every axis: within the axis, or for a common ranking on one scale for all. */
-export class Shades {
+export class ScoreScale {
   private readonly levels = new Map<number, Uint8Array>();
   private common: Ends | null = null;
 
@@ -69,7 +69,7 @@ function joined(parts: readonly Float64Array[]): Float64Array {
 
 const SEEN = 3; // least contrast to the ground of what has to be found
 
-export interface CellInk {
+export interface CellColors {
   readonly dark: boolean;
   readonly ground: string;
   readonly fills: readonly string[]; // by level, from near the ground to far from it
@@ -90,7 +90,7 @@ export function rampColor(share: number, dark: boolean): string {
   return mix(anchors[low], anchors[low + 1], place - low);
 }
 
-export function readCellInk(element: HTMLElement): CellInk {
+export function readCellColors(element: HTMLElement): CellColors {
   const { surface, text, muted, accent, axis, dark } = readTheme(element);
   const fills = Array.from({ length: LEVELS }, (_, level) => rampColor(level / (LEVELS - 1), dark));
   const seen = (color: string) => readable(color, text, surface, SEEN);

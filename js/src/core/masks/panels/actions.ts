@@ -1,8 +1,8 @@
 // What the kernel is asked to do: check, mask, cut, take back, save and load.
 
 import { button, Disposers, el, listen, setAttribute } from "../../shared/ui/dom";
-import type { Scene } from "../session/editor_context";
-import { amountText, changeText, COUNTERS, goingText } from "../draft/number_texts";
+import type { EditorContext } from "../session/editor_context";
+import { amountText, changeText, COUNTERS, removalText } from "../draft/number_texts";
 
 // Asks once, inside the widget, before the model is cut, and says what will change.
 
@@ -16,7 +16,7 @@ class CutDialog {
   private isOpen = true;
 
   constructor(
-    private readonly scene: Scene,
+    private readonly scene: EditorContext,
     private readonly answer: (isConfirmed: boolean) => void
   ) {
     const box = this.box();
@@ -55,7 +55,7 @@ class CutDialog {
     box.setAttribute("aria-modal", "true");
     box.setAttribute("aria-labelledby", heading);
     box.setAttribute("aria-describedby", text);
-    const title = el("div", "mkg-mask-dialog-title", `Cut ${goingText(data.dropped(), "on")}?`);
+    const title = el("div", "mkg-mask-dialog-title", `Cut ${removalText(data.dropped(), "on")}?`);
     title.id = heading;
     const body = el("div", "mkg-mask-dialog-body");
     body.id = text;
@@ -69,7 +69,7 @@ class CutDialog {
     return box;
   }
 
-  private sizes(report: Scene["session"]["report"]): HTMLElement {
+  private sizes(report: EditorContext["session"]["report"]): HTMLElement {
     const { data } = this.scene;
     const own = data.counters.totals();
     const table = el("table", "mkg-mask-sizes");
@@ -125,7 +125,7 @@ export class Actions {
   /** What the buttons come to stands between them, in `outcome`. */
   constructor(
     private readonly host: HTMLElement,
-    private readonly scene: Scene,
+    private readonly scene: EditorContext,
     outcome: HTMLElement
   ) {
     const { session, store, data } = scene;

@@ -5,9 +5,9 @@ import { button, Disposers, el, listen, setAttribute, svg } from "../../shared/u
 import { exactNumber, shortNumber } from "../../shared/base/format";
 import { curveOf, type Point, present, riseAlong, toMeasure } from "../session/estimate";
 import type { RatioControl } from "./ratio_control";
-import type { Scene } from "../session/editor_context";
+import type { EditorContext } from "../session/editor_context";
 import { batchesText, riseText, shareText } from "../draft/number_texts";
-import type { CellTip } from "../ink/cell_tooltip";
+import type { CellTooltip } from "../ink/cell_tooltip";
 
 // The rise of the loss against the FLOPs left, to look along, and to click or to walk on with keys: dots that are measured
 // with a line through them, and fainter the sum of what single indices cost.
@@ -44,7 +44,7 @@ class LossCurve {
 
   constructor(
     private readonly owner: CurveOwner,
-    private readonly tip: CellTip
+    private readonly tip: CellTooltip
   ) {
     const picture = svg("svg", {
       width: WIDTH,
@@ -225,7 +225,7 @@ export class EstimateView {
 
   constructor(
     private readonly host: HTMLElement,
-    private readonly scene: Scene,
+    private readonly scene: EditorContext,
     private readonly ratio: RatioControl
   ) {
     host.classList.add("mkg-mask-estimate");
@@ -302,7 +302,7 @@ export class EstimateView {
     return data.increases !== null && this.toMeasure !== null && !this.dots.length && this.canMeasure(session, store);
   }
 
-  private canMeasure({ offers }: Scene["session"], store: Scene["store"]): boolean {
+  private canMeasure({ offers }: EditorContext["session"], store: EditorContext["store"]): boolean {
     return offers.sensitivity && store.get("stage") !== "masked";
   }
 
@@ -330,13 +330,13 @@ export class EstimateView {
       this.curve.mark({ left: here.left, rise }, `measured loss ${riseText(rise)}`);
       return [
         [`Measured: loss ${shortNumber(measured.base)} → ${shortNumber(loss)}`, `(${riseText(rise)}) ${at}`],
-        told(on, this.dots.length > 0)
+        textOn(on, this.dots.length > 0)
       ];
     }
     if (measured && store.get("connected") && this.canMeasure(session, store) && !removed.length) {
       const along = riseAlong(this.dots, here.left);
       this.curve.mark({ left: here.left, rise: along ?? here.rise }, "loss not measured yet");
-      return [[`Measured: loss ${shortNumber(measured.base)} → …`, at], told(on, this.dots.length > 0)];
+      return [[`Measured: loss ${shortNumber(measured.base)} → …`, at], textOn(on, this.dots.length > 0)];
     }
     this.curve.mark(here, `${SUM} ${riseText(here.rise)}`);
     const text = measured
@@ -381,7 +381,7 @@ export class EstimateView {
   }
 }
 
-function told(on: string, isFaint: boolean): string {
+function textOn(on: string, isFaint: boolean): string {
   return `On ${on}, with zeros for a cut. ${isFaint ? "Faint" : "The line"}: the sum over single indices; ${MORE}.`;
 }
 

@@ -1,10 +1,10 @@
 // The share of all indices that goes: a slider with a number field, and a gesture while either is moved.
 
 import { Disposers, el, listen } from "../../shared/ui/dom";
-import type { Scene } from "../session/editor_context";
+import type { EditorContext } from "../session/editor_context";
 
 const GREATEST = 0.99;
-const MOST_RATIOS = 200; // that are remembered: a slider passes by many
+const MAX_RATIOS = 200; // that are remembered: a slider passes by many
 
 export class RatioControl {
   readonly element = el("div", "mkg-mask-field mkg-mask-ratio");
@@ -14,7 +14,7 @@ export class RatioControl {
   private isOurs = false; // the draft is what the control last said
   private shown = ""; // in the field; a page tells of a change again when the field is left
 
-  constructor(private readonly scene: Scene) {
+  constructor(private readonly scene: EditorContext) {
     const { slider, field, element } = this;
     slider.type = "range";
     slider.max = String(GREATEST);
@@ -67,7 +67,7 @@ export class RatioControl {
     const { ratios } = session;
     ratios.delete(this.counts);
     ratios.set(this.counts, Number(ratio.toFixed(3)));
-    for (const [first] of ratios) if (ratios.size > MOST_RATIOS) ratios.delete(first);
+    for (const [first] of ratios) if (ratios.size > MAX_RATIOS) ratios.delete(first);
     this.show(ratio);
     this.isOurs = true;
   }

@@ -4,11 +4,11 @@
 import { button, Disposers, el, listen, nameSpan } from "../../shared/ui/dom";
 import { counted, exactNumber } from "../../shared/base/format";
 import type { Change, Report } from "../session/kernel_answers";
-import type { Scene } from "../session/editor_context";
+import type { EditorContext } from "../session/editor_context";
 import { amountText, changeText, COUNTERS } from "../draft/number_texts";
 
-const MOST_LISTED = 200;
-const MOST_LINKS = 4;
+const MAX_LISTED = 200;
+const MAX_LINKS = 4;
 const EMPTY = "Nothing goes yet: click cells, drag over them, or move a slider.";
 const UNTRIED = "Not tried yet: Check runs the draft without changing the model.";
 let bodies = 0;
@@ -28,7 +28,7 @@ export class ReportView {
 
   constructor(
     private readonly host: HTMLElement,
-    private readonly scene: Scene,
+    private readonly scene: EditorContext,
     private readonly show: (axis: number) => void
   ) {
     host.classList.add("mkg-mask-report");
@@ -104,8 +104,8 @@ export class ReportView {
     if (report.error !== null) return [nameSpan("mkg-mask-whole-error", report.error)];
     if (!report.changes.length) return [];
     const list = el("ul", "mkg-mask-changes");
-    list.append(...report.changes.slice(0, MOST_LISTED).map(change => this.change(change)));
-    const rest = report.changes.length - MOST_LISTED;
+    list.append(...report.changes.slice(0, MAX_LISTED).map(change => this.change(change)));
+    const rest = report.changes.length - MAX_LISTED;
     if (rest > 0) list.append(el("li", "mkg-dim", `and ${exactNumber(rest)} more`));
     return [list];
   }
@@ -115,7 +115,7 @@ export class ReportView {
     if (kind) entry.append(nameSpan("mkg-mask-kind", kind), " ");
     entry.append(nameSpan("", text));
     const { name } = this.scene.data.axes;
-    for (const axis of axes.filter(own => own < name.length).slice(0, MOST_LINKS)) {
+    for (const axis of axes.filter(own => own < name.length).slice(0, MAX_LINKS)) {
       const link = button("mkg-link", "", "Show the axis");
       link.append(nameSpan("mkg-code", name[axis]));
       this.links.add(listen(link, "click", () => this.show(axis)));

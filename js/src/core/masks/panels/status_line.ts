@@ -3,11 +3,11 @@
 import { button, Disposers, el, listen } from "../../shared/ui/dom";
 import { icon } from "../../shared/ui/icons";
 import { DISCONNECTED } from "../../shared/ui/status";
-import type { Scene } from "../session/editor_context";
+import type { EditorContext } from "../session/editor_context";
 import type { Action } from "../session/session";
 import { exactNumber } from "../../shared/base/format";
 import type { Amount } from "../draft/counters";
-import { amountText, changeText, type Counter, COUNTERS, goingText } from "../draft/number_texts";
+import { amountText, changeText, type Counter, COUNTERS, removalText } from "../draft/number_texts";
 
 const WAITING: Readonly<Record<Action, string>> = {
   mask: "Waiting for the kernel to mask the model…",
@@ -26,7 +26,7 @@ export class MaskStatus {
 
   constructor(
     private readonly host: HTMLElement,
-    private readonly scene: Scene
+    private readonly scene: EditorContext
   ) {
     host.classList.add("mkg-status", "mkg-mask-status");
     this.text.setAttribute("role", "status");
@@ -73,7 +73,7 @@ export class CounterLine {
 
   constructor(
     private readonly host: HTMLElement,
-    private readonly scene: Scene
+    private readonly scene: EditorContext
   ) {
     host.classList.add("mkg-mask-counters");
     host.setAttribute("role", "group");
@@ -97,7 +97,7 @@ export class CounterLine {
     for (const gauge of this.gauges) gauge.draw(totals[gauge.counter], gauge.counter === "flops" && isApproximate);
     const dropped = this.scene.data.dropped();
     const verb = dropped.indices + dropped.blocks === 1 ? "goes" : "go";
-    const going = goingText(dropped);
+    const going = removalText(dropped);
     const text = going ? `${going} ${verb}` : "nothing goes yet";
     if (this.dropped.textContent !== text) this.dropped.textContent = this.dropped.title = text;
   };

@@ -5,7 +5,7 @@ import { icon } from "../../shared/ui/icons";
 import { addWindowButtons } from "../../shared/ui/window_buttons";
 import type { Scope } from "../draft/scores";
 import { RatioControl } from "./ratio_control";
-import type { Scene } from "../session/editor_context";
+import type { EditorContext } from "../session/editor_context";
 
 const SEARCH_DELAY = 120; // ms without a key before a search runs
 const SCOPES: readonly [Scope, string][] = [
@@ -26,7 +26,7 @@ export class MaskToolbar {
 
   constructor(
     private readonly host: HTMLElement,
-    private readonly scene: Scene
+    private readonly scene: EditorContext
   ) {
     const { data, store, session } = scene;
     host.classList.add("mkg-mask-toolbar");
@@ -67,7 +67,7 @@ export class MaskToolbar {
   }
 
   /** How many rows the search has left. */
-  found(text: string): void {
+  showCount(text: string): void {
     this.count.textContent = text;
   }
 

@@ -3,7 +3,7 @@
 import { button, Disposers, el, listen, nameSpan } from "../../shared/ui/dom";
 import { shortNumber } from "../../shared/base/format";
 import type { Evaluation } from "../session/kernel_answers";
-import type { Scene } from "../session/editor_context";
+import type { EditorContext } from "../session/editor_context";
 
 /** What had been done to the model, in words. */
 const STATES: Readonly<Record<string, string>> = {
@@ -13,7 +13,7 @@ const STATES: Readonly<Record<string, string>> = {
   recalibrated: "recalibrated",
   later: "trained since"
 };
-const MOST_SHOWN = 6; // the latest
+const MAX_RESULTS = 6; // the latest
 const NO_STATISTICS = "no statistics to recalibrate";
 
 export class TrialView {
@@ -34,7 +34,7 @@ export class TrialView {
 
   constructor(
     private readonly host: HTMLElement,
-    private readonly scene: Scene
+    private readonly scene: EditorContext
   ) {
     const { session, store } = scene;
     host.classList.add("mkg-mask-trial");
@@ -105,7 +105,7 @@ export class TrialView {
   }
 
   private list(): void {
-    const evaluations = this.scene.session.trial.evaluations.slice(-MOST_SHOWN);
+    const evaluations = this.scene.session.trial.evaluations.slice(-MAX_RESULTS);
     const names = [...new Set(evaluations.flatMap(({ values }) => [...values.keys()]))];
     const table = el("table", "mkg-mask-sizes mkg-mask-found-values");
     const head = el("tr");

@@ -3,17 +3,17 @@
 
 import { button, Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
 import { BlockList } from "./block_list";
-import { cellLayout, type Leap } from "../ink/cell_layout";
-import { Row } from "./axis_row";
-import type { Scene } from "../session/editor_context";
-import type { StripOwner } from "../cells/index_strip";
+import { cellLayout, type RowMove } from "../ink/cell_layout";
+import { AxisRow } from "./axis_row";
+import type { EditorContext } from "../session/editor_context";
+import type { IndexStripOwner } from "../cells/index_strip";
 import { axesText, blocksText } from "../draft/number_texts";
 import { exactNumber } from "../../shared/base/format";
 import type { PlanData } from "../draft/plan_data";
 
 // The frozen axes in one line: how many there are, and how many for which reason. It opens on all of them.
 
-const MOST_REASONS = 4;
+const MAX_REASONS = 4;
 let folds = 0;
 
 class FrozenFold {
@@ -70,10 +70,10 @@ class FrozenFold {
 
 function reasons(counts: readonly (readonly [string, number])[]): HTMLElement {
   const line = el("span", "mkg-mask-fold-reasons");
-  counts.slice(0, MOST_REASONS).forEach(([reason, count], at) => {
+  counts.slice(0, MAX_REASONS).forEach(([reason, count], at) => {
     line.append(at ? ", " : "", `${exactNumber(count)} × `, nameSpan("", reason));
   });
-  const rest = counts.length - MOST_REASONS;
+  const rest = counts.length - MAX_REASONS;
   if (rest > 0) line.append(`, ${exactNumber(rest)} more reasons`);
   return line;
 }
@@ -97,7 +97,7 @@ function kindOf(reason: string, members: readonly (readonly [string, number])[])
 
 const MARGIN = 400; // px around the window in which rows are kept ready
 const DEFAULT_ROOM = 560; // px, until a row was measured
-const LEAST_ROW = 58; // px
+const MIN_ROW = 58; // px
 const FROZEN_ROW = 31;
 const FOLD = 31; // the line of the frozen axes
 const SHORT = 440; // px: a list that is not longer needs no window of its own
@@ -108,10 +108,10 @@ let lists = 0;
 interface Slot {
   readonly axis: number;
   readonly shell: HTMLElement;
-  row: Row | null;
+  row: AxisRow | null;
 }
 
-export class RowList implements StripOwner {
+export class AxisList implements IndexStripOwner {
   readonly describedBy = `mkg-mask-keys-${++lists}`;
   private readonly disposers = new Disposers();
   private readonly slots: Slot[];
@@ -126,7 +126,7 @@ export class RowList implements StripOwner {
 
   constructor(
     private readonly host: HTMLElement,
-    private readonly scene: Scene,
+    private readonly scene: EditorContext,
     private readonly found: (text: string) => void // how many rows a search leaves
   ) {
     const { data } = scene;
@@ -176,7 +176,7 @@ export class RowList implements StripOwner {
     this.drawAll();
   }
 
-  leap(axis: number, way: Leap, column: number): void {
+  leap(axis: number, way: RowMove, column: number): void {
     const shown = this.slots.filter(slot => !slot.shell.hidden && this.scene.data.isFree(slot.axis));
     const at = shown.findIndex(slot => slot.axis === axis) + (way === "below" ? 1 : -1);
     const slot = shown[at];
@@ -211,7 +211,7 @@ export class RowList implements StripOwner {
 
   private estimate(axis: number): number {
     if (!this.scene.data.isFree(axis)) return FROZEN_ROW;
-    return Math.max(LEAST_ROW, cellLayout(this.scene.data.axes.size[axis], this.room).height + 18);
+    return Math.max(MIN_ROW, cellLayout(this.scene.data.axes.size[axis], this.room).height + 18);
   }
 
   private list(title: string, axes: readonly number[]): HTMLElement {
@@ -224,7 +224,7 @@ export class RowList implements StripOwner {
 
   private fill(slot: Slot): void {
     if (slot.row) return;
-    slot.row = new Row(slot.shell, slot.axis, this.scene, this);
+    slot.row = new AxisRow(slot.shell, slot.axis, this.scene, this);
     slot.row.strip?.fit(this.measured(slot.row));
     slot.shell.style.minHeight = "";
   }
@@ -237,7 +237,7 @@ export class RowList implements StripOwner {
   }
 
   /** The width of the cells, which all rows share; asked for once, as the page has to be laid out for it. */
-  private measured({ cells }: Row): number {
+  private measured({ cells }: AxisRow): number {
     const width = this.isMeasured ? 0 : cells.clientWidth;
     if (width > 0) {
       this.room = width;
@@ -252,7 +252,7 @@ export class RowList implements StripOwner {
       this.slots.forEach(slot => this.fill(slot));
       return;
     }
-    const observer = new IntersectionObserver(entries => this.seen(entries), {
+    const observer = new IntersectionObserver(entries => this.onIntersection(entries), {
       root: this.host,
       rootMargin: `${MARGIN}px 0px`
     });
@@ -272,7 +272,7 @@ export class RowList implements StripOwner {
     this.host.classList.toggle("mkg-is-short", total < SHORT);
   }
 
-  private seen(entries: readonly IntersectionObserverEntry[]): void {
+  private onIntersection(entries: readonly IntersectionObserverEntry[]): void {
     const away: [Slot, number][] = [];
     const near: Slot[] = [];
     for (const { target, isIntersecting } of entries) {

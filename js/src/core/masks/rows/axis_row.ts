@@ -5,16 +5,16 @@ import { counted, exactNumber } from "../../shared/base/format";
 import { axisCost } from "../session/estimate";
 import { icon } from "../../shared/ui/icons";
 import type { Member } from "../draft/payload";
-import type { Scene } from "../session/editor_context";
-import { Strip, type StripOwner } from "../cells/index_strip";
+import type { EditorContext } from "../session/editor_context";
+import { IndexStrip, type IndexStripOwner } from "../cells/index_strip";
 import { riseText } from "../draft/number_texts";
 
-const MOST_IN_TITLE = 6;
-const MOST_LISTED = 300;
-const LONGEST_END = 16; // of a name
+const MAX_TITLE_NAMES = 6;
+const MAX_LISTED = 300;
+const MAX_SUFFIX_LENGTH = 16; // of a name
 
-export class Row {
-  readonly strip: Strip | null;
+export class AxisRow {
+  readonly strip: IndexStrip | null;
   readonly cells = el("div", "mkg-mask-cells");
   private readonly disposers = new Disposers();
   private readonly info = el("div", "mkg-mask-info");
@@ -28,12 +28,12 @@ export class Row {
   constructor(
     readonly shell: HTMLElement,
     readonly axis: number,
-    private readonly scene: Scene,
-    owner: StripOwner
+    private readonly scene: EditorContext,
+    owner: IndexStripOwner
   ) {
     this.name = scene.data.axes.name[axis];
     const reason = scene.data.reason(axis);
-    this.strip = reason === null ? new Strip(axis, scene, owner) : null;
+    this.strip = reason === null ? new IndexStrip(axis, scene, owner) : null;
     this.head();
     if (this.strip) this.cells.append(this.strip.element, this.away);
     else this.cells.append(el("div", "mkg-mask-reason", reason ?? ""));
@@ -54,7 +54,7 @@ export class Row {
 
   draw = (): void => {
     const { data, session } = this.scene;
-    const [kept, size] = [data.draft.kept(this.axis), data.axes.size[this.axis]];
+    const [kept, size] = [data.draft.remaining(this.axis), data.axes.size[this.axis]];
     const text = this.strip ? `${exactNumber(kept)} / ${exactNumber(size)}` : exactNumber(size);
     if (this.count.textContent !== text) this.count.textContent = text;
     this.count.title = this.strip ? `${exactNumber(kept)} of ${exactNumber(size)} stay` : "size";
@@ -170,12 +170,12 @@ export class Row {
 /** A name in two: the first gives way where there is no room, so that the end of it is seen. */
 function halves(name: string): string[] {
   const dots = [...name.matchAll(/\./g)].map(({ index }) => index);
-  const cut = dots.find(dot => dot > 0 && name.length - dot <= LONGEST_END) ?? dots[dots.length - 1] ?? 0;
+  const cut = dots.find(dot => dot > 0 && name.length - dot <= MAX_SUFFIX_LENGTH) ?? dots[dots.length - 1] ?? 0;
   return cut > 0 ? [name.slice(0, cut), name.slice(cut)] : [name];
 }
 
 function titleOf(members: readonly Member[]): string {
-  const first = members.slice(0, MOST_IN_TITLE).map(memberText);
+  const first = members.slice(0, MAX_TITLE_NAMES).map(memberText);
   const rest = members.length - first.length;
   return [...first, ...(rest > 0 ? [`and ${exactNumber(rest)} more`] : [])].join("\n");
 }
@@ -188,12 +188,12 @@ function listOf(members: readonly Member[]): HTMLElement {
   const list = el("ul", "mkg-mask-members");
   list.tabIndex = 0; // it may have to be scrolled
   list.setAttribute("aria-label", "Members");
-  for (const member of members.slice(0, MOST_LISTED)) {
+  for (const member of members.slice(0, MAX_LISTED)) {
     const entry = el("li");
     entry.append(nameSpan("mkg-code", memberText(member)));
     list.append(entry);
   }
-  const rest = members.length - MOST_LISTED;
+  const rest = members.length - MAX_LISTED;
   if (rest > 0) list.append(el("li", "mkg-dim", `and ${exactNumber(rest)} more`));
   return list;
 }

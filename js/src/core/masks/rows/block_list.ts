@@ -5,13 +5,13 @@ import { canDraw, pixelRatio } from "../../shared/base/canvas";
 import { button, Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
 import { exactNumber, shortNumber } from "../../shared/base/format";
 import { cellLayout } from "../ink/cell_layout";
-import { LOOKS, paintCell } from "../ink/cell_painter";
-import type { Scene } from "../session/editor_context";
+import { CELL_FLAGS, paintCell } from "../ink/cell_painter";
+import type { EditorContext } from "../session/editor_context";
 import { Scores } from "../draft/scores";
-import { Shades } from "../ink/score_scale";
+import { ScoreScale } from "../ink/score_scale";
 import { blocksText } from "../draft/number_texts";
 
-const MOST_OPEN = 12; // rows that are shown unasked
+const MAX_OPEN_ROWS = 12; // rows that are shown unasked
 const ROW = 27; // px
 const HEAD = 58;
 const KEYS = { ArrowUp: -1, ArrowDown: 1, Home: -Infinity, End: Infinity } as const;
@@ -39,14 +39,14 @@ export class BlockList {
   private query = "";
 
   constructor(
-    private readonly scene: Scene,
+    private readonly scene: EditorContext,
     private readonly changed: () => void // what is shown takes another height
   ) {
     const { blocks } = scene.data;
     const { score, within } = blocks.table;
     const scores = new Scores(Float64Array.from(score), [blocks.count]);
-    this.levels = new Shades(scores, [blocks.count], [0], "local").of(0);
-    this.isOpen = within.filter(outer => outer < 0).length <= MOST_OPEN;
+    this.levels = new ScoreScale(scores, [blocks.count], [0], "local").of(0);
+    this.isOpen = within.filter(outer => outer < 0).length <= MAX_OPEN_ROWS;
     this.lines = [...within.keys()].map(block => this.line(block));
     this.head();
     this.fill();
@@ -89,7 +89,7 @@ export class BlockList {
     const { blocks, draft } = this.scene.data;
     this.lines.forEach((line, block) => {
       const outer = blocks.goesWith(block);
-      const isRemoved = draft.goes(blocks.entry, block);
+      const isRemoved = draft.isRemoved(blocks.entry, block);
       const text = outer >= 0 ? `goes with ${lastOf(blocks.table.path[outer])}` : isRemoved ? "goes" : "stays";
       line.row.classList.toggle("mkg-is-gone", blocks.gone.has(block));
       line.row.classList.toggle("mkg-is-away", outer >= 0);
@@ -227,7 +227,7 @@ export class BlockList {
     if (outer >= 0) return `It goes with ${path[outer]}: put that back first`;
     const known = Number.isNaN(score[block]) ? "" : `; ${importance} ${shortNumber(score[block])}`;
     const { draft, blocks } = this.scene.data;
-    return draft.goes(blocks.entry, block) ? `Put ${path[block]} back` : `Remove ${path[block]}${known}`;
+    return draft.isRemoved(blocks.entry, block) ? `Put ${path[block]} back` : `Remove ${path[block]}${known}`;
   }
 
   // ----------------------------------------------------------------- gestures
@@ -238,7 +238,7 @@ export class BlockList {
     const outer = blocks.goesWith(block);
     if (outer >= 0)
       session.say(`${blocks.table.path[block]} goes with ${blocks.table.path[outer]}: put that back first.`);
-    else session.remove(block, !draft.goes(blocks.entry, block));
+    else session.remove(block, !draft.isRemoved(blocks.entry, block));
   }
 
   /** Up and down among the rows that are shown. */
@@ -298,7 +298,7 @@ export class BlockList {
     const [layout, ratio] = [cellLayout(1, 100), pixelRatio()];
     cell.width = cell.height = Math.ceil(layout.pitch * ratio);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const goes = this.scene.data.blocks.gone.has(block) ? LOOKS.goes : 0;
+    const goes = this.scene.data.blocks.gone.has(block) ? CELL_FLAGS.goes : 0;
     paintCell(context, layout, 0, this.levels[block] | goes, this.scene.ink);
   }
 }

@@ -1,7 +1,7 @@
 // What all parts of one view share: the model's session, the view's state, colors and the next frame.
 
-import { type CellInk, readCellInk, Shades } from "../ink/score_scale";
-import type { CellTip } from "../ink/cell_tooltip";
+import { type CellColors, readCellColors, ScoreScale } from "../ink/score_scale";
+import type { CellTooltip } from "../ink/cell_tooltip";
 import { type Session, SessionEvents } from "./session";
 import type { PlanData } from "../draft/plan_data";
 import { StateStore } from "../../shared/base/state_store";
@@ -50,7 +50,7 @@ export class EditorStore extends StateStore<EditorState> {
 
 // Work for the next animation frame: each piece once, however often it is asked for.
 
-export class Frames {
+export class FrameQueue {
   private readonly waiting = new Set<() => void>();
   private frame = 0;
 
@@ -77,36 +77,36 @@ export class Frames {
 /** What the keyboard shows among the cells: nothing, where it is, or a range that ends there. */
 type Cursor = "" | "cursor" | "range";
 
-export class Scene {
+export class EditorContext {
   cursor: Cursor = "";
   readonly events = new SessionEvents<"cursor">();
   isPointing = false; // while the current row is chosen in this view
-  private readInk: CellInk | null = null;
-  private made: Shades | null = null;
+  private readInk: CellColors | null = null;
+  private made: ScoreScale | null = null;
 
   constructor(
     readonly host: HTMLElement,
     readonly session: Session,
     readonly data: PlanData,
     readonly store: EditorStore,
-    readonly frames: Frames,
-    readonly tip: CellTip
+    readonly frames: FrameQueue,
+    readonly tip: CellTooltip
   ) {}
 
-  get ink(): CellInk {
-    this.readInk ??= readCellInk(this.host);
+  get ink(): CellColors {
+    this.readInk ??= readCellColors(this.host);
     return this.readInk;
   }
 
-  get shades(): Shades {
+  get shades(): ScoreScale {
     this.made ??= this.makeShades();
     return this.made;
   }
 
-  private makeShades(): Shades {
+  private makeShades(): ScoreScale {
     const { scores, axes } = this.data;
     const free = [...axes.size.keys()].filter(axis => this.data.isFree(axis));
-    return new Shades(scores, axes.size, free, this.store.get("scope"));
+    return new ScoreScale(scores, axes.size, free, this.store.get("scope"));
   }
 
   /** Other scores, another scale or another theme. */

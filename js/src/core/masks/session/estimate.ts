@@ -2,7 +2,7 @@
 
 import { Counters } from "../draft/counters";
 import type { PlanData } from "../draft/plan_data";
-import { goneByRatio, type Scope, type Scores } from "../draft/scores";
+import { removedByRatio, type Scope, type Scores } from "../draft/scores";
 import type { RatioCounts } from "./session";
 
 export interface Point {
@@ -28,7 +28,7 @@ export function axisCost(data: PlanData, axis: number): AxisCost | null {
   if (!own.every(Number.isFinite)) return null;
   const [size, gone] = [axes.size[axis], draft.dropped(axis)];
   let rise = 0;
-  if (gone) for (let index = 0; index < size; index += 1) if (draft.goes(axis, index)) rise += own[index];
+  if (gone) for (let index = 0; index < size; index += 1) if (draft.isRemoved(axis, index)) rise += own[index];
   return { gone, rise, mean: own.reduce((sum, value) => sum + value, 0) / size };
 }
 
@@ -49,11 +49,11 @@ export function curveOf(data: PlanData, scores: Scores, axes: readonly number[],
   counters.remove(data.blocks.gone);
   const others = [...size.keys()].filter(axis => !axes.includes(axis));
   const base = risesOf(data, others);
-  counters.update(others.map(axis => [axis, data.draft.kept(axis)] as const));
+  counters.update(others.map(axis => [axis, data.draft.remaining(axis)] as const));
   const sums = axes.map(axis => runningSums(data, scores, axis));
   return Array.from({ length: STEPS + 1 }, (_, step) => {
     const ratio = step / 100;
-    const counts = goneByRatio(axes, size, ratio, scope, scores, least);
+    const counts = removedByRatio(axes, size, ratio, scope, scores, least);
     counters.update(axes.map((axis, at) => [axis, size[axis] - counts[at]] as const));
     const { before, after } = counters.totals().flops;
     const rise = counts.reduce((sum, count, at) => sum + sums[at][count], base);
@@ -70,7 +70,7 @@ export function toMeasure(
   importance: string
 ): { key: string; points: RatioCounts[] } {
   const points = MEASURED.map((ratio): RatioCounts => {
-    const counts = goneByRatio(axes, size, ratio, scope, scores, least);
+    const counts = removedByRatio(axes, size, ratio, scope, scores, least);
     return [ratio, axes.map((axis, at) => [axis, counts[at]] as const)];
   });
   const others = [...size.keys()].filter(axis => !axes.includes(axis)).map(axis => [axis, draft.dropped(axis)]);

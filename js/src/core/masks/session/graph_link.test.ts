@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import { openSession } from "../../../testing/masks";
 import { smallNet } from "../../../testing/sample";
 import { colorOf, scaleOf, valueOf } from "../../shared/stage/color";
-import { Store } from "../../shared/model/graph_store";
+import { GraphStore } from "../../shared/model/graph_store";
 import { Legend } from "../../graph/parts/legend";
 import { Toolbar } from "../../graph/parts/toolbar";
 import { GraphLink } from "./graph_link";
@@ -66,7 +66,7 @@ describe("the column of an explorer", () => {
   const pruned = { conv1: 0.5, layer1: 0.25, "layer1.0": 0.25, "layer1.0.conv": 0.25, "": 0.4 };
 
   it("colors by the shares, containers by their own", () => {
-    const store = new Store({ colorBy: "pruned", pruned });
+    const store = new GraphStore({ colorBy: "pruned", pruned });
     expect(scaleOf(h, store)).toMatchObject({ label: "share pruned", min: 0, max: 0.5, aggregation: "", missing: 0 });
     expect(valueOf(h, store, h.find("layer1") ?? -1)).toEqual({ value: 0.25, note: "" });
     const color = colorOf(h, store);
@@ -77,7 +77,7 @@ describe("the column of an explorer", () => {
   });
 
   it("leaves all as it is without colors until something goes, and afterwards what loses nothing", () => {
-    const store = new Store({ colorBy: "pruned" });
+    const store = new GraphStore({ colorBy: "pruned" });
     const color = colorOf(h, store);
     const colors = () => Array.from({ length: h.size }, (_, node) => color(node)).filter(own => own !== null);
     for (const none of [{}, { conv1: 0, "": 0 }] as Record<string, number>[]) {
@@ -91,7 +91,7 @@ describe("the column of an explorer", () => {
 
   it("says so in the legend, in percent", () => {
     const host = document.createElement("div");
-    const store = new Store({ colorBy: "pruned" });
+    const store = new GraphStore({ colorBy: "pruned" });
     const legend = new Legend(host, h, store);
     expect(host.hidden).toBe(true);
     store.set("pruned", pruned);
@@ -102,7 +102,7 @@ describe("the column of an explorer", () => {
   it("is offered while there are shares", () => {
     const host = document.createElement("div");
     document.body.append(host);
-    const store = new Store();
+    const store = new GraphStore();
     const bar = new Toolbar(host, h, store);
     const offered = () => [...host.querySelectorAll(".mkg-color-by option")].map(({ textContent }) => textContent);
     expect(offered()).not.toContain("share pruned");

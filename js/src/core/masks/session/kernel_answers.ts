@@ -2,7 +2,7 @@
 
 import { isArrayOf, isCount, isFiniteNumber, isObject, isString, isValue, tuple } from "../../shared/base/schema";
 
-export interface Offers {
+export interface Capabilities {
   readonly sensitivity: boolean;
   readonly recalibrate: boolean;
   readonly evaluate: boolean;
@@ -13,7 +13,7 @@ export interface Offers {
 }
 
 /** How far the computation of the sensitivity has come. */
-export interface Sensing {
+export interface SensitivityProgress {
   readonly done: number;
   readonly total: number | null;
 }
@@ -38,7 +38,7 @@ export interface Measured {
   readonly points: readonly (readonly [ratio: number, loss: number])[];
 }
 
-export const NO_OFFERS: Offers = {
+export const NO_CAPABILITIES: Capabilities = {
   sensitivity: false,
   recalibrate: false,
   evaluate: false,
@@ -48,10 +48,10 @@ export const NO_OFFERS: Offers = {
   inputs: []
 };
 export const NO_TRIAL: Trial = { recalibrated: false, evaluations: [] };
-const MOST_VALUES = 20;
+const MAX_VALUES = 20;
 
-export function readOffers(raw: unknown): Offers {
-  if (!isObject(raw)) return NO_OFFERS;
+export function readCapabilities(raw: unknown): Capabilities {
+  if (!isObject(raw)) return NO_CAPABILITIES;
   const { sensitivity, recalibrate, evaluate, batches, statistics } = raw;
   return {
     sensitivity: sensitivity === true,
@@ -84,7 +84,7 @@ export function readMeasured(raw: unknown): Measured | null {
 }
 
 /** Null while nothing is computed. */
-export function readSensing(raw: unknown): Sensing | null {
+export function readSensitivity(raw: unknown): SensitivityProgress | null {
   if (!isObject(raw) || !isCount(raw.done)) return null;
   return { done: raw.done, total: isCount(raw.total) ? raw.total : null };
 }
@@ -97,7 +97,7 @@ export function readTrial(raw: unknown): Trial {
 
 function readEvaluation(raw: unknown): Evaluation[] {
   if (!isObject(raw) || !isString(raw.state)) return [];
-  const pairs = Array.isArray(raw.values) ? (raw.values as unknown[]).slice(0, MOST_VALUES) : [];
+  const pairs = Array.isArray(raw.values) ? (raw.values as unknown[]).slice(0, MAX_VALUES) : [];
   const values = pairs.flatMap((pair): [string, number][] => {
     const [name, value] = Array.isArray(pair) ? (pair as unknown[]) : [];
     // what JSON has no number for travels as text

@@ -3,22 +3,22 @@
 import { PayloadError } from "../../shared/base/schema";
 import {
   type Measured,
-  NO_OFFERS,
+  NO_CAPABILITIES,
   NO_TRIAL,
-  type Offers,
+  type Capabilities,
   readMeasured,
-  readOffers,
+  readCapabilities,
   readReport,
-  readSensing,
+  readSensitivity,
   readTrial,
   type Report,
-  type Sensing,
+  type SensitivityProgress,
   type Trial
 } from "./kernel_answers";
-import { type Drawing, packed, readKnown } from "../draft/bit_table";
+import { type Drawing, packed, readKernelDraft } from "../draft/bit_table";
 import { type Step, stepOf } from "../draft/draft";
 import { type PlanData, readPlan, renewedPlan } from "../draft/plan_data";
-import { goneByRatio, type Scope } from "../draft/scores";
+import { removedByRatio, type Scope } from "../draft/scores";
 import { Debounced } from "../../shared/ui/dom";
 
 // A list of listeners for each kind of event.
@@ -48,7 +48,7 @@ export class SessionEvents<Kind extends string> {
 const CALM = 600; // ms without a gesture
 const QUICK = 2000; // ms that a dry run may take to be repeated unasked
 
-class Checker {
+class DryRunScheduler {
   private startedAt: number | null = null;
   private took = 0; // ms, the last one
   private isStale = false; // drawn since the running one was asked for
@@ -63,7 +63,7 @@ class Checker {
     return this.startedAt !== null;
   }
 
-  drawn(): void {
+  edited(): void {
     this.isStale = true;
     if (this.took < QUICK && !this.isRunning) this.soon.call();
   }
@@ -81,7 +81,7 @@ class Checker {
     if (this.startedAt === null) return;
     this.took = performance.now() - this.startedAt;
     this.startedAt = null;
-    if (this.isStale) this.drawn();
+    if (this.isStale) this.edited();
     this.changed();
   }
 
@@ -119,8 +119,8 @@ export class Session {
   data: PlanData | null = null;
   problem = ""; // why there is no data; "" before any has come
   report: Report | null = null;
-  offers: Offers = NO_OFFERS;
-  sensing: Sensing | null = null;
+  offers: Capabilities = NO_CAPABILITIES;
+  sensing: SensitivityProgress | null = null;
   trial: Trial = NO_TRIAL;
   measured: Measured | null = null;
   wantsCurve = false; // what ratios cost is to be measured as soon as a view knows in which ranking
@@ -129,7 +129,7 @@ export class Session {
   notice = "";
   isRefused = false; // the notice says what could not be done
   readonly events = new SessionEvents<SessionEvent>();
-  private readonly checker: Checker;
+  private readonly checker: DryRunScheduler;
   private page = newName();
   private revision = 0; // of the draft that the kernel has, as far as it is known here
   private isAccepted = false; // the kernel will say when the action has come to its end
@@ -138,7 +138,7 @@ export class Session {
   private patience?: ReturnType<typeof setTimeout>;
 
   constructor(private readonly channel: Channel) {
-    this.checker = new Checker(
+    this.checker = new DryRunScheduler(
       () => this.askForCheck(),
       () => this.events.tell("status")
     );
@@ -180,7 +180,7 @@ export class Session {
   }
 
   setCosts(offers: unknown, sensing: unknown, trial: unknown): void {
-    [this.offers, this.sensing, this.trial] = [readOffers(offers), readSensing(sensing), readTrial(trial)];
+    [this.offers, this.sensing, this.trial] = [readCapabilities(offers), readSensitivity(sensing), readTrial(trial)];
     this.events.tell("costs");
   }
 
@@ -202,13 +202,13 @@ export class Session {
   /** What the kernel has: drawn here, or by others; returns whether others have drawn. */
   setDraft(raw: unknown): boolean {
     const { data } = this;
-    const known = data && readKnown(raw, data.draft.table);
+    const known = data && readKernelDraft(raw, data.draft.table);
     if (!data || !known || known.revision <= this.revision) return false;
     this.revision = known.revision;
     const isOwn = known.by === this.page;
     if (isOwn) data.draft.confirm(known.bits);
     else data.draft.merge(known.bits);
-    if (isOwn && data.draft.isKnown) this.checker.drawn();
+    if (isOwn && data.draft.isKnown) this.checker.edited();
     this.ask();
     this.events.tell("history");
     this.events.tell("report");
@@ -269,7 +269,7 @@ export class Session {
   }
 
   /** The draft as it stands, as the kernel gives it. */
-  drawn(): Record<string, unknown> | null {
+  drawing(): Record<string, unknown> | null {
     const { draft } = this.data ?? {};
     return draft ? { revision: this.revision, by: "", ...packed(draft.bits, draft.table) } : null;
   }
@@ -341,7 +341,7 @@ export class Session {
     const { data } = this;
     if (!data?.scores) return;
     const axes = this.ratioAxes();
-    const counts = goneByRatio(axes, data.axes.size, ratio, scope, data.scores, data.axes.least);
+    const counts = removedByRatio(axes, data.axes.size, ratio, scope, data.scores, data.axes.least);
     axes.forEach((axis, at) => this.dropCount(axis, counts[at]));
   }
 

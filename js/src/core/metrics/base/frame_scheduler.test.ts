@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { until } from "../../../testing/metrics";
-import { Pacer } from "./frame_scheduler";
+import { FrameScheduler } from "./frame_scheduler";
 
 type Observed = (entries: { isIntersecting: boolean }[]) => void;
 const after = (ms: number) => new Promise(resolve => setTimeout(resolve, ms));
 let see: Observed;
 let observing = 0;
-let pacer: Pacer | undefined;
+let pacer: FrameScheduler | undefined;
 
 beforeEach(() => {
   vi.stubGlobal(
@@ -32,8 +32,8 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-function paced(draw: () => void): Pacer {
-  pacer = new Pacer(document.body, draw);
+function paced(draw: () => void): FrameScheduler {
+  pacer = new FrameScheduler(document.body, draw);
   return pacer;
 }
 
@@ -116,7 +116,7 @@ function work(ms: number): void {
 }
 
 /** Values all the time, until enough is drawn. */
-async function feed(own: Pacer, isEnough: () => boolean): Promise<void> {
+async function feed(own: FrameScheduler, isEnough: () => boolean): Promise<void> {
   while (!isEnough()) {
     own.data();
     await after(5);

@@ -3,12 +3,12 @@
 import { isCalm } from "../../shared/base/preferences";
 
 const FRAME = 16; // ms
-const REST = 1.5; // so many times as long as a drawing took, the page is left alone
-const LONG_REST = 5; // the same where a drawing takes longer than a frame
-const LONGEST_REST = 1000; // ms
+const IDLE_RATIO = 1.5; // so many times as long as a drawing took, the page is left alone
+const LONG_IDLE_RATIO = 5; // the same where a drawing takes longer than a frame
+const MAX_IDLE = 1000; // ms
 const CALM = 500; // ms between drawings where people want less motion
 
-export class Pacer {
+export class FrameScheduler {
   private frame = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private next = 0;
@@ -63,19 +63,19 @@ export class Pacer {
     clearTimeout(this.timer);
     this.timer = undefined;
     const begin = performance.now();
-    this.next = begin + LONGEST_REST; // until the end of this drawing is known
+    this.next = begin + MAX_IDLE; // until the end of this drawing is known
     // the browser paints after this function: the first message that comes through afterwards tells how long it took
     const { port1, port2 } = new MessageChannel();
     port1.onmessage = () => {
       port1.close();
-      this.rest(performance.now() - begin);
+      this.idle(performance.now() - begin);
     };
     port2.postMessage(null);
     this.draw();
   }
 
-  private rest(cost: number): void {
-    const rest = Math.min(LONGEST_REST, cost * (cost > FRAME ? LONG_REST : REST));
+  private idle(cost: number): void {
+    const rest = Math.min(MAX_IDLE, cost * (cost > FRAME ? LONG_IDLE_RATIO : IDLE_RATIO));
     this.next = performance.now() + (isCalm() ? Math.max(CALM, rest) : rest);
     // what came meanwhile waits for this time, not for the longest one
     if (this.timer !== undefined) {

@@ -16,7 +16,7 @@ export interface ValueAxis {
 }
 
 const PADDING = 0.06;
-const LEAST_SPAN = 1e-9; // of the larger end; finer differences are beyond what an axis can name
+const MIN_SPAN = 1e-9; // of the larger end; finer differences are beyond what an axis can name
 
 export function valueAxis(least: number, greatest: number, log: boolean): ValueAxis {
   return log ? logAxis(least, greatest) : linearAxis(least, greatest);
@@ -47,7 +47,7 @@ function unitOf(size: number): number {
 function padded(low: number, high: number): [number, number] {
   const size = Math.max(Math.abs(low), Math.abs(high));
   const span = high - low;
-  if (span <= size * LEAST_SPAN) {
+  if (span <= size * MIN_SPAN) {
     const pad = size > 0 ? size * 0.1 : 1;
     return [low - pad, high + pad];
   }
@@ -69,7 +69,7 @@ function logAxis(least: number, greatest: number): ValueAxis {
   };
 }
 
-const MOST_TICKS = 500; // whatever is asked for
+const MAX_TICKS = 500; // whatever is asked for
 const TIMES = [1, 2, 5];
 const CLOSE = 1e-9; // of two places that are one but for rounding
 
@@ -101,7 +101,7 @@ export function timesPowers(low: number, high: number, times: readonly number[])
 /** Multiples of 1, 2 or 5 times a power of ten, no closer than `most` of them would be. */
 export function roundTicks(low: number, high: number, most: number): number[] {
   const scale = scaleLinear([low, high], [0, 1]);
-  const count = Math.min(MOST_TICKS, most);
+  const count = Math.min(MAX_TICKS, most);
   const ticks = scale.ticks(count);
   // it takes the nearest stride, which may be finer than was asked for; half as many have the next one
   const isFine = ticks[1] - ticks[0] < ((high - low) / count) * (1 - 1e-9);

@@ -2,10 +2,10 @@
 
 import { counted } from "../../shared/base/format";
 import type { Kind, MetricData } from "./metric_data";
-import { type Standing, type Survey, surveyOf } from "./metric_stats";
+import { type ModuleRank, type MetricStats, metricStats } from "./metric_stats";
 import { stepText, valueText } from "../base/value_axis";
 
-export interface OwnChoice {
+export interface AutoSelection {
   readonly modules: readonly string[]; // in the order of the model
   readonly reasons: ReadonlyMap<string, string>; // empty where all are drawn
   readonly words: string; // the choice in one sentence; "" where all are drawn
@@ -14,14 +14,14 @@ export interface OwnChoice {
 
 const LOYAL = 1.25; // what is drawn already counts as so many times as far away, or lines would come and go
 
-interface Kept {
-  readonly survey: Survey;
+interface CachedSelection {
+  readonly survey: MetricStats;
   readonly alerts: number;
   readonly offered: readonly string[];
-  readonly choice: OwnChoice;
+  readonly choice: AutoSelection;
 }
 
-const kept = new WeakMap<MetricData, Map<string, Kept>>();
+const cache = new WeakMap<MetricData, Map<string, CachedSelection>>();
 
 interface Question {
   readonly kind: Kind;
@@ -31,12 +31,17 @@ interface Question {
 }
 
 /** At most so many of the modules: those with alerts first, then those furthest from the median, and one near it. */
-export function ownChoice(data: MetricData, offered: readonly string[], most: number, asked: Question): OwnChoice {
+export function autoSelection(
+  data: MetricData,
+  offered: readonly string[],
+  most: number,
+  asked: Question
+): AutoSelection {
   if (offered.length <= most) return { modules: offered, reasons: new Map(), words: "", told: "" };
   const { kind, metric, phase, isPaused } = asked;
-  const survey = surveyOf(data, kind, metric, phase, isPaused);
-  const all = kept.get(data) ?? new Map<string, Kept>();
-  kept.set(data, all);
+  const survey = metricStats(data, kind, metric, phase, isPaused);
+  const all = cache.get(data) ?? new Map<string, CachedSelection>();
+  cache.set(data, all);
   const key = `${kind} ${phase} ${most} ${metric}`;
   const known = all.get(key);
   const isKnown = known?.survey === survey && known.alerts === data.alertCount && isSameList(known.offered, offered);
@@ -59,15 +64,15 @@ function alertSteps(data: MetricData, metric: string): ReadonlyMap<string, numbe
   return found;
 }
 
-const UNKNOWN: Standing = { distance: 0, shift: Number.NaN, brokenFrom: Infinity };
+const UNKNOWN: ModuleRank = { distance: 0, shift: Number.NaN, brokenFrom: Infinity };
 
 function chosen(
   offered: readonly string[],
   most: number,
-  { standings, hasFactors }: Survey,
+  { standings, hasFactors }: MetricStats,
   alerts: ReadonlyMap<string, number>,
   before: ReadonlySet<string>
-): OwnChoice {
+): AutoSelection {
   const ranked = offered.map(module => {
     const { distance, shift, brokenFrom } = standings.get(module) ?? UNKNOWN;
     const own = before.has(module) ? LOYAL * distance : distance;
@@ -97,7 +102,7 @@ function chosen(
 function isMoreUsual(
   { module }: { module: string },
   other: { module: string },
-  standings: Survey["standings"]
+  standings: MetricStats["standings"]
 ): boolean {
   const [one, best] = [standings.get(module), standings.get(other.module)];
   if (!one || !best) return one !== undefined;

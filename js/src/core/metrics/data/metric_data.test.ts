@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from "vitest";
 import { message, numbers, type Parts, series } from "../../../testing/metrics";
 import { decodeUpdate } from "./payload";
 import { HistogramData } from "./series";
-import { Feed, MetricData, MOST_ALERTS, MOST_SERIES } from "./metric_data";
+import { Feed, MetricData, MAX_ALERTS, MAX_SERIES } from "./metric_data";
 
 function apply(data: MetricData, parts: Parts): void {
   const { content, buffers } = message(1, parts);
@@ -80,13 +80,13 @@ describe("MetricData", () => {
     expect(data.histogram(0)).toBeUndefined();
   });
 
-  it(`holds at most ${MOST_SERIES} series`, () => {
+  it(`holds at most ${MAX_SERIES} series`, () => {
     const data = new MetricData(100);
-    const modules = Array.from({ length: MOST_SERIES + 5 }, (_, i) => `m${i}`);
-    apply(data, { entries: numbers("WeightNorm", modules.slice(0, MOST_SERIES - 1)) });
+    const modules = Array.from({ length: MAX_SERIES + 5 }, (_, i) => `m${i}`);
+    apply(data, { entries: numbers("WeightNorm", modules.slice(0, MAX_SERIES - 1)) });
     expect(data.isFull).toBe(false);
-    apply(data, { from: MOST_SERIES - 1, entries: numbers("WeightNorm", modules.slice(MOST_SERIES - 1)) });
-    expect([data.isFull, data.entries.length]).toEqual([true, MOST_SERIES]);
+    apply(data, { from: MAX_SERIES - 1, entries: numbers("WeightNorm", modules.slice(MAX_SERIES - 1)) });
+    expect([data.isFull, data.entries.length]).toEqual([true, MAX_SERIES]);
   });
 
   it("takes every alert once, and holds the latest of very many", () => {
@@ -95,8 +95,8 @@ describe("MetricData", () => {
     apply(data, { alerts: [alert(1), alert(2)] });
     apply(data, { alertsFrom: 1, alerts: [alert(2), alert(3)] });
     expect(data.alerts.map(({ step }) => step)).toEqual([1, 2, 3]);
-    apply(data, { alertsFrom: 3, alerts: Array.from({ length: MOST_ALERTS }, (_, i) => alert(10 + i)) });
-    expect([data.alertCount, data.alerts.length]).toEqual([MOST_ALERTS + 3, MOST_ALERTS]);
+    apply(data, { alertsFrom: 3, alerts: Array.from({ length: MAX_ALERTS }, (_, i) => alert(10 + i)) });
+    expect([data.alertCount, data.alerts.length]).toEqual([MAX_ALERTS + 3, MAX_ALERTS]);
     expect(data.alerts[0].step).toBe(10);
   });
 

@@ -28,9 +28,9 @@ interface MetricIndex {
 
 export type Kind = "numbers" | "histograms";
 
-export const MOST_SERIES = 4000;
-export const MOST_ALERTS = 1000;
-const MOST_BINS = 4_000_000; // of all histograms together, 32 MB
+export const MAX_SERIES = 4000;
+export const MAX_ALERTS = 1000;
+const MAX_BINS = 4_000_000; // of all histograms together, 32 MB
 
 export class MetricData {
   readonly entries: (Entry | undefined)[] = [];
@@ -55,7 +55,7 @@ export class MetricData {
   }
 
   get isFull(): boolean {
-    return this.entries.length >= MOST_SERIES;
+    return this.entries.length >= MAX_SERIES;
   }
 
   /** Points that a series may hold; those that are there keep their own limit. */
@@ -118,7 +118,7 @@ export class MetricData {
     entries.forEach(([run, module, metric, call, phase, form], i) => {
       const at = from + i;
       // a place that was missed stays empty until everything is sent again
-      if (at >= MOST_SERIES || this.entries[at]) return;
+      if (at >= MAX_SERIES || this.entries[at]) return;
       this.entries[at] = { run, module, metric, call, phase, form };
       this.addToIndex(form === "histogram" ? "histograms" : "numbers", metric, module, at);
       this.structure += 1;
@@ -166,7 +166,7 @@ export class MetricData {
       }
       at = end;
     });
-    while (this.bins > MOST_BINS && [...this.histograms.values()].some(({ length }) => length > 2)) this.halve();
+    while (this.bins > MAX_BINS && [...this.histograms.values()].some(({ length }) => length > 2)) this.halve();
   }
 
   private halve(): void {
@@ -187,14 +187,14 @@ export class MetricData {
       this.alertCount = from + i + 1;
       this.alerts.push({ run, module, metric, step, text });
     });
-    if (this.alerts.length > MOST_ALERTS) this.alerts.splice(0, this.alerts.length - MOST_ALERTS);
+    if (this.alerts.length > MAX_ALERTS) this.alerts.splice(0, this.alerts.length - MAX_ALERTS);
   }
 }
 
 // From messages to series: applies what comes, confirms it, and asks for everything when something was missed.
 
 // ms; not every kernel tells when it has dealt with a message
-const LONGEST_WAIT = 10_000;
+const MAX_WAIT = 10_000;
 
 /** The way to the kernel. */
 interface Channel {
@@ -230,7 +230,7 @@ export class Feed {
   /** One confirmation at a time: a busy kernel would find thousands of them before its next cell. */
   private confirm(): void {
     if (!this.hasBegun) return; // a page that came late: the kernel would think that it has what came before
-    const isOpen = this.ackedAt !== null && performance.now() - this.ackedAt < LONGEST_WAIT;
+    const isOpen = this.ackedAt !== null && performance.now() - this.ackedAt < MAX_WAIT;
     if (isOpen || this.acked === this.seq || !this.channel.isLive) return;
     const began = performance.now();
     this.acked = this.seq;

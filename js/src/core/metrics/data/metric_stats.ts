@@ -1,9 +1,10 @@
 // Statistics of the series of one metric over all steps, cached while values stream.
 
 import type { Kind, MetricData } from "./metric_data";
+import { push } from "../../shared/base/multimap";
 
 /** One series as it is surveyed; those of one group (a run in a phase) are compared with each other. */
-interface Surveyed {
+interface SampledSeries {
   readonly module: string;
   readonly group: string;
   readonly steps: ArrayLike<number>; // ascending
@@ -11,14 +12,14 @@ interface Surveyed {
 }
 
 /** Where a module stands among the others of its metric. */
-export interface Standing {
+export interface ModuleRank {
   readonly distance: number; // mean distance from the median series, on the metric's scale
   readonly shift: number; // its value against that of the median series, where they differ most: a factor or a difference
   readonly brokenFrom: number; // the first step with a value that is not finite; Infinity without one
 }
 
-export interface Survey {
-  readonly standings: ReadonlyMap<string, Standing>;
+export interface MetricStats {
+  readonly standings: ReadonlyMap<string, ModuleRank>;
   readonly hasFactors: boolean; // shifts are factors: no value is negative
   readonly decades: Decades | null; // null where a value is negative, or none is positive
   readonly spread: number; // decades between the modules' typical magnitudes
@@ -31,7 +32,7 @@ interface Decades {
 
 const BUCKETS = 32; // stretches of steps; of each the least and the greatest value count
 const SAMPLE = 4096; // numbers that percentiles are taken of
-const LEAST_DECADES = 2; // from here on distances are those of logarithms
+const MIN_DECADES = 2; // from here on distances are those of logarithms
 const ZERO = 1e-6; // of the greatest magnitude: what a zero counts as, where magnitudes are compared
 const { abs, floor, log10, max, min } = Math;
 
@@ -42,13 +43,13 @@ interface Buckets {
   readonly brokenFrom: Float64Array; // of each series
 }
 
-function survey(series: readonly Surveyed[]): Survey {
+function computeStats(series: readonly SampledSeries[]): MetricStats {
   const buckets = bucketsOf(series);
   const decades = decadesOf(buckets);
-  const isLog = decades !== null && decades.core >= LEAST_DECADES;
-  const found = new Map<string, Standing>();
+  const isLog = decades !== null && decades.core >= MIN_DECADES;
+  const found = new Map<string, ModuleRank>();
   for (const members of groups(series)) {
-    for (const [at, standing] of standingsOf(members, buckets, isLog, decades !== null)) {
+    for (const [at, standing] of rankModules(members, buckets, isLog, decades !== null)) {
       const { module } = series[at];
       const before = found.get(module);
       if (!before || isFurther(standing, before)) found.set(module, standing);
@@ -57,7 +58,7 @@ function survey(series: readonly Surveyed[]): Survey {
   return { standings: found, hasFactors: decades !== null, decades, spread: spreadOf(series, buckets) };
 }
 
-function bucketsOf(series: readonly Surveyed[]): Buckets {
+function bucketsOf(series: readonly SampledSeries[]): Buckets {
   let first = Infinity;
   let last = -Infinity;
   for (const { steps } of series) {
@@ -93,12 +94,10 @@ function bucketsOf(series: readonly Surveyed[]): Buckets {
   return { lows, highs, brokenFrom };
 }
 
-function groups(series: readonly Surveyed[]): number[][] {
+function groups(series: readonly SampledSeries[]): number[][] {
   const found = new Map<string, number[]>();
   series.forEach(({ group }, at) => {
-    const members = found.get(group);
-    if (members) members.push(at);
-    else found.set(group, [at]);
+    push(found, group, at);
   });
   return [...found.values()];
 }
@@ -122,12 +121,12 @@ function decadesOf({ lows, highs }: Buckets): Decades | null {
   return { core, all: log10(greatest) - log10(least) };
 }
 
-function standingsOf(
+function rankModules(
   members: readonly number[],
   { lows, highs, brokenFrom }: Buckets,
   isLog: boolean,
   hasFactors: boolean
-): [at: number, standing: Standing][] {
+): [at: number, standing: ModuleRank][] {
   const sums = members.map(() => ({ distance: 0, count: 0, most: -1, shift: Number.NaN }));
   const shiftOf = (value: number, median: number) =>
     hasFactors ? value / (isLog ? 10 ** median : median) : value - median;
@@ -162,7 +161,7 @@ function logarithms(...ends: Float64Array[]): Float64Array[] {
 }
 
 /** Whether a module counts as what it is in this group rather than in the other one. */
-function isFurther(one: Standing, other: Standing): boolean {
+function isFurther(one: ModuleRank, other: ModuleRank): boolean {
   if (one.brokenFrom !== other.brokenFrom) return one.brokenFrom < other.brokenFrom;
   return one.distance > other.distance;
 }
@@ -171,7 +170,7 @@ function isFurther(one: Standing, other: Standing): boolean {
  * How far the layers of a metric lie apart, in a number that can be compared between metrics: decades between the 10th
  * and the 90th percentile of the series' median magnitudes. 0 where there are no two layers.
  */
-function spreadOf(series: readonly Surveyed[], { lows, highs }: Buckets): number {
+function spreadOf(series: readonly SampledSeries[], { lows, highs }: Buckets): number {
   if (new Set(series.map(({ module }) => module)).size < 2) return 0;
   const typical = series
     .map((_, row) => medianOf(magnitudes(row, lows, highs)))
@@ -206,45 +205,51 @@ export function quantile(sorted: ArrayLike<number>, share: number): number {
 const GROWN = 1.25; // so many times as many values as before are surveyed anew,
 const OLD = 10_000; // ms; and after so long a time any that have come
 
-interface Kept {
-  readonly survey: Survey;
+interface CachedStats {
+  readonly survey: MetricStats;
   readonly structure: number;
   readonly taken: number;
   readonly at: number;
 }
 
 interface Book {
-  readonly surveys: Map<string, Kept>;
+  readonly surveys: Map<string, CachedStats>;
   layered: { readonly built: string; readonly metric: string };
 }
 
 const books = new WeakMap<MetricData, Book>();
 
 function bookOf(data: MetricData): Book {
-  const book = books.get(data) ?? { surveys: new Map<string, Kept>(), layered: { built: "", metric: "" } };
+  const book = books.get(data) ?? { surveys: new Map<string, CachedStats>(), layered: { built: "", metric: "" } };
   books.set(data, book);
   return book;
 }
 
 /** What the metric's series of a phase ("both" for all) have in common; the same object until it is made anew. */
-export function surveyOf(data: MetricData, kind: Kind, metric: string, phase: string, isPaused = false): Survey {
+export function metricStats(
+  data: MetricData,
+  kind: Kind,
+  metric: string,
+  phase: string,
+  isPaused = false
+): MetricStats {
   const { surveys } = bookOf(data);
   const key = `${kind} ${phase} ${metric}`;
   const kept = surveys.get(key);
   const now = performance.now();
   if (kept && (isPaused || isFresh(kept, data, now))) return kept.survey;
-  const made = { survey: survey(surveyedOf(data, kind, metric, phase)), structure: data.structure };
+  const made = { survey: computeStats(surveyedOf(data, kind, metric, phase)), structure: data.structure };
   surveys.set(key, { ...made, taken: data.taken, at: now });
   return made.survey;
 }
 
-function isFresh({ structure, taken, at }: Kept, data: MetricData, now: number): boolean {
+function isFresh({ structure, taken, at }: CachedStats, data: MetricData, now: number): boolean {
   if (structure !== data.structure) return false;
   return data.taken === taken || (data.taken < GROWN * taken && now - at < OLD);
 }
 
-function surveyedOf(data: MetricData, kind: Kind, metric: string, phase: string): Surveyed[] {
-  const found: Surveyed[] = [];
+function surveyedOf(data: MetricData, kind: Kind, metric: string, phase: string): SampledSeries[] {
+  const found: SampledSeries[] = [];
   for (const series of data.index(kind, metric)?.series ?? []) {
     const entry = data.entries[series];
     if (!entry || (phase !== "both" && entry.phase !== phase)) continue;
@@ -279,7 +284,7 @@ function chosenMetric(data: MetricData): string {
   let found = several[0] ?? metrics[0] ?? "";
   let most = 0;
   for (const metric of several) {
-    const { spread } = surveyOf(data, "numbers", metric, "both");
+    const { spread } = metricStats(data, "numbers", metric, "both");
     if (spread > most) [found, most] = [metric, spread];
   }
   return found;

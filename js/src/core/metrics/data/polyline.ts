@@ -132,13 +132,13 @@ const MANY = 6000; // points of all lines, beyond which all but the emphasised o
 const HAIR = 1; // device pixel
 const WIDE = 2.2; // device pixels; wider lines were made so on purpose
 
-interface Stroke {
+interface PolylineStroke {
   readonly path: Path2D;
   readonly width: number; // device pixels
 }
 
 /** A path that looks `width` device pixels wide: itself, or hairlines one beside the other; `total` is of all lines. */
-export function strokeOf(path: Path2D, points: number, width: number, total: number): Stroke {
+export function polylineStroke(path: Path2D, points: number, width: number, total: number): PolylineStroke {
   if (points <= FEW) return { path, width };
   const passes = total > MANY && width < WIDE ? 1 : Math.max(1, Math.ceil(width));
   if (passes === 1) return { path, width: HAIR };

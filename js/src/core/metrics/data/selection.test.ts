@@ -3,12 +3,12 @@ import { type EntryRow, message, numbers, type Parts, series } from "../../../te
 import {
   chosenModules,
   heatRows,
-  isFound,
+  matchesQuery,
   isLogarithmic,
   metricOf,
   modulesOf,
-  OWN_CHOICE,
-  shownSeries
+  AUTO_COUNT,
+  selectedSeries
 } from "./selection";
 import { decodeUpdate } from "./payload";
 import { MetricData } from "./metric_data";
@@ -62,7 +62,7 @@ describe("chosenModules", () => {
   const chosen = (state: Partial<PanelState>) => chosenModules(data, storeOf({ metric: "WeightNorm", ...state }));
 
   it("are a few when nothing is ticked, and all in a heat map", () => {
-    expect(chosen({})).toMatchObject({ isOwn: true, modules: { length: OWN_CHOICE } });
+    expect(chosen({})).toMatchObject({ isOwn: true, modules: { length: AUTO_COUNT } });
     expect(chosen({ view: "heatmap" })).toMatchObject({ modules: MODULES, isOwn: true });
     expect(chosen({ view: "heatmap", selected: "layer9" }).modules).toEqual(MODULES);
     expect(chosen({ view: "heatmap", modules: ["layer9"] }).modules).toEqual(["layer9"]);
@@ -70,7 +70,7 @@ describe("chosenModules", () => {
 
   it("are the selected one alone when nothing is ticked and it has the metric", () => {
     expect(chosen({ selected: "layer9" })).toMatchObject({ modules: ["layer9"], isOwn: true });
-    expect(chosen({ selected: "elsewhere" }).modules).toHaveLength(OWN_CHOICE);
+    expect(chosen({ selected: "elsewhere" }).modules).toHaveLength(AUTO_COUNT);
   });
 
   it("are those that are ticked, in the order of the model, with the selected one", () => {
@@ -98,7 +98,7 @@ describe("shownSeries", () => {
   ];
   const data = dataOf(entries);
   const labels = (state: Partial<PanelState>, runs: string[]) =>
-    shownSeries(data, storeOf(state), runs).map(({ label }) => label);
+    selectedSeries(data, storeOf(state), runs).map(({ label }) => label);
 
   it("names as much as tells the series apart, and no more", () => {
     expect(labels({ metric: "Loss" }, ["base"])).toEqual(["whole model", "whole model"]);
@@ -115,7 +115,7 @@ describe("shownSeries", () => {
   it("falls back to the phase that has values, and says which", () => {
     const frozen = dataOf([...numbers("Norm", ["conv"], 0, "eval"), ...numbers("Weight", ["conv"], 0, "train")]);
     const shown = (state: Partial<PanelState>) =>
-      shownSeries(frozen, storeOf(state), ["base"]).map(({ label }) => label);
+      selectedSeries(frozen, storeOf(state), ["base"]).map(({ label }) => label);
     expect(shown({ metric: "Norm" })).toEqual(["conv · eval"]);
     expect(shown({ metric: "Norm", phase: "eval" })).toEqual(["conv"]);
     expect(shown({ metric: "Weight", phase: "eval" })).toEqual(["conv · train"]);
@@ -125,7 +125,7 @@ describe("shownSeries", () => {
 
   it("draws no values of train for who waits for the first of eval", () => {
     const trained = dataOf(numbers("Norm", ["conv"], 0, "train"));
-    expect(shownSeries(trained, storeOf({ metric: "Norm", phase: "eval" }), ["base"])).toEqual([]);
+    expect(selectedSeries(trained, storeOf({ metric: "Norm", phase: "eval" }), ["base"])).toEqual([]);
   });
 
   it("has the rows of a heat map run by run, as far as the search finds them", () => {
@@ -153,7 +153,7 @@ describe("isFound", () => {
     ["layer1.0.conv1", "layer2 conv", false],
     ["", "whole", true]
   ])("%j with %j", (module, query, expected) => {
-    expect(isFound(module, query)).toBe(expected);
+    expect(matchesQuery(module, query)).toBe(expected);
   });
 });
 
@@ -175,7 +175,7 @@ describe("the lines that the panel chooses", () => {
       sixty(layer => bad(layer, 500)),
       storeOf({})
     );
-    expect([modules.length, isOwn]).toEqual([OWN_CHOICE, true]);
+    expect([modules.length, isOwn]).toEqual([AUTO_COUNT, true]);
     expect(modules).toEqual([...modules].sort((a, b) => SIXTY.indexOf(a) - SIXTY.indexOf(b)));
     expect(reasons.get(BAD)).toBe("49 ×");
     const near = modules.filter(module => reasons.get(module) === "nearest");

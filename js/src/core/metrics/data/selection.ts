@@ -1,11 +1,11 @@
 // Which series are drawn: of one metric and phase, those of the ticked modules, or of a few when none is ticked.
 
 import type { Entry, Kind, MetricData } from "./metric_data";
-import { type OwnChoice, ownChoice } from "./auto_selection";
+import { type AutoSelection, autoSelection } from "./auto_selection";
 import type { PanelStore, PanelView, Phase } from "../base/state";
-import { layeredMetric, surveyOf } from "./metric_stats";
+import { layeredMetric, metricStats } from "./metric_stats";
 
-export interface Shown {
+export interface SelectedSeries {
   readonly series: number; // index in the catalog
   readonly entry: Entry;
   readonly label: string;
@@ -13,10 +13,10 @@ export interface Shown {
 }
 
 /** How many modules are drawn when none is ticked: as many as are seen at once. */
-export const OWN_CHOICE = 8;
-const OWN_HISTOGRAMS = 6;
+export const AUTO_COUNT = 8;
+const AUTO_HISTOGRAMS = 6;
 /** How many lines are drawn at all. */
-export const MOST_LINES = 96;
+export const MAX_LINES = 96;
 const WHOLE_MODEL = "whole model";
 
 export function kindOf(view: PanelView): Kind {
@@ -64,7 +64,7 @@ export function isLogarithmic(data: MetricData, store: PanelStore): boolean {
   const view = store.get("view");
   if (chosen !== null || view === "histogram") return chosen ?? false;
   if (modulesOf(data, store).length < 2) return false;
-  const { decades } = surveyOf(data, "numbers", metricOf(data, store), phaseOf(data, store), store.get("paused"));
+  const { decades } = metricStats(data, "numbers", metricOf(data, store), phaseOf(data, store), store.get("paused"));
   return decades !== null && decades[view === "heatmap" ? "core" : "all"] >= DECADES;
 }
 
@@ -77,7 +77,7 @@ export function modulesOf(data: MetricData, store: PanelStore): string[] {
 interface Chosen {
   readonly modules: readonly string[];
   readonly isOwn: boolean; // the panel's choice, as nothing is ticked that has the metric
-  readonly reasons: OwnChoice["reasons"]; // why the panel chose a module, where it had to choose
+  readonly reasons: AutoSelection["reasons"]; // why the panel chose a module, where it had to choose
   readonly words: string; // the choice in one sentence, or ""
   readonly told: string; // what the reasons are, or ""
 }
@@ -95,28 +95,28 @@ export function chosenModules(data: MetricData, store: PanelStore): Chosen {
     return { modules: isAdded ? offered.filter(path => path === selected || ticked.has(path)) : chosen, ...plain };
   }
   if (store.get("view") === "heatmap") return { modules: offered, ...plain };
-  return isOffered ? { modules: [selected], ...plain } : { ...plain, ...standingOut(data, store) };
+  return isOffered ? { modules: [selected], ...plain } : { ...plain, ...topDeviating(data, store) };
 }
 
 /** How many modules a view draws of its own accord. */
-export function ownCount(view: PanelView): number {
-  return view === "heatmap" ? Infinity : view === "histogram" ? OWN_HISTOGRAMS : OWN_CHOICE;
+export function autoCount(view: PanelView): number {
+  return view === "heatmap" ? Infinity : view === "histogram" ? AUTO_HISTOGRAMS : AUTO_COUNT;
 }
 
 /** Of the modules so many as differ most, whatever is ticked. */
-export function standingOut(
+export function topDeviating(
   data: MetricData,
   store: PanelStore,
   modules: readonly string[] = modulesOf(data, store),
-  most = Math.min(OWN_CHOICE, ownCount(store.get("view")))
-): OwnChoice {
+  most = Math.min(AUTO_COUNT, autoCount(store.get("view")))
+): AutoSelection {
   const [phase, isPaused] = [phaseOf(data, store), store.get("paused")];
   const kind = kindOf(store.get("view"));
-  return ownChoice(data, modules, most, { kind, metric: metricOf(data, store), phase, isPaused });
+  return autoSelection(data, modules, most, { kind, metric: metricOf(data, store), phase, isPaused });
 }
 
 /** Whether what is searched for stands in a module's path. */
-export function isFound(module: string, query: string): boolean {
+export function matchesQuery(module: string, query: string): boolean {
   const text = nameOf(module).toLowerCase();
   return query
     .toLowerCase()
@@ -125,20 +125,25 @@ export function isFound(module: string, query: string): boolean {
 }
 
 /** The series of the lines or of the histograms that are drawn. */
-export function shownSeries(data: MetricData, store: PanelStore, runs: readonly string[]): Shown[] {
+export function selectedSeries(data: MetricData, store: PanelStore, runs: readonly string[]): SelectedSeries[] {
   const modules = new Set(chosenModules(data, store).modules);
   return seriesOf(data, store, runs, modules);
 }
 
 /** The rows of the heat map: the drawn modules that the search finds, one run after the other. */
-export function heatRows(data: MetricData, store: PanelStore, runs: readonly string[]): Shown[] {
+export function heatRows(data: MetricData, store: PanelStore, runs: readonly string[]): SelectedSeries[] {
   const query = store.get("query");
-  const modules = new Set(chosenModules(data, store).modules.filter(module => isFound(module, query)));
+  const modules = new Set(chosenModules(data, store).modules.filter(module => matchesQuery(module, query)));
   const rows = seriesOf(data, store, [], modules);
   return runs.length > 1 ? rows.sort((a, b) => a.entry.run - b.entry.run) : rows;
 }
 
-function seriesOf(data: MetricData, store: PanelStore, runs: readonly string[], modules: ReadonlySet<string>): Shown[] {
+function seriesOf(
+  data: MetricData,
+  store: PanelStore,
+  runs: readonly string[],
+  modules: ReadonlySet<string>
+): SelectedSeries[] {
   const index = data.index(kindOf(store.get("view")), metricOf(data, store));
   const phase = phaseOf(data, store);
   const found: { series: number; entry: Entry }[] = [];

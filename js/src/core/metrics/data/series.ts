@@ -1,7 +1,7 @@
 // Series of points and of histograms, in order of their steps, never more than a limit.
 
 const FIRST_SIZE = 64;
-const LEAST_LIMIT = 16;
+const MIN_LIMIT = 16;
 const IN_A_BUCKET = 4; // points that are thinned to at most three
 
 export class LineData {
@@ -11,7 +11,7 @@ export class LineData {
   readonly limit: number;
 
   constructor(limit: number) {
-    this.limit = Math.max(LEAST_LIMIT, limit);
+    this.limit = Math.max(MIN_LIMIT, limit);
     const size = Math.min(FIRST_SIZE, this.limit);
     this.xs = new Float64Array(size);
     this.ys = new Float64Array(size);
@@ -176,7 +176,7 @@ export interface Histogram {
   readonly counts: Float64Array;
 }
 
-const MOST = 200; // more steps than a ridge or a slider can show
+const MAX_HISTOGRAMS = 200; // more steps than a ridge or a slider can show
 
 export class HistogramData {
   private held: Histogram[] = [];
@@ -184,7 +184,7 @@ export class HistogramData {
   bins = 0; // numbers held
 
   constructor(limit: number) {
-    this.limit = Math.max(2, Math.min(limit, MOST));
+    this.limit = Math.max(2, Math.min(limit, MAX_HISTOGRAMS));
   }
 
   get items(): readonly Histogram[] {

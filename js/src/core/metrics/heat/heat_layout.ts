@@ -24,15 +24,15 @@ export interface HeatLayout {
   readonly blocks: readonly HeatBlock[];
 }
 
-const LEAST = 3; // CSS pixels
-const MOST = 30;
+const MIN_HEIGHT = 3; // CSS pixels
+const MAX_HEIGHT = 30;
 export const HEADING = 20;
 
 export function heatLayout(groups: readonly HeatGroup[], room: number): HeatLayout {
   const rows = groups.reduce((sum, group) => sum + group.rows, 0);
   const headings = groups.filter(({ heading }) => heading !== "").length * HEADING;
   const fitting = (room - headings) / Math.max(1, rows);
-  const rowHeight = Math.max(LEAST, Math.min(MOST, fitting));
+  const rowHeight = Math.max(MIN_HEIGHT, Math.min(MAX_HEIGHT, fitting));
   const blocks: HeatBlock[] = [];
   let top = 0;
   let first = 0;

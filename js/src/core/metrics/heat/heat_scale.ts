@@ -6,8 +6,8 @@ import { quantile } from "../data/metric_stats";
 import type { ColorRule } from "../base/state";
 
 const SAMPLE = 8192; // values that percentiles are taken of
-const LEAST_SHARE = 2; // percent that may be cut off at an end: so much,
-const MOST_SHARE = 15; // and more of few rows, of which one alone is more than that
+const MIN_SHARE = 2; // percent that may be cut off at an end: so much,
+const MAX_CLIPPED_PERCENT = 15; // and more of few rows, of which one alone is more than that
 const ROOM = 1.25; // so much more than one row
 const FAR = 1.5; // an end is cut off only where it is so many times as wide as all between the percentiles
 
@@ -66,7 +66,7 @@ type Cut = HeatScale & { readonly low: string; readonly high: string }; // the n
 /** An end of the scale goes to the percentile where a few values would take most of the colors from all others. */
 function cutOff(rows: readonly HeatRow[], full: HeatScale): Cut {
   const { log, least, greatest } = full;
-  const percent = Math.min(MOST_SHARE, Math.max(LEAST_SHARE, Math.floor((100 * ROOM) / rows.length)));
+  const percent = Math.min(MAX_CLIPPED_PERCENT, Math.max(MIN_SHARE, Math.floor((100 * ROOM) / rows.length)));
   const sorted = sampled(rows, log);
   const low = quantile(sorted, percent / 100);
   const high = quantile(sorted, 1 - percent / 100);

@@ -16,13 +16,13 @@ import {
 } from "./heat_layout";
 import { stepText, stepTicks, tickTexts, valueText } from "../base/value_axis";
 import type { ChartTheme } from "../base/chart_theme";
-import { Tip } from "../../shared/ui/tooltip";
+import { Tooltip } from "../../shared/ui/tooltip";
 import { canDraw, pixelRatio } from "../../shared/base/canvas";
 
 // What stands beside the rows of a heat map: their names on the left, and marks of values beyond the colors on the right.
 
 const FONT = 11;
-const LEAST_WIDTH = 60;
+const MIN_WIDTH = 60;
 const ROOM = 12; // a name needs so much height
 const BOLDER = 1.1; // a name in bold needs so much more width
 const MARK = 3; // half of a mark
@@ -40,7 +40,7 @@ function labelWidth(context: CanvasRenderingContext2D, { rows }: HeatPicture, wi
   // of very many rows the longest names are enough
   const longest = [...rows].sort((a, b) => b.label.length - a.label.length).slice(0, 20);
   const widest = longest.reduce((most, { label }) => Math.max(most, context.measureText(label).width), 0);
-  return Math.round(Math.max(LEAST_WIDTH, Math.min(widest * BOLDER + 16, width * 0.35)));
+  return Math.round(Math.max(MIN_WIDTH, Math.min(widest * BOLDER + 16, width * 0.35)));
 }
 
 /** Where not all names have room, that of the selected row comes first, then those of the rows that differ most. */
@@ -137,7 +137,7 @@ export class Heatmap {
   private readonly sizer = el("div", "mkg-metric-sizer");
   private readonly frame = el("div", "mkg-metric-row-frame");
   private readonly buffer = el("canvas");
-  private readonly tip: Tip;
+  private readonly tip: Tooltip;
   private picture?: HeatPicture;
   private layout: HeatLayout = { rowHeight: 1, height: 0, blocks: [] };
   private labels = 0; // width
@@ -157,7 +157,7 @@ export class Heatmap {
     this.scroller.append(this.sizer);
     host.append(this.scroller, this.frame);
     this.frame.hidden = true;
-    this.tip = new Tip(host);
+    this.tip = new Tooltip(host);
     this.disposers.add(
       listen(this.scroller, "scroll", () => this.paint()),
       listen(this.scroller, "mousemove", event => this.point(event)),

@@ -32,7 +32,7 @@ const FOOT = 18;
 const SIDE = 10;
 const OVERHANG = 6; // of texts of an axis
 const RIDGE_LABELS = 48;
-const MOST_RIDGES = 28;
+const MAX_RIDGES = 28;
 const OVERLAP = 2.6; // a ridge may be so many times as high as the space between two
 
 export function isDrawable({ low, high, counts }: Histogram): boolean {
@@ -141,7 +141,7 @@ export function paintBars(
 /** The steps of a ridge: so many as there is room for, evenly chosen, the last one always. */
 export function ridgeItems(items: readonly Histogram[], height: number): Histogram[] {
   const drawable = items.filter(isDrawable);
-  const most = Math.max(2, Math.min(MOST_RIDGES, Math.floor(height / 9)));
+  const most = Math.max(2, Math.min(MAX_RIDGES, Math.floor(height / 9)));
   if (drawable.length <= most) return drawable;
   return Array.from({ length: most }, (_, i) => drawable[Math.round((i * (drawable.length - 1)) / (most - 1))]);
 }

@@ -21,7 +21,7 @@ import {
 import { stepText, valueText } from "../base/value_axis";
 import type { PanelStore } from "../base/state";
 import type { ChartTheme } from "../base/chart_theme";
-import { Tip } from "../../shared/ui/tooltip";
+import { Tooltip } from "../../shared/ui/tooltip";
 import { canDraw, pixelRatio } from "../../shared/base/canvas";
 
 export interface HistogramCell {
@@ -38,10 +38,10 @@ export interface HistogramPicture {
   readonly theme: ChartTheme;
 }
 
-export const MOST_CELLS = 12;
+export const MAX_CELLS = 12;
 const WIDEST_CELL = 210;
-const LEAST_HEIGHT = 110;
-const LEAST_RIDGE_HEIGHT = 190;
+const MIN_HEIGHT = 110;
+const MIN_RIDGE_HEIGHT = 190;
 
 export class Histograms {
   private readonly disposers = new Disposers();
@@ -50,7 +50,7 @@ export class Histograms {
   private readonly mode = el("select", "mkg-metric-histogram-mode");
   private readonly slider = el("input", "mkg-metric-step");
   private readonly said = el("output", "mkg-metric-step-text");
-  private readonly tip: Tip;
+  private readonly tip: Tooltip;
   private picture?: HistogramPicture;
   private steps: number[] = [];
   private boxes: Box[] = [];
@@ -65,7 +65,7 @@ export class Histograms {
     this.scroller.append(this.canvas);
     area.append(this.scroller);
     host.append(this.controls(), area);
-    this.tip = new Tip(area);
+    this.tip = new Tooltip(area);
     this.disposers.add(
       listen(this.scroller, "mousemove", event => this.point(event)),
       listen(this.scroller, "mouseleave", () => this.tip.hide()),
@@ -152,7 +152,7 @@ export class Histograms {
     const columns = Math.max(1, Math.min(picture.cells.length, Math.floor(width / WIDEST_CELL)));
     const rows = Math.max(1, Math.ceil(picture.cells.length / columns));
     const cellHeight = Math.max(
-      this.store.get("ridge") ? LEAST_RIDGE_HEIGHT : LEAST_HEIGHT,
+      this.store.get("ridge") ? MIN_RIDGE_HEIGHT : MIN_HEIGHT,
       Math.floor(clientHeight / rows)
     );
     const ratio = pixelRatio();
@@ -203,7 +203,7 @@ export class Histograms {
 
   private itemOf(cell: HistogramCell): Histogram | undefined {
     const item = cell.data.at(Math.min(this.step, cell.last));
-    return item && isShown(cell, item) ? item : undefined;
+    return item && isSelectedStep(cell, item) ? item : undefined;
   }
 
   private point(event: MouseEvent): void {
@@ -245,10 +245,10 @@ export class Histograms {
 }
 
 function itemsOf(cell: HistogramCell): Histogram[] {
-  return cell.data.items.filter(item => isShown(cell, item));
+  return cell.data.items.filter(item => isSelectedStep(cell, item));
 }
 
-function isShown({ first, last }: HistogramCell, { step }: Histogram): boolean {
+function isSelectedStep({ first, last }: HistogramCell, { step }: Histogram): boolean {
   return step >= first && step <= last;
 }
 

@@ -7,7 +7,7 @@ import type { ChartMark, ChartPicture } from "./chart_picture";
 import { pixelRatio } from "../../shared/base/canvas";
 
 const SIZE = 4; // half of a mark, in CSS pixels
-const MOST_FLAGS = 60;
+const MAX_FLAGS = 60;
 const APART = 6; // CSS pixels
 
 /** A dashed line down the chart at the step of each alert. */
@@ -106,7 +106,7 @@ export class Flags {
       if (x < 0 || x > width) continue;
       const near = places.find(place => Math.abs(place.x - x) < APART);
       if (near) near.texts.push(text);
-      else if (places.length < MOST_FLAGS) places.push({ x, texts: [text] });
+      else if (places.length < MAX_FLAGS) places.push({ x, texts: [text] });
     }
     return places;
   }

@@ -97,7 +97,7 @@ interface KeyTarget {
 }
 
 const ZOOM = 2;
-const LEAST_SPAN = 4; // steps
+const MIN_SPAN = 4; // steps
 
 export function bindChartKeys(host: HTMLElement, target: KeyTarget): Disposer {
   host.setAttribute("aria-keyshortcuts", "ArrowLeft ArrowRight Home End + - Escape");
@@ -151,7 +151,7 @@ export function zoomed(
   const held = lines.filter(({ data }) => data.length > 0);
   const first = Math.min(span[0], ...held.map(({ data }) => data.steps[0]));
   const last = Math.max(span[1], ...held.map(({ data }) => data.lastStep));
-  const width = Math.max(LEAST_SPAN, Math.ceil((span[1] - span[0]) * factor));
+  const width = Math.max(MIN_SPAN, Math.ceil((span[1] - span[0]) * factor));
   if (width >= last - first) return null;
   const start = Math.floor((at ?? (span[0] + span[1]) / 2) - width / 2);
   const from = Math.min(Math.max(start, first), last - width);

@@ -13,11 +13,11 @@ import {
   readingsAt
 } from "./chart_picture";
 import { drawBroken, drawMarks, Flags, textsNear } from "./chart_marks";
-import { strokeOf, tracePath } from "../data/polyline";
+import { polylineStroke, tracePath } from "../data/polyline";
 import { stepText, stepTicks, tickTexts, valueText } from "../base/value_axis";
 import type { Span } from "../base/state";
 import { type ChartTheme, sameTheme } from "../base/chart_theme";
-import { Tip } from "../../shared/ui/tooltip";
+import { Tooltip } from "../../shared/ui/tooltip";
 import { canDraw, pixelRatio } from "../../shared/base/canvas";
 
 interface ChartEvents {
@@ -33,11 +33,11 @@ const VERY_MANY = 20_000; // points of all lines that are drawn less finely
 const TIP_ROWS = 10;
 const DOT = 2.4;
 const AXIS_FONT = 11;
-const LEAST_WIDTH = 80;
+const MIN_WIDTH = 80;
 
 export class LineChart {
   private readonly disposers = new Disposers();
-  private readonly tip: Tip;
+  private readonly tip: Tooltip;
   private readonly dots: HTMLElement[] = [];
   private plot?: uPlot;
   private flags?: Flags;
@@ -54,7 +54,7 @@ export class LineChart {
     host.classList.add("mkg-metric-chart");
     host.tabIndex = 0;
     host.setAttribute("role", "group");
-    this.tip = new Tip(host);
+    this.tip = new Tooltip(host);
     if (!canDraw()) host.prepend(el("canvas"));
     this.disposers.add(
       bindChartKeys(host, {
@@ -88,7 +88,7 @@ export class LineChart {
     const { plot } = this;
     if (!plot) return;
     const { clientWidth, clientHeight } = this.host;
-    const [width, height] = [Math.max(LEAST_WIDTH, clientWidth), Math.max(LEAST_WIDTH, clientHeight)];
+    const [width, height] = [Math.max(MIN_WIDTH, clientWidth), Math.max(MIN_WIDTH, clientHeight)];
     plot.batch(() => {
       if (plot.width !== width || plot.height !== height) plot.setSize({ width, height });
       plot.setData(ends(picture), false);
@@ -130,8 +130,8 @@ export class LineChart {
   private options(picture: ChartPicture): uPlot.Options {
     const { theme } = picture;
     return {
-      width: Math.max(LEAST_WIDTH, this.host.clientWidth),
-      height: Math.max(LEAST_WIDTH, this.host.clientHeight),
+      width: Math.max(MIN_WIDTH, this.host.clientWidth),
+      height: Math.max(MIN_WIDTH, this.host.clientHeight),
       padding: [14, 16, 0, 0],
       legend: { show: false },
       scales: { x: { time: false, auto: false }, y: { auto: false } },
@@ -217,7 +217,7 @@ export class LineChart {
     // one point more on each side, so that the line runs out of the picture
     const wide = { start: Math.max(0, range.start - 1), end: Math.min(data.length, range.end + 1) };
     const alone = tracePath(stroke, data.steps, data.values, wide, projection);
-    const { path, width } = strokeOf(stroke, wide.end - wide.start, line.width * pixelRatio(), total);
+    const { path, width } = polylineStroke(stroke, wide.end - wide.start, line.width * pixelRatio(), total);
     plot.series[i + 1].width = width / pixelRatio();
     const radius = DOT * pixelRatio();
     const fill = new Path2D();

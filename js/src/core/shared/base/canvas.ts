@@ -7,7 +7,7 @@ export const FONT = {
   title: 13,
   text: 11
 };
-const LONGEST = 120; // characters that are worth measuring
+const MAX_LENGTH = 120; // characters that are worth measuring
 
 /** Whether this page has canvases; a page without a screen has none. */
 export function canDraw(): boolean {
@@ -51,12 +51,19 @@ export function fontOf(size: number, bold: boolean): string {
 
 /** One printable line of at most `LONGEST` characters. */
 export function oneLine(text: string): string {
-  const start = text.slice(0, LONGEST + 1).replace(/[\p{Cc}\p{Zl}\p{Zp}]/gu, "␣");
-  return start.length > LONGEST ? `${start.slice(0, LONGEST)}…` : start;
+  const start = text.slice(0, MAX_LENGTH + 1).replace(/[\p{Cc}\p{Zl}\p{Zp}]/gu, "␣");
+  return start.length > MAX_LENGTH ? `${start.slice(0, MAX_LENGTH)}…` : start;
 }
 
 /** Cut to `width` with an ellipsis before `end`, which stays. */
-export function fitted(text: string, width: number, size: number, bold: boolean, measure: Measure, end = ""): string {
+export function truncated(
+  text: string,
+  width: number,
+  size: number,
+  bold: boolean,
+  measure: Measure,
+  end = ""
+): string {
   if (measure(text, size, bold) <= width) {
     return text;
   }
@@ -73,7 +80,7 @@ export function fitted(text: string, width: number, size: number, bold: boolean,
 }
 
 /** The name of a module cut so that it is told from its siblings; `end` stands behind it where there is room for both. */
-export function fittedName(
+export function truncatedName(
   name: string,
   width: number,
   size: number,
@@ -84,5 +91,5 @@ export function fittedName(
   const hasRoom = (kept: string) => measure(`${name.slice(0, 1)}…${kept}`, size, bold) <= width;
   const last = nameEnd(name);
   const kept = [last + end, last].find(hasRoom) ?? "";
-  return fitted(kept.endsWith(end) ? name + end : name, width, size, bold, measure, kept);
+  return truncated(kept.endsWith(end) ? name + end : name, width, size, bold, measure, kept);
 }

@@ -80,7 +80,7 @@ export function marksOf(left: Compared, right: Compared): readonly [(Mark | null
 }
 
 /** The marks of the left model alone, where it is compared. */
-export function ownMarks(h: Hierarchy): readonly (Mark | null)[] | undefined {
+export function changeMarks(h: Hierarchy): readonly (Mark | null)[] | undefined {
   const models = comparedOf(h);
   return models && marksOf(...models)[0];
 }

@@ -2,7 +2,7 @@
 
 import { Fold, Hierarchy } from "./hierarchy";
 import { preferences } from "../base/preferences";
-import { Store } from "./graph_store";
+import { GraphStore } from "./graph_store";
 
 export const WINDOW = 100; // rows of one container that are drawn at once
 export const MAX_NESTING = 24; // frames inside frames; deeper reveals move the focus
@@ -17,7 +17,7 @@ export const tooMany = (): string =>
 const partly = (): string => `Opened as far as ${softLimit()} nodes: focus on a group to open more of it.`;
 
 /** The children of `node` as drawn now: one entry a fold, or all its members when it is unfolded. */
-export function drawnRows(h: Hierarchy, store: Store, node: number): number[] {
+export function visibleRows(h: Hierarchy, store: GraphStore, node: number): number[] {
   const shown = store.get("shown");
   const unfolded = store.get("unfolded");
   const rows: number[] = [];
@@ -45,21 +45,21 @@ export function openNodes(h: Hierarchy, expanded: readonly string[]): Set<number
 }
 
 /** The containers that are open where they can be seen, in tree order. */
-export function openPaths(h: Hierarchy, store: Store): string[] {
+export function openPaths(h: Hierarchy, store: GraphStore): string[] {
   const open = openNodes(h, store.get("expanded"));
   [...h.ancestors(store.get("focus")), store.get("focus")].forEach(node => open.add(node));
   const found: string[] = [];
   const waiting = [0];
   for (let node = waiting.pop(); node !== undefined; node = waiting.pop()) {
     if (node > 0) found.push(h.path(node));
-    const inside = drawnRows(h, store, node).filter(row => h.isContainer(row) && open.has(row));
+    const inside = visibleRows(h, store, node).filter(row => h.isContainer(row) && open.has(row));
     inside.reverse().forEach(row => waiting.push(row));
   }
   return found;
 }
 
 /** Has all that is listed as open seen: what it stands in is opened, and of a fold the member that is open is drawn. */
-export function showOpened(h: Hierarchy, store: Store): void {
+export function revealOpened(h: Hierarchy, store: GraphStore): void {
   const expanded = store.get("expanded");
   const nodes = [...openNodes(h, expanded)].flatMap(node => [...h.ancestors(node).slice(1), node]);
   store.set("expanded", withPaths(h, expanded, nodes));
@@ -67,33 +67,33 @@ export function showOpened(h: Hierarchy, store: Store): void {
   for (const node of open) {
     const fold = h.fold(node);
     const isFree = fold && !open.has(store.get("shown").get(fold.first) ?? fold.first);
-    if (isFree && !isDrawnMember(store, fold, node)) {
+    if (isFree && !isVisibleMember(store, fold, node)) {
       store.set("shown", new Map(store.get("shown")).set(fold.first, node));
     }
   }
 }
 
 /** How many nodes the inside of `focus` shows, counted no further than just past the hard limit. */
-export function visibleCount(h: Hierarchy, store: Store, focus: number, open: ReadonlySet<number>): number {
+export function visibleCount(h: Hierarchy, store: GraphStore, focus: number, open: ReadonlySet<number>): number {
   const most = hardLimit();
   let count = 0;
   const pending = [focus];
   for (let node = pending.pop(); node !== undefined && count <= most; node = pending.pop()) {
-    const rows = drawnRows(h, store, node);
+    const rows = visibleRows(h, store, node);
     count += Math.min(rows.length, WINDOW);
     pending.push(...rows.slice(0, most).filter(row => open.has(row)));
   }
   return count;
 }
 
-function isDrawnMember(store: Store, fold: Fold, node: number): boolean {
+function isVisibleMember(store: GraphStore, fold: Fold, node: number): boolean {
   return store.get("unfolded").has(fold.first) || (store.get("shown").get(fold.first) ?? fold.first) === node;
 }
 
 /** Draws `member` for its fold; what was open in the member before is open in this one. */
-export function showInstance(h: Hierarchy, store: Store, member: number): void {
+export function showInstance(h: Hierarchy, store: GraphStore, member: number): void {
   const fold = h.fold(member);
-  if (!fold || isDrawnMember(store, fold, member)) {
+  if (!fold || isVisibleMember(store, fold, member)) {
     return;
   }
   const before = h.path(store.get("shown").get(fold.first) ?? fold.first);
@@ -106,7 +106,7 @@ export function showInstance(h: Hierarchy, store: Store, member: number): void {
 }
 
 /** Makes the node at `path` visible; false if there is none. */
-export function reveal(h: Hierarchy, store: Store, path: string): boolean {
+export function reveal(h: Hierarchy, store: GraphStore, path: string): boolean {
   const node = h.find(path);
   if (node === undefined) {
     return false;
@@ -123,7 +123,7 @@ export function reveal(h: Hierarchy, store: Store, path: string): boolean {
 }
 
 /** The focus kept if the node fits below it, else the highest ancestor under which it fits. */
-function focusFor(h: Hierarchy, store: Store, node: number, above: number[], open: ReadonlySet<number>): number {
+function focusFor(h: Hierarchy, store: GraphStore, node: number, above: number[], open: ReadonlySet<number>): number {
   const now = store.get("focus");
   const fits = (focus: number) =>
     h.depth(node) - h.depth(focus) <= MAX_NESTING && visibleCount(h, store, focus, open) <= hardLimit();
@@ -139,7 +139,7 @@ function withPaths(h: Hierarchy, expanded: readonly string[], nodes: readonly nu
 }
 
 /** Opens or closes a container; false (and a notice) when too much would be shown. */
-export function toggle(h: Hierarchy, store: Store, node: number): boolean {
+export function toggle(h: Hierarchy, store: GraphStore, node: number): boolean {
   const path = h.path(node);
   const expanded = store.get("expanded");
   if (!h.isContainer(node)) {
@@ -166,15 +166,15 @@ export function toggle(h: Hierarchy, store: Store, node: number): boolean {
 }
 
 /** Opens every container below the focus, level by level, as far as the soft limit allows. */
-export function expandAll(h: Hierarchy, store: Store): void {
+export function expandAll(h: Hierarchy, store: GraphStore): void {
   const opened: number[] = [];
-  let level = drawnRows(h, store, store.get("focus"));
+  let level = visibleRows(h, store, store.get("focus"));
   let count = level.length;
   let complete = true;
   while (level.length > 0) {
     const next: number[] = [];
     for (const node of level.filter(row => h.isContainer(row))) {
-      const rows = drawnRows(h, store, node);
+      const rows = visibleRows(h, store, node);
       if (count + rows.length > softLimit()) {
         complete = false;
         continue;
@@ -192,7 +192,7 @@ export function expandAll(h: Hierarchy, store: Store): void {
 }
 
 /** Closes every container below the focus. */
-export function collapseAll(h: Hierarchy, store: Store): void {
+export function collapseAll(h: Hierarchy, store: GraphStore): void {
   const focus = store.get("focus");
   const kept = store.get("expanded").filter(path => {
     const node = h.find(path);
@@ -202,7 +202,7 @@ export function collapseAll(h: Hierarchy, store: Store): void {
 }
 
 /** Closes everything except the containers around `node`. */
-export function collapseOthers(h: Hierarchy, store: Store, node: number): void {
+export function collapseOthers(h: Hierarchy, store: GraphStore, node: number): void {
   const around = new Set(h.ancestors(node).map(step => h.path(step)));
   store.set(
     "expanded",

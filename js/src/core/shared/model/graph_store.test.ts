@@ -1,10 +1,10 @@
 import { describe, expect, it, vi } from "vitest";
 import { isEqual } from "../base/state_store";
-import { Store } from "./graph_store";
+import { GraphStore } from "./graph_store";
 
 describe("Store", () => {
   it("tells the listeners of a key, and only of a change", () => {
-    const store = new Store({ query: "a" });
+    const store = new GraphStore({ query: "a" });
     const [query, selected] = [vi.fn(), vi.fn()];
     store.on("query", query);
     store.on("selected", selected);
@@ -17,7 +17,7 @@ describe("Store", () => {
   });
 
   it("forgets a listener that was disposed of, even while it tells the others", () => {
-    const store = new Store();
+    const store = new GraphStore();
     const calls: string[] = [];
     const stops = [
       store.on("focus", () => {
@@ -32,7 +32,7 @@ describe("Store", () => {
   });
 
   it("takes one function twice", () => {
-    const store = new Store();
+    const store = new GraphStore();
     const listener = vi.fn();
     const stop = store.on("focus", listener);
     store.on("focus", listener);

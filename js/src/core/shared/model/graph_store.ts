@@ -48,7 +48,7 @@ function initialState(): GraphState {
   };
 }
 
-export class Store extends StateStore<GraphState> {
+export class GraphStore extends StateStore<GraphState> {
   constructor(initial: Partial<GraphState> = {}) {
     super({ ...initialState(), ...initial });
   }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { container, leaf, payloadOf, resnet } from "../../../testing/payloads";
 import { deepNet, smallNet, wideNet } from "../../../testing/sample";
-import { foldBadge, Hierarchy, meanings } from "./hierarchy";
+import { foldBadge, Hierarchy, badgeDescriptions } from "./hierarchy";
 
 const named = (...names: string[]) =>
   new Hierarchy(
@@ -147,18 +147,18 @@ it("says of each sign what it means", () => {
     blocks: { "1": "residual branch: it may go as a whole" },
     tied: [[1, "weight", 16, "weight"]]
   });
-  expect(meanings(h, 1)).toEqual([
+  expect(badgeDescriptions(h, 1)).toEqual([
     "! not called in this forward pass",
     "tied weight is weight of fc",
     "− residual branch: it may go as a whole"
   ]);
-  expect(meanings(h, 4, h.fold(4))).toEqual(["×4 stands for 4 modules of identical structure"]);
-  expect(meanings(h, 2)).toEqual([]);
+  expect(badgeDescriptions(h, 4, h.fold(4))).toEqual(["×4 stands for 4 modules of identical structure"]);
+  expect(badgeDescriptions(h, 2)).toEqual([]);
 });
 
 it("tells what is alike from what is equal", () => {
   const h = smallNet({ folds: [[4, 4, "family", "width 1…4"]] });
   const fold = h.fold(4);
   expect(fold && foldBadge(fold)).toBe("≈ ×4");
-  expect(meanings(h, 4, fold)).toEqual(["≈ ×4 stands for 4 modules of similar structure: width 1…4"]);
+  expect(badgeDescriptions(h, 4, fold)).toEqual(["≈ ×4 stands for 4 modules of similar structure: width 1…4"]);
 });

@@ -347,7 +347,7 @@ export function foldBadge(fold: Fold): string {
 }
 
 /** One line for each sign of a module; `fold`: what it stands for. */
-export function meanings(h: Hierarchy, node: number, fold?: Fold): string[] {
+export function badgeDescriptions(h: Hierarchy, node: number, fold?: Fold): string[] {
   return [
     ...(fold ? [`${foldBadge(fold)} ${foldWords(fold)}`] : []),
     ...h.marks(node).map(text => `${NOTE} ${text}`),

@@ -1,10 +1,10 @@
 // Why a saved file is not shown, as one sentence.
 
-import type { Words } from "../base/i18n";
+import type { Translations } from "../base/i18n";
 
-export const LARGEST_FILE = 64 * 2 ** 20; // characters
-export const DEEPEST = 64; // lists and objects within each other
-export const MOST_PARTS = 2_000_000; // lists and objects, each of which takes many times its text in memory
+export const MAX_FILE_SIZE = 64 * 2 ** 20; // characters
+export const MAX_DEPTH = 64; // lists and objects within each other
+export const MAX_PARTS = 2_000_000; // lists and objects, each of which takes many times its text in memory
 
 type SavedReason = "empty" | "large" | "nested" | "parts" | "cut" | "json" | "unknown" | "version" | "damaged";
 type ModelReason =
@@ -25,16 +25,16 @@ export class FileProblem extends Error {
 }
 
 /** One sentence for whoever opened the file. */
-export function sentence({ reason, part }: FileProblem, words: Words): string {
+export function problemMessage({ reason, part }: FileProblem, words: Translations): string {
   switch (reason) {
     case "empty":
       return words.__("This file is empty.");
     case "large":
-      return words.__("This file is not opened: it is larger than %1 MB.", LARGEST_FILE / 2 ** 20);
+      return words.__("This file is not opened: it is larger than %1 MB.", MAX_FILE_SIZE / 2 ** 20);
     case "nested":
       return words.__("This file is not opened: its lists are nested deeper than any that this package writes.");
     case "parts":
-      return words.__("This file is not opened: it has more than %1 million lists and objects.", MOST_PARTS / 1e6);
+      return words.__("This file is not opened: it has more than %1 million lists and objects.", MAX_PARTS / 1e6);
     case "cut":
       return words.__("This file ends in the middle: it was not saved or copied to its end.");
     case "json":

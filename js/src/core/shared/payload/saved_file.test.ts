@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { golden } from "../../../testing/payloads";
 import { savedPlan } from "../../../testing/saved";
-import { FileProblem, LARGEST_FILE, sentence } from "./file_problem";
+import { FileProblem, MAX_FILE_SIZE, problemMessage } from "./file_problem";
 import { readPlan, readSavedFile } from "./saved_file";
-import { ENGLISH } from "../base/i18n";
+import { UNTRANSLATED } from "../base/i18n";
 
 const text = (value: unknown) => JSON.stringify(value);
 
@@ -13,7 +13,7 @@ function problem(file: string): string {
     readSavedFile(file);
   } catch (error) {
     expect(error).toBeInstanceOf(FileProblem);
-    return sentence(error as FileProblem, ENGLISH);
+    return problemMessage(error as FileProblem, UNTRANSLATED);
   }
   return "";
 }
@@ -70,7 +70,7 @@ describe("a file that is not shown", () => {
   });
 
   it("is too large", () => {
-    expect(problem(" ".repeat(LARGEST_FILE) + "1")).toBe("This file is not opened: it is larger than 64 MB.");
+    expect(problem(" ".repeat(MAX_FILE_SIZE) + "1")).toBe("This file is not opened: it is larger than 64 MB.");
   });
 
   it("does not count brackets in texts", () => {

@@ -1,6 +1,6 @@
 // Saved graphs and plans: read as data, and checked before anything is believed.
 
-import { DEEPEST, FileProblem, LARGEST_FILE, MOST_PARTS } from "./file_problem";
+import { MAX_DEPTH, FileProblem, MAX_FILE_SIZE, MAX_PARTS } from "./file_problem";
 import { type ModelPayload, readPayload } from "./payload";
 import {
   arrayOf,
@@ -27,16 +27,16 @@ import * as v from "valibot";
 
 const FORMAT = "modulekg-plan";
 const VERSION = 1;
-const LONGEST_TEXT = 10_000;
-const LARGEST_SIZE = 2 ** 40;
+const MAX_TEXT_LENGTH = 10_000;
+const MAX_SIZE = 2 ** 40;
 
 type Sizes = number | number[];
 
-const isText = (value: unknown): value is string => typeof value === "string" && value.length <= LONGEST_TEXT;
-const isSize = (value: unknown): value is number => isInteger(value) && Math.abs(value) <= LARGEST_SIZE;
+const isText = (value: unknown): value is string => typeof value === "string" && value.length <= MAX_TEXT_LENGTH;
+const isSize = (value: unknown): value is number => isInteger(value) && Math.abs(value) <= MAX_SIZE;
 const isAmount = (value: unknown): value is number => isFiniteNumber(value) && value >= 0;
 const isSizes = (value: unknown): value is Sizes =>
-  isSize(value) || (isArrayOf(value, isSize) && value.length <= LONGEST_TEXT);
+  isSize(value) || (isArrayOf(value, isSize) && value.length <= MAX_TEXT_LENGTH);
 /** A size, several, or a tuple of them, as Python has it. */
 const isSetting = (value: unknown): value is Sizes | { tuple: Sizes } =>
   isObject(value) ? isSizes(value.tuple) : isSizes(value);
@@ -66,8 +66,8 @@ const PlanSchema = v.pipe(
       v.transform(settings =>
         Object.entries(settings).map(([name, [before, after]]) => ({
           name,
-          before: written(before),
-          after: written(after)
+          before: settingText(before),
+          after: settingText(after)
         }))
       )
     ),
@@ -99,7 +99,7 @@ function isAscending(places: readonly number[], size: number): boolean {
 }
 
 /** As Python writes it. */
-function written(setting: Sizes | { tuple: Sizes }): string {
+function settingText(setting: Sizes | { tuple: Sizes }): string {
   if (Array.isArray(setting)) return `[${setting.join(", ")}]`;
   return typeof setting === "number" ? String(setting) : `(${[setting.tuple].flat().join(", ")})`;
 }
@@ -131,14 +131,14 @@ function measure(text: string): void {
   if (text.trim() === "") {
     throw new FileProblem("empty");
   }
-  if (text.length > LARGEST_FILE) {
+  if (text.length > MAX_FILE_SIZE) {
     throw new FileProblem("large");
   }
   const { depth, deepest, parts, isInText } = shapeOf(text);
-  if (deepest > DEEPEST) {
+  if (deepest > MAX_DEPTH) {
     throw new FileProblem("nested");
   }
-  if (parts > MOST_PARTS) {
+  if (parts > MAX_PARTS) {
     throw new FileProblem("parts");
   }
   if (depth > 0 || isInText) {
@@ -152,7 +152,7 @@ const [QUOTE, BACKSLASH, LIST, LIST_END, OBJECT, OBJECT_END] = ['"', "\\", "[", 
 
 function shapeOf(text: string): { depth: number; deepest: number; parts: number; isInText: boolean } {
   let [depth, deepest, parts, isInText] = [0, 0, 0, false];
-  for (let at = 0; at < text.length && deepest <= DEEPEST && parts <= MOST_PARTS; at++) {
+  for (let at = 0; at < text.length && deepest <= MAX_DEPTH && parts <= MAX_PARTS; at++) {
     const code = text.charCodeAt(at);
     if (isInText) {
       at += code === BACKSLASH ? 1 : 0;

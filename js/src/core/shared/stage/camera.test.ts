@@ -1,20 +1,27 @@
 import { describe, expect, it, vi } from "vitest";
 import { Camera } from "./camera";
-import type { Box, Look } from "./viewport";
+import type { Box, CameraPose } from "./viewport";
 
 const [WIDTH, HEIGHT] = [800, 500];
 
 function stage(isOverview = false) {
   const camera = new Camera({ least: 0.04, most: 4, isOverview }, () => {});
   camera.resize({ width: WIDTH, height: HEIGHT });
-  const now = () => camera.look;
+  const now = () => camera.pose;
   const onScreen = ([x, y, w, h]: Box): Box => {
     const { x: left, y: top, zoom } = now();
     return [x * zoom + left, y * zoom + top, w * zoom, h * zoom];
   };
   const keep = (id: string, before: Record<string, Box>, after: Record<string, Box>) =>
     camera.keep(before[id], after[id], Object.values(after));
-  return { camera, keep, onScreen, touch: () => camera.panBy(0, 0), look: (next: Look) => camera.moveTo(next), now };
+  return {
+    camera,
+    keep,
+    onScreen,
+    touch: () => camera.panBy(0, 0),
+    look: (next: CameraPose) => camera.moveTo(next),
+    now
+  };
 }
 
 const isSeen = ([x, y, w, h]: Box) => x >= 0 && y >= 0 && x + w <= WIDTH && y + h <= HEIGHT;

@@ -1,22 +1,22 @@
 // The camera of a stage: first view, what stays in place, what has to come into view, and what the user moves.
 
 import {
-  anchored,
-  AT_ONCE,
+  keepCorner,
+  MIN_WHOLE_ZOOM,
   boundsOf,
   type Box,
   type Extent,
   fitsLegibly,
-  fitted,
-  isCornerSeen,
-  type Look,
-  opening,
-  OVERVIEW,
+  fitBounds,
+  isCornerVisible,
+  type CameraPose,
+  initialPose,
+  OVERVIEW_ZOOM,
   type Point,
-  settled,
-  shift,
-  stayed,
-  wholeNear
+  refit,
+  displacement,
+  keepCornerVisible,
+  fitNear
 } from "./viewport";
 import { isCalm } from "../base/preferences";
 
@@ -29,7 +29,7 @@ export interface CameraOptions {
 const NEAR = 8; // pixels that a chevron may move under the pointer
 
 export class Camera {
-  private current: Look = { x: 0, y: 0, zoom: 1 };
+  private current: CameraPose = { x: 0, y: 0, zoom: 1 };
   private size: Extent = { width: 1, height: 1 };
   private touched = false;
 
@@ -38,7 +38,7 @@ export class Camera {
     private readonly moved: () => void
   ) {}
 
-  get look(): Look {
+  get pose(): CameraPose {
     return this.current;
   }
 
@@ -66,7 +66,7 @@ export class Camera {
     this.size = size;
   }
 
-  moveTo(look: Look): void {
+  moveTo(look: CameraPose): void {
     const before = this.current;
     this.current = this.reachable(look);
     const { x, y, zoom } = this.current;
@@ -74,7 +74,7 @@ export class Camera {
   }
 
   /** Where somebody had moved it before. */
-  restore(look: Look): void {
+  restore(look: CameraPose): void {
     this.touched = true;
     this.moveTo(look);
   }
@@ -100,14 +100,14 @@ export class Camera {
   }
 
   fit(boxes: readonly Box[]): void {
-    this.moveTo(fitted(boundsOf(boxes), this.size.width, this.size.height));
+    this.moveTo(fitBounds(boundsOf(boxes), this.size.width, this.size.height));
   }
 
   /** The first look: everything if its names can be read, else the beginning. */
   open(boxes: readonly Box[]): void {
     this.touched = false;
-    const legible = this.options.isOverview ? OVERVIEW : AT_ONCE;
-    this.moveTo(opening(boundsOf(boxes), this.size.width, this.size.height, legible));
+    const legible = this.options.isOverview ? OVERVIEW_ZOOM : MIN_WHOLE_ZOOM;
+    this.moveTo(initialPose(boundsOf(boxes), this.size.width, this.size.height, legible));
   }
 
   /** After a new layout the corner of what was at `from` and is at `to` stays where it was: a card that was clicked stays
@@ -116,31 +116,31 @@ export class Camera {
   keep(from: Box | undefined, to: Box | undefined, boxes: readonly Box[]): void {
     const bounds = boundsOf(boxes);
     const corner: Point = to ? [to[0], to[1]] : [bounds[0], bounds[1]];
-    const isSeen = from !== undefined && to !== undefined && isCornerSeen(this.current, from, this.size);
-    const keep = isSeen ? stayed : anchored;
+    const isSeen = from !== undefined && to !== undefined && isCornerVisible(this.current, from, this.size);
+    const keep = isSeen ? keepCornerVisible : keepCorner;
     const look = from && to ? keep(this.current, from, to, this.size) : this.current;
-    const whole = wholeNear(look, bounds, this.size, corner);
+    const whole = fitNear(look, bounds, this.size, corner);
     const isOpened = isSeen && to[2] * to[3] > from[2] * from[3];
     const isWhole = !this.touched && fitsLegibly(bounds, this.size);
-    if (isWhole && !(isOpened && shift(look, whole, corner) > NEAR)) this.moveTo(whole);
-    else this.moveTo(isSeen ? look : settled(look, bounds, this.size, corner));
+    if (isWhole && !(isOpened && displacement(look, whole, corner) > NEAR)) this.moveTo(whole);
+    else this.moveTo(isSeen ? look : refit(look, bounds, this.size, corner));
   }
 
   /** Moves as little as brings the box into view. */
   show(box: Box): void {
-    this.moveTo(anchored(this.current, box, box, this.size));
+    this.moveTo(keepCorner(this.current, box, box, this.size));
   }
 
   /** By hand: where the box fills the view, as far as it stays legible; of a larger one the beginning. */
-  lookInto(box: Box): Look {
+  lookInto(box: Box): CameraPose {
     this.touched = true;
-    return this.reachable(opening(box, this.size.width, this.size.height));
+    return this.reachable(initialPose(box, this.size.width, this.size.height));
   }
 
   /** By hand: where all of the box is in view. */
-  lookAround(box: Box): Look {
+  lookAround(box: Box): CameraPose {
     this.touched = true;
-    return this.reachable(fitted(box, this.size.width, this.size.height));
+    return this.reachable(fitBounds(box, this.size.width, this.size.height));
   }
 
   /** In a view of another size, what was seen in the one before. */
@@ -156,7 +156,7 @@ export class Camera {
   }
 
   /** Within the limits of zoom; what was to be in the middle is there at every zoom. */
-  private reachable(look: Look): Look {
+  private reachable(look: CameraPose): CameraPose {
     const zoom = this.clamped(look.zoom);
     const [middle, centre] = [this.size.width / 2, this.size.height / 2];
     const share = zoom / look.zoom;
@@ -170,17 +170,17 @@ export class Camera {
 
 // The camera on its way: a short, straight move from one look to another, that gives way to whatever else moves it.
 
-export const LONGEST_FLIGHT = 180; // ms
+export const ANIMATION_MS = 180; // ms
 
-export class Flight {
+export class CameraAnimation {
   private frame = 0;
-  private reached?: Look; // as the flight has left the camera
+  private reached?: CameraPose; // as the flight has left the camera
 
   constructor(private readonly camera: Camera) {}
 
-  to(goal: Look): void {
+  to(goal: CameraPose): void {
     cancelAnimationFrame(this.frame);
-    const from = this.camera.look;
+    const from = this.camera.pose;
     if (isCalm()) {
       this.camera.moveTo(goal);
       return;
@@ -188,10 +188,10 @@ export class Flight {
     const begin = performance.now();
     this.reached = from;
     const step = (): void => {
-      if (this.camera.look !== this.reached) return; // moved by others
-      const share = Math.min(1, (performance.now() - begin) / LONGEST_FLIGHT);
-      this.camera.moveTo(share < 1 ? between(from, goal, 1 - (1 - share) ** 3) : goal);
-      this.reached = this.camera.look;
+      if (this.camera.pose !== this.reached) return; // moved by others
+      const share = Math.min(1, (performance.now() - begin) / ANIMATION_MS);
+      this.camera.moveTo(share < 1 ? interpolate(from, goal, 1 - (1 - share) ** 3) : goal);
+      this.reached = this.camera.pose;
       if (share < 1) this.frame = requestAnimationFrame(step);
     };
     this.frame = requestAnimationFrame(step);
@@ -203,7 +203,7 @@ export class Flight {
 }
 
 /** Zoom grows by equal factors, about the one place on the screen that shows the same all the way. */
-export function between(from: Look, goal: Look, share: number): Look {
+export function interpolate(from: CameraPose, goal: CameraPose, share: number): CameraPose {
   const zoom = from.zoom * (goal.zoom / from.zoom) ** share;
   const range = goal.zoom - from.zoom;
   const way = Math.abs(range) < 1e-9 * from.zoom ? share : (zoom - from.zoom) / range;

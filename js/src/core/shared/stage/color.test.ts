@@ -3,7 +3,7 @@ import { hierarchyOf, smallNet, storeOf } from "../../../testing/sample";
 import {
   colorOf,
   contrast,
-  inkOn,
+  textColorOn,
   luminance,
   MISSING_COLOR,
   NOT_FINITE_COLOR,
@@ -25,7 +25,7 @@ describe("scale", () => {
 
   it("keeps text readable everywhere", () => {
     for (const color of [...steps.map(sample), MISSING_COLOR, NOT_FINITE_COLOR, "#777777", "#fff", "rgb(10, 20, 30)"]) {
-      expect(contrast(color, inkOn(color))).toBeGreaterThanOrEqual(4.5);
+      expect(contrast(color, textColorOn(color))).toBeGreaterThanOrEqual(4.5);
     }
   });
 

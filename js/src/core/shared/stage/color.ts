@@ -5,7 +5,7 @@ import { counted } from "../base/format";
 import type { Hierarchy } from "../model/hierarchy";
 import { toNumber } from "../payload/payload";
 import { type Value } from "../base/schema";
-import type { Store } from "../model/graph_store";
+import type { GraphStore } from "../model/graph_store";
 
 export interface Scale {
   readonly column: string;
@@ -67,12 +67,12 @@ export function contrast(one: string, other: string): number {
 }
 
 /** Black or white, whichever is easier to read: never below 4.5 to 1. */
-export function inkOn(color: string): "#000000" | "#ffffff" {
+export function textColorOn(color: string): "#000000" | "#ffffff" {
   return contrast(color, "#000000") >= contrast(color, "#ffffff") ? "#000000" : "#ffffff";
 }
 
 /** Color of every node under the store's present choice; follows the store. Null: not colored. */
-export function colorOf(h: Hierarchy, store: Store): (node: number) => string | null {
+export function colorOf(h: Hierarchy, store: GraphStore): (node: number) => string | null {
   return node => {
     const shown = colored(h, store);
     if (!shown) return null;
@@ -83,12 +83,12 @@ export function colorOf(h: Hierarchy, store: Store): (node: number) => string | 
 }
 
 /** The legend's data; null when nothing is colored. */
-export function scaleOf(h: Hierarchy, store: Store): Scale | null {
+export function scaleOf(h: Hierarchy, store: GraphStore): Scale | null {
   return colored(h, store)?.scale ?? null;
 }
 
 /** The value a node is colored by, with how it came about; null when nothing is colored. */
-export function valueOf(h: Hierarchy, store: Store, node: number): NodeValue | null {
+export function valueOf(h: Hierarchy, store: GraphStore, node: number): NodeValue | null {
   const shown = colored(h, store);
   if (!shown) return null;
   const own = shown.given[node];
@@ -112,7 +112,7 @@ interface Colored {
 
 const latest = new WeakMap<Hierarchy, Colored>();
 
-function colored(h: Hierarchy, store: Store): Colored | null {
+function colored(h: Hierarchy, store: GraphStore): Colored | null {
   const colorBy = store.get("colorBy");
   if (colorBy === "none") return null;
   const overlay = colorBy === "overlay" || colorBy === "pruned" ? store.get(colorBy) : null;

@@ -1,13 +1,13 @@
 // A canvas with a camera: follows its size and the screen's pixels, draws when something has changed, and passes on
 // what the user does. The views say what is painted and what lies under the pointer.
 
-import { Camera, type CameraOptions, Flight } from "./camera";
+import { Camera, type CameraOptions, CameraAnimation } from "./camera";
 import { contextOf, pixelRatio } from "../base/canvas";
 import { Disposers, el } from "../ui/dom";
 import { isFullScreen } from "../ui/window_buttons";
 import { Gestures, WheelGuard } from "./gestures";
 import { Minimap } from "./minimap";
-import type { Box, Extent, Look, Point, Viewport } from "./viewport";
+import type { Box, Extent, CameraPose, Point, Viewport } from "./viewport";
 
 /** A piece of text, or a sign, where it is painted. */
 export interface StageText {
@@ -74,12 +74,12 @@ export interface StageElement extends HTMLElement {
 }
 
 /** Where the camera of a stage is, if somebody has moved it. */
-export const movedLook = ({ camera }: Stage): Look | undefined => (camera.isTouched ? camera.look : undefined);
+export const userPose = ({ camera }: Stage): CameraPose | undefined => (camera.isTouched ? camera.pose : undefined);
 
 export class Stage {
   readonly host: StageElement = el("div", "mkg-graph-canvas"); // has the keyboard
   readonly camera: Camera;
-  readonly flight: Flight;
+  readonly flight: CameraAnimation;
   readonly minimap: Minimap;
   private readonly disposers = new Disposers();
   private readonly canvas = el("canvas", "mkg-graph-picture");
@@ -109,7 +109,7 @@ export class Stage {
     wrap.append(this.host);
     this.context = contextOf(this.canvas);
     this.camera = new Camera(options, () => this.moved());
-    this.flight = new Flight(this.camera);
+    this.flight = new CameraAnimation(this.camera);
     this.minimap = new Minimap(dock, this.camera);
     this.wheel = new WheelGuard(wrap);
     this.gestures = new Gestures(this.host, {
@@ -168,7 +168,7 @@ export class Stage {
       const [width, height] = [Math.round(size.width * ratio), Math.round(size.height * ratio)];
       if (canvas.width !== width) canvas.width = width;
       if (canvas.height !== height) canvas.height = height;
-      this.scene.paint(context, { ...this.camera.look, ...size, ratio });
+      this.scene.paint(context, { ...this.camera.pose, ...size, ratio });
     }
     this.afterwards.splice(0).forEach(act => requestAnimationFrame(act));
   }

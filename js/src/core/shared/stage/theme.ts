@@ -22,7 +22,7 @@ export interface Theme {
 
 const READABLE = 4.5;
 const VISIBLE = 3; // contrast of lines to what they run over
-const DEEPEST = 4; // frames within each other that have grounds of their own
+const MAX_DEPTH = 4; // frames within each other that have grounds of their own
 type Token = "surface" | "text" | "muted" | "border" | "accent";
 
 /** What the CSS variables of `element` say now; graph.css maps JupyterLab's onto them. */
@@ -36,7 +36,7 @@ export function readTheme(element: HTMLElement): Theme {
   const inks = new Map<string, string>();
   const canvas = dark ? mix(surface, "#000000", 0.28) : mix(surface, text, 0.035);
   const ground = mix(surface, text, 0.035);
-  const frame = (depth: number) => mix(canvas, text, 0.025 + 0.02 * Math.min(depth, DEEPEST));
+  const frame = (depth: number) => mix(canvas, text, 0.025 + 0.02 * Math.min(depth, MAX_DEPTH));
   return {
     canvas,
     ground,
@@ -45,7 +45,10 @@ export function readTheme(element: HTMLElement): Theme {
     muted,
     border: stronger(mix(surface, text, 0.26), opaque(read("border"), surface), surface),
     accent: opaque(read("accent"), surface),
-    edge: [ground, frame(DEEPEST)].reduce((ink, under) => readable(ink, text, under, VISIBLE), mix(canvas, text, 0.48)),
+    edge: [ground, frame(MAX_DEPTH)].reduce(
+      (ink, under) => readable(ink, text, under, VISIBLE),
+      mix(canvas, text, 0.48)
+    ),
     axis: dark ? mix(AXIS, "#ffffff", 0.15) : mix(AXIS, "#000000", 0.1),
     dark,
     frame,

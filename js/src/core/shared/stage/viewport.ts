@@ -4,7 +4,7 @@ export type Box = [x: number, y: number, width: number, height: number];
 export type Point = readonly [x: number, y: number];
 
 /** Where the origin of the picture is on the screen, in CSS pixels, and how long one of its units is there. */
-export interface Look {
+export interface CameraPose {
   x: number;
   y: number;
   zoom: number;
@@ -16,7 +16,7 @@ export interface Extent {
 }
 
 /** All that a painter has to know. */
-export interface Viewport extends Look, Extent {
+export interface Viewport extends CameraPose, Extent {
   ratio: number; // device pixels to one
 }
 
@@ -24,25 +24,25 @@ export const MARGIN = 22; // around what is shown as a whole
 const EDGE = 6; // of the view: what stays in place may come as close as this
 const STEP = 0.8; // how much smaller all may become for it
 const INSIDE: Extent = { width: 100, height: 44 }; // of a frame that is left in sight: its name
-const LARGEST = 1.15; // small models are not blown up
-export const LEGIBLE = 0.7; // at it a title of 13 pixels has 9 on the screen
-export const AT_ONCE = 0.5; // of what cannot be drawn with less: small names are better than an end out of sight
-export const OVERVIEW = 0.3; // enough to see the shape of the whole
+const MAX_FIT_ZOOM = 1.15; // small models are not blown up
+export const LEGIBLE_ZOOM = 0.7; // at it a title of 13 pixels has 9 on the screen
+export const MIN_WHOLE_ZOOM = 0.5; // of what cannot be drawn with less: small names are better than an end out of sight
+export const OVERVIEW_ZOOM = 0.3; // enough to see the shape of the whole
 
 /** Everything in view. */
-export function fitted(bounds: Box, width: number, height: number): Look {
-  return centred(bounds, width, height, Math.min(LARGEST, scaleFor(bounds, width, height)));
+export function fitBounds(bounds: Box, width: number, height: number): CameraPose {
+  return centred(bounds, width, height, Math.min(MAX_FIT_ZOOM, scaleFor(bounds, width, height)));
 }
 
-export function fitsLegibly(bounds: Box, { width, height }: Extent, zoom = LEGIBLE): boolean {
+export function fitsLegibly(bounds: Box, { width, height }: Extent, zoom = LEGIBLE_ZOOM): boolean {
   return scaleFor(bounds, width, height) >= zoom;
 }
 
 /** Everything if it stays legible, else the full width from the top, else the beginning. */
-export function opening(bounds: Box, width: number, height: number, legible = LEGIBLE): Look {
+export function initialPose(bounds: Box, width: number, height: number, legible = LEGIBLE_ZOOM): CameraPose {
   const whole = scaleFor(bounds, width, height);
   if (whole >= legible) {
-    return fitted(bounds, width, height);
+    return fitBounds(bounds, width, height);
   }
   const across = (width - 2 * MARGIN) / bounds[2];
   const zoom = Math.min(0.9, Math.max(legible, across));
@@ -55,7 +55,7 @@ export function opening(bounds: Box, width: number, height: number, legible = LE
 }
 
 /** `from` has become `to`: its corner stays where it was, unless it then hangs out of view. */
-export function anchored(look: Look, from: Box, to: Box, { width, height }: Extent): Look {
+export function keepCorner(look: CameraPose, from: Box, to: Box, { width, height }: Extent): CameraPose {
   const { zoom } = look;
   const x = look.x + (from[0] - to[0]) * zoom;
   const y = look.y + (from[1] - to[1]) * zoom;
@@ -67,7 +67,7 @@ export function anchored(look: Look, from: Box, to: Box, { width, height }: Exte
 }
 
 /** `from`, whose corner is in view, has become `to`: the corner stays where it is, or as near as shows its name. */
-export function stayed(look: Look, from: Box, to: Box, { width, height }: Extent): Look {
+export function keepCornerVisible(look: CameraPose, from: Box, to: Box, { width, height }: Extent): CameraPose {
   const { zoom } = look;
   const place = (start: number, before: number, length: number, least: number, room: number) => {
     const seen = Math.min(length, least, room - 2 * MARGIN);
@@ -80,31 +80,31 @@ export function stayed(look: Look, from: Box, to: Box, { width, height }: Extent
   };
 }
 
-export function isCornerSeen({ x, y, zoom }: Look, [left, top]: Box, { width, height }: Extent): boolean {
+export function isCornerVisible({ x, y, zoom }: CameraPose, [left, top]: Box, { width, height }: Extent): boolean {
   return isWithin(left * zoom + x, 0, width) && isWithin(top * zoom + y, 0, height);
 }
 
 /** Everything, where that is legible, not all is in view, and nobody looks closer; else `look`. */
-export function settled(look: Look, bounds: Box, extent: Extent, fixed: Point): Look {
+export function refit(look: CameraPose, bounds: Box, extent: Extent, fixed: Point): CameraPose {
   const { width, height } = extent;
   const [left, top, across, down] = bounds.map(length => length * look.zoom);
   const isSeen = isWithin(left + look.x, across, width) && isWithin(top + look.y, down, height);
-  const isBetter = !isSeen && look.zoom <= LARGEST && fitsLegibly(bounds, extent);
-  return isBetter ? wholeNear(look, bounds, extent, fixed) : look;
+  const isBetter = !isSeen && look.zoom <= MAX_FIT_ZOOM && fitsLegibly(bounds, extent);
+  return isBetter ? fitNear(look, bounds, extent, fixed) : look;
 }
 
 /** Everything in view, no closer than it was if that is legible, with `fixed` as near to its place as there is room:
  * a little smaller where it can stay there then. */
-export function wholeNear(look: Look, bounds: Box, { width, height }: Extent, [x, y]: Point): Look {
-  const whole = fitted(bounds, width, height);
+export function fitNear(look: CameraPose, bounds: Box, { width, height }: Extent, [x, y]: Point): CameraPose {
+  const whole = fitBounds(bounds, width, height);
   const [left, top, across, down] = bounds;
   const spans = [
     { start: left, end: left + across, room: width, point: x, origin: look.x },
     { start: top, end: top + down, room: height, point: y, origin: look.y }
   ];
-  const most = look.zoom < LEGIBLE ? whole.zoom : Math.min(look.zoom, whole.zoom);
+  const most = look.zoom < LEGIBLE_ZOOM ? whole.zoom : Math.min(look.zoom, whole.zoom);
   const fixed = Math.min(most, ...spans.map(span => zoomAbout(span, look.zoom)));
-  const zoom = fixed >= Math.max(LEGIBLE, STEP * look.zoom) ? fixed : most;
+  const zoom = fixed >= Math.max(LEGIBLE_ZOOM, STEP * look.zoom) ? fixed : most;
   const near = ({ start, end, room, origin, point }: Span) => {
     const free = origin + point * (look.zoom - zoom); // the point does not move
     if (Math.min(free + start * zoom, room - free - end * zoom) > EDGE - 1) return free;
@@ -115,7 +115,7 @@ export function wholeNear(look: Look, bounds: Box, { width, height }: Extent, [x
 }
 
 /** How far the point of the picture is from one look to another, on the screen. */
-export function shift(from: Look, to: Look, [x, y]: Point): number {
+export function displacement(from: CameraPose, to: CameraPose, [x, y]: Point): number {
   const zoom = to.zoom - from.zoom;
   return Math.hypot(to.x - from.x + x * zoom, to.y - from.y + y * zoom);
 }
@@ -152,7 +152,7 @@ function scaleFor(bounds: Box, width: number, height: number): number {
   return Math.max(0.02, Math.min((width - 2 * MARGIN) / bounds[2], (height - 2 * MARGIN) / bounds[3]));
 }
 
-function centred([x, y, w, h]: Box, width: number, height: number, zoom: number): Look {
+function centred([x, y, w, h]: Box, width: number, height: number, zoom: number): CameraPose {
   return { zoom, x: width / 2 - (x + w / 2) * zoom, y: height / 2 - (y + h / 2) * zoom };
 }
 

@@ -1,7 +1,7 @@
 // @vitest-environment jsdom
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { el } from "./dom";
-import { keepKeys } from "./keys";
+import { captureKeys } from "./keys";
 
 let root: HTMLElement;
 let changes: string[];
@@ -27,7 +27,7 @@ const press = (element: Element, key: string) =>
 
 describe("keys in a widget", () => {
   it("are no shortcuts of the notebook for what has the focus", () => {
-    keepKeys(root);
+    captureKeys(root);
     const slider = field("range");
     expect(root.hasAttribute("data-lm-suppress-shortcuts")).toBe(true);
     expect(slider.hasAttribute("data-lm-suppress-shortcuts")).toBe(false);
@@ -36,8 +36,8 @@ describe("keys in a widget", () => {
   });
 
   it("confirm a field with Enter, once", () => {
-    keepKeys(root);
-    keepKeys(root);
+    captureKeys(root);
+    captureKeys(root);
     for (const type of ["number", "text", "search", "range", "checkbox"]) press(field(type), "Enter");
     press(field("number"), "a");
     expect(changes).toEqual(["number", "text", "search"]);
@@ -63,7 +63,7 @@ describe("keys in a widget", () => {
       document.body.append(notebook);
       notebook.append(root);
       root.getClientRects = () => [new DOMRect()] as unknown as DOMRectList;
-      keepKeys(root);
+      captureKeys(root);
       [cell, widget, isSaved] = [[], [], false];
       document.addEventListener("keydown", listens, true);
       root.addEventListener("keydown", event => widget.push(event.key));

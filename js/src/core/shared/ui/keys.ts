@@ -7,7 +7,7 @@ let owner: HTMLElement | null = null; // the widget that was clicked, or had the
 let isHandedOn = false; // while a key is given to the page around
 
 /** Gives a widget the keys that are pressed after a click anywhere in it, also on text or on what is drawn anew then. */
-export function keepKeys(root: HTMLElement): void {
+export function captureKeys(root: HTMLElement): void {
   root.setAttribute(SUPPRESS, "true");
   if (!root.hasAttribute("tabindex")) root.tabIndex = -1; // a click on its text is a click into it
   roots.add(root);

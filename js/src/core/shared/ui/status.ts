@@ -3,7 +3,7 @@
 import { button, Disposers, el, listen, setAttribute } from "./dom";
 import type { Hierarchy } from "../model/hierarchy";
 import { icon } from "./icons";
-import type { Store } from "../model/graph_store";
+import type { GraphStore } from "../model/graph_store";
 import { PayloadError } from "../base/schema";
 
 export const DISCONNECTED = "disconnected: the kernel is gone. Looking still works; run the cell again to reconnect.";
@@ -16,7 +16,7 @@ export class StatusLine {
   constructor(
     private readonly host: HTMLElement,
     _h: Hierarchy,
-    private readonly store: Store
+    private readonly store: GraphStore
   ) {
     host.classList.add("mkg-status");
     host.setAttribute("role", "status");
@@ -75,19 +75,19 @@ export class OutdatedNotice {
 
 export const NO_DATA = "There is nothing to show yet: run the cell.";
 
-export function explain(host: HTMLElement, text: string): void {
+export function showMessage(host: HTMLElement, text: string): void {
   const message = el("div", "mkg-message", text);
   message.setAttribute("role", "alert");
   host.replaceChildren(message);
 }
 
 /** What `read` makes of the kernel's data; undefined, and a sentence on the page, when it cannot be read. */
-export function readOrExplain<T>(host: HTMLElement, raw: unknown, read: (raw: unknown) => T): T | undefined {
+export function readOrShowError<T>(host: HTMLElement, raw: unknown, read: (raw: unknown) => T): T | undefined {
   try {
     if (typeof raw === "object" && raw !== null && Object.keys(raw).length > 0) return read(raw);
-    explain(host, NO_DATA);
+    showMessage(host, NO_DATA);
   } catch (error) {
-    explain(host, error instanceof PayloadError ? error.message : "This widget's data cannot be read.");
+    showMessage(host, error instanceof PayloadError ? error.message : "This widget's data cannot be read.");
   }
   return undefined;
 }

@@ -4,7 +4,7 @@ import "../../../../style/tip.css";
 import { el } from "./dom";
 import { keyLine, nameParts } from "./icons";
 
-export interface TipRow {
+export interface TooltipRow {
   readonly name: string;
   readonly suffix?: string; // the end of the name, which is never cut off
   readonly value: string;
@@ -15,7 +15,7 @@ export interface TipRow {
 
 const GAP = 14;
 
-export class Tip {
+export class Tooltip {
   private readonly box = el("div", "mkg-metric-tip");
 
   constructor(private readonly host: HTMLElement) {
@@ -33,7 +33,7 @@ export class Tip {
     x: number,
     y: number,
     heading: string | HTMLElement,
-    rows: readonly TipRow[],
+    rows: readonly TooltipRow[],
     notes: readonly string[] = []
   ): void {
     const head = el("div", "mkg-metric-tip-head");
@@ -53,7 +53,7 @@ export class Tip {
   }
 }
 
-function tipRow({ name, suffix = "", value, color, dash, isNearest }: TipRow): HTMLElement {
+function tipRow({ name, suffix = "", value, color, dash, isNearest }: TooltipRow): HTMLElement {
   const row = el("div", "mkg-metric-tip-row");
   if (isNearest) row.classList.add("mkg-is-nearest");
   if (color) row.append(keyLine(color, dash ?? []));

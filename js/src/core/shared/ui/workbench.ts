@@ -1,7 +1,7 @@
 // Panes with handles between them: one above, the others beside each other below, and one more beneath if asked for.
 
 import { Disposers, el, listen, setAttribute } from "./dom";
-import { keepKeys } from "./keys";
+import { captureKeys } from "./keys";
 import { lendWindowButtons } from "./window_buttons";
 
 export interface Split {
@@ -10,7 +10,7 @@ export interface Split {
 }
 
 export const EVEN: Split = { rows: 0.5, columns: 0.6 };
-const LEAST = 0.1;
+const MIN_SHARE = 0.1;
 const STEP = 0.05;
 const NAMES = { rows: "Height of the graph", columns: "Width of the editor" };
 
@@ -25,7 +25,7 @@ export function readSplit(raw: unknown): Split {
 }
 
 function clamped(share: number): number {
-  return Math.min(1 - LEAST, Math.max(LEAST, share));
+  return Math.min(1 - MIN_SHARE, Math.max(MIN_SHARE, share));
 }
 
 export class WorkbenchPanes {
@@ -42,7 +42,7 @@ export class WorkbenchPanes {
     beneath = false
   ) {
     host.classList.add("mkg-widget", "mkg-workbench");
-    keepKeys(host);
+    captureKeys(host);
     this.panes = Array.from({ length: count }, () => el("div", "mkg-workbench-pane"));
     const last = beneath ? this.panes[count - 1] : undefined;
     const [above, first, ...others] = this.panes.filter(pane => pane !== last);
@@ -94,8 +94,8 @@ export class WorkbenchPanes {
       role: "separator",
       "aria-orientation": key === "rows" ? "horizontal" : "vertical",
       "aria-label": NAMES[key],
-      "aria-valuemin": LEAST * 100,
-      "aria-valuemax": 100 - LEAST * 100
+      "aria-valuemin": MIN_SHARE * 100,
+      "aria-valuemax": 100 - MIN_SHARE * 100
     };
     for (const [name, value] of Object.entries(attributes)) setAttribute(element, name, value);
     this.disposers.add(
@@ -116,8 +116,8 @@ export class WorkbenchPanes {
     const wanted: Record<string, number> = {
       [less]: this.split[key] - STEP,
       [more]: this.split[key] + STEP,
-      Home: LEAST,
-      End: 1 - LEAST,
+      Home: MIN_SHARE,
+      End: 1 - MIN_SHARE,
       Enter: EVEN[key]
     };
     if (!(event.key in wanted)) return;
