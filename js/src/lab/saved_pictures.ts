@@ -1,4 +1,4 @@
-// What JupyterLab and Notebook 7 show of a widget of ours whose model is not there: the picture saved with it.
+// The picture saved with a widget, which JupyterLab and Notebook 7 show where the widget's model is missing.
 
 import { type IRenderMime, IRenderMimeRegistry } from "@jupyterlab/rendermime";
 import type { JupyterFrontEnd } from "@jupyterlab/application";

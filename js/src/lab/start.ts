@@ -1,4 +1,4 @@
-// What only JupyterLab has room for: commands, tabs, the side panel. Loaded when the page turns out to be JupyterLab.
+// Commands, tabs and the side panel, for which only JupyterLab has room. Loaded when the page turns out to be JupyterLab.
 
 import { type ILabShell, ILayoutRestorer, type JupyterFrontEnd } from "@jupyterlab/application";
 import { ICommandPalette } from "@jupyterlab/apputils";

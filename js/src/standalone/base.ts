@@ -1,4 +1,4 @@
-// What stands for @jupyter-widgets/base where no host has it: models and views, without a kernel or with one far away.
+// A stand-in for @jupyter-widgets/base: models and views, without a kernel or with one far away.
 // Only what the views use is here; the build says so when one uses more.
 
 import { isEqual } from "../core/shared/base/state_store";

@@ -1,4 +1,4 @@
-// What every widget shares: live connection, guarded and debounced traits.
+// The base of every widget: live connection, guarded and debounced traits.
 
 import { DOMWidgetModel, DOMWidgetView, unpack_models } from "@jupyter-widgets/base";
 import "../../style/graph.css";

@@ -1,4 +1,4 @@
-// What is known of the current step: shapes or the question for them, statistics, and the largest outputs.
+// Details of the current step: shapes or the question for them, statistics, and the largest outputs.
 
 import { button, Disposers, el, listen, nameSpan } from "../shared/ui/dom";
 import { exactNumber, shortNumber } from "../shared/base/format";

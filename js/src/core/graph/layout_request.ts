@@ -1,4 +1,4 @@
-// What is drawn of a model at the moment, as a request to the layout; and how much of it at first, so that it fits.
+// Layout requests for the part of a model that is drawn, and how much of it at first, so that it fits.
 
 import { initialExpansion, MAX_CARDS } from "./initial_expansion";
 import type { Hierarchy } from "../shared/model/hierarchy";

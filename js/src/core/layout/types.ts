@@ -1,4 +1,4 @@
-// What a layout is asked for, and what it answers: plain data that a worker takes and gives.
+// Requests to a layout and its results: plain data that a worker takes and returns.
 
 import type { Box, Point } from "../shared/stage/viewport";
 

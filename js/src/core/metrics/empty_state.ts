@@ -1,4 +1,4 @@
-// Why there is nothing to draw, in words, and what to write so that there is, as code to copy.
+// The message in an empty panel: why there is nothing to draw, and code to copy so that there is.
 
 import { button, copyText, Disposers, el, listen } from "../shared/ui/dom";
 import { icon } from "../shared/ui/icons";

@@ -1,4 +1,4 @@
-// What the side panel says of a model that was read from a file: the file itself, and the tensors of a module.
+// The side panel of a model that was read from a file: the file itself, and the tensors of a module.
 
 import "../../../style/file_view.css";
 import { button, el, nameSpan } from "../shared/ui/dom";

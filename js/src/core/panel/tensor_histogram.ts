@@ -1,4 +1,4 @@
-// How the numbers of one tensor are spread, as a kernel has counted them.
+// The histogram of one tensor's numbers, as a kernel has counted them.
 
 import { el, nameSpan, svg } from "../shared/ui/dom";
 import { exactNumber, shortNumber } from "../shared/base/format";

@@ -1,4 +1,4 @@
-// What the viewers of files have in common: documents that are only read, and come back after a reload.
+// Read-only documents for the viewers of files, which come back after a reload.
 
 import type { ILayoutRestorer, JupyterFrontEnd } from "@jupyterlab/application";
 import type { WidgetTracker } from "@jupyterlab/apputils";

@@ -1,4 +1,4 @@
-// What one kernel has, as its Python side tells it: see modulekg_widgets/widgets/lab/kernel_objects.py.
+// The objects of one kernel, as its Python side lists them: see modulekg_widgets/widgets/lab/kernel_objects.py.
 
 import type { ISessionContext } from "@jupyterlab/apputils";
 import { type Kernel, KernelMessage } from "@jupyterlab/services";

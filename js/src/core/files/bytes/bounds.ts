@@ -1,4 +1,4 @@
-// What every reader refuses bytes with, and how texts of files stand in messages.
+// Limits of all readers, their refusals, and texts of files as they stand in messages.
 
 import { FileProblem } from "../../shared/payload/file_problem";
 import { isObject } from "../../shared/base/schema";

@@ -1,4 +1,4 @@
-// What the readers of graphs share: names that occur once, settings in short, places in source.
+// Helpers of the readers of graphs: names that occur once, settings in short, places in source.
 // As modulekg_widgets/engine/files/graph_parts.py has them.
 
 import { excess } from "./bounds";

@@ -1,4 +1,4 @@
-// What every reader makes of a model file: plain records, as modulekg_widgets/engine/files/records.py has them.
+// The records that every reader makes of a model file, as modulekg_widgets/engine/files/records.py has them.
 
 export type Plain = string | number | boolean | null;
 

@@ -1,4 +1,4 @@
-// What a pickle tells of a model: tensors by dotted names, modules with classes and settings, plain values.
+// The contents of a pickled model: tensors by dotted names, modules with classes and settings, plain values.
 
 import { excess } from "../bytes/bounds";
 import { ObjectRecord, Persistent, Tuple, type Dict, type Value } from "./pickle";

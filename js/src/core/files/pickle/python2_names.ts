@@ -1,4 +1,4 @@
-// What Python 2 called its modules, and the functions and classes that moved: as _compat_pickle of Python 3 has them.
+// Names of Python 2's modules, and functions and classes that moved: as _compat_pickle of Python 3 has them.
 
 /** By the name of then, that of now. */
 export const MODULES: ReadonlyMap<string, string> = new Map(

@@ -1,4 +1,4 @@
-// What torch.save, torch.jit.save and torch.export.save write, and other pickles: read without loading them.
+// Reader of the files of torch.save, torch.jit.save and torch.export.save, and of other pickles, without loading them.
 
 import { FileProblem } from "../../shared/payload/file_problem";
 import { malformed, mapSome, need } from "../bytes/bounds";

@@ -1,4 +1,4 @@
-// What torch calls things in pickles: types of elements, storages, and all that its own loader holds to be safe.
+// Names of torch in pickles: types of elements, storages, and all that its own loader holds to be safe.
 // As modulekg_widgets/engine/files/torch_names.py has them.
 
 import { excerpt } from "../bytes/bounds";

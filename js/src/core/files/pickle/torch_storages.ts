@@ -1,4 +1,4 @@
-// Where torch keeps the elements of the tensors that a pickle refers to: in members of the archive, or behind the pickle.
+// Storages of the tensors that a pickle refers to: in members of the archive, or behind the pickle.
 
 import { FileProblem } from "../../shared/payload/file_problem";
 import { excess, malformed, need, excerpt } from "../bytes/bounds";

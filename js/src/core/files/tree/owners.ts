@@ -1,4 +1,4 @@
-// Which module of a file each of its tensors belongs to: as its name tells, else as the one module that reads it does.
+// Owners of a file's tensors: the module that the name tells, else the one module that reads the tensor.
 // modulekg_widgets/engine/files/owners.py has the same rules.
 
 import type { FileContents, TensorRecord } from "../bytes/records";

@@ -1,4 +1,4 @@
-// What is shown of a model file: the payload of ModelGraph, made of what a reader found.
+// The payload of ModelGraph for a model file, made of the records of a reader.
 
 import { type FileAbout, type ModelPayload, SCHEMA_VERSION } from "../../shared/payload/payload";
 import { flowOf, MAX_FLOW_OPERATORS } from "./flow";

@@ -1,4 +1,4 @@
-// What is written on the cards of a forward pass, and how large they are.
+// The cards of a forward pass: their text and their size.
 
 import { CARD, cardText, type CardText, foldParams } from "../scene/cards";
 import type { Dataflow } from "../../shared/model/dataflow";

@@ -1,4 +1,4 @@
-// What stands in an open call of a module: calls of others, stretches of its own code, and what was never called.
+// The items of an open call of a module: calls of others, groups of its own operators, and modules never called.
 
 import type { Dataflow } from "../../shared/model/dataflow";
 import type { Fold, Hierarchy, Link } from "../../shared/model/hierarchy";

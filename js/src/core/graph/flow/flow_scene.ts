@@ -1,4 +1,4 @@
-// What the canvas draws of a forward pass: calls of modules and, between or inside them, operators.
+// The scene of a forward pass: calls of modules and, between or inside them, operators.
 
 import { cardSize, headerWidth, idOf, linkCard, moduleCard, pillCard } from "../scene/cards";
 import type { Dataflow } from "../../shared/model/dataflow";

@@ -1,4 +1,4 @@
-// What a data-flow view draws one card for: a call of a module, told apart from its other calls.
+// Units of a data-flow view, a card each: a call of a module, told apart from its other calls.
 
 import type { Dataflow } from "../../shared/model/dataflow";
 import type { Hierarchy } from "../../shared/model/hierarchy";

@@ -1,4 +1,4 @@
-// How the cards look at the moment: values as colors, selection, search hits, marks of a comparison.
+// The style of the cards at the moment: values as colors, selection, search hits, marks of a comparison.
 
 import { axesOf } from "../../shared/model/axes";
 import { colorOf } from "../../shared/stage/color";

@@ -1,4 +1,4 @@
-// What the colors mean: scale, ends, how containers got their value, what has none.
+// The legend of colors: scale, ends, how containers got their value, which have none.
 
 import { MISSING_COLOR, NOT_FINITE_COLOR, sample, Scale, scaleOf } from "../../shared/stage/color";
 import { Disposers, el, svg } from "../../shared/ui/dom";

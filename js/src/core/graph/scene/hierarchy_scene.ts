@@ -1,4 +1,4 @@
-// What the canvas draws of a hierarchy in its present state: cards, frames and edges, without positions.
+// The scene of a hierarchy in its present state: cards, frames and edges, without positions.
 
 import { AFTER, BEFORE, INPUT, OUTPUT, type Scene, type SceneEdge, type SceneNode } from "./scene_types";
 import type { Hierarchy, Link } from "../../shared/model/hierarchy";

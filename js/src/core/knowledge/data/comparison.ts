@@ -1,4 +1,4 @@
-// What two models have in common, from the payload alone.
+// The structures that two models have in common, from the payload alone.
 
 import { toNumber } from "../../shared/payload/payload";
 import type { Knowledge } from "./knowledge";

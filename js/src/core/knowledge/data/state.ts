@@ -1,4 +1,4 @@
-// What is chosen in a knowledge explorer.
+// The state of a knowledge explorer: what is chosen in it.
 
 import { StateStore } from "../../shared/base/state_store";
 import type { Level } from "./payload";

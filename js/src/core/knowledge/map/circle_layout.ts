@@ -1,4 +1,4 @@
-// Where the circles stand: groups by their links, members packed inside of their group. Forces, but no chance: the same graph has the same places.
+// Layout of the circles: groups by their links, members packed inside. Forces without chance: the same graph, the same places.
 
 import {
   forceCollide,

@@ -1,4 +1,4 @@
-// Which names have room: the important ones first, the others give way. Pure arithmetic.
+// Placement of names: the important ones first, the others give way. Pure arithmetic.
 
 import { push } from "../../shared/base/multimap";
 

@@ -1,4 +1,4 @@
-// What the graph shows: groups, those that are open with their members in them, and what joins them.
+// The items of the map: groups, open ones with their members, and the links between them.
 
 import { hyperLine } from "../../shared/model/hyperparameters";
 import { counted, shortNumber } from "../../shared/base/format";

@@ -1,4 +1,4 @@
-// How much each two models have in common, as a matrix on a canvas as large as what is seen.
+// A matrix of how much each two models have in common, on a canvas as large as what is in view.
 
 import { PALETTE } from "../../../generated/palette";
 import { canDraw, measurer, oneLine, pixelRatio } from "../../shared/base/canvas";

@@ -1,4 +1,4 @@
-// What a search has found, best first, in place of the tree.
+// The results of a search, best first, in place of the tree.
 
 import { Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
 import { exactNumber } from "../../shared/base/format";

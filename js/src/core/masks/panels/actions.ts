@@ -1,4 +1,4 @@
-// What the kernel is asked to do: check, mask, cut, take back, save and load.
+// The buttons for actions of the kernel: check, mask, cut, undo, save and load.
 
 import { button, Disposers, el, listen, setAttribute } from "../../shared/ui/dom";
 import type { EditorContext } from "../session/editor_context";

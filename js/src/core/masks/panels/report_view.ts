@@ -1,5 +1,5 @@
-// What the dry run came to, in one line beside the buttons: sizes before and after, or why the draft does not run. What
-// it had to change, and a long error, open below it.
+// The report of the dry run, in one line beside the buttons: sizes before and after, or why the draft does not run. Its
+// corrections, and a long error, open below it.
 
 import { button, Disposers, el, listen, nameSpan } from "../../shared/ui/dom";
 import { counted, exactNumber } from "../../shared/base/format";

@@ -1,4 +1,4 @@
-// What the user's function finds of the model, before a cut, after it and recalibrated, beside the buttons for it.
+// Results of the user's function for the model, before a cut, after it and recalibrated, beside the buttons for it.
 
 import { button, Disposers, el, listen, nameSpan } from "../../shared/ui/dom";
 import { shortNumber } from "../../shared/base/format";

@@ -1,4 +1,4 @@
-// What all parts of one view share: the model's session, the view's state, colors and the next frame.
+// The context that all parts of one view share: the model's session, the view's state, colors and the next frame.
 
 import { type CellColors, readCellColors, ScoreScale } from "../ink/score_scale";
 import type { CellTooltip } from "../ink/cell_tooltip";

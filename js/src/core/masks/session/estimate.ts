@@ -1,4 +1,4 @@
-// What goes costs, by estimate: the sum of what each index costs alone, and the FLOPs that are left.
+// Estimated cost of a draft: the sum of what each removed index costs alone, and the remaining FLOPs.
 
 import { Counters } from "../draft/counters";
 import type { PlanData } from "../draft/plan_data";

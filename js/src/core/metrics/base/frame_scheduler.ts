@@ -1,4 +1,4 @@
-// When the page is drawn: at most once a frame, only when it is seen, and never for most of the time.
+// A scheduler of drawings: at most one a frame, only while the page is visible, and never for most of the time.
 
 import { isCalm } from "../../shared/base/preferences";
 

@@ -1,4 +1,4 @@
-// What is chosen in a panel.
+// The state of a metric panel: what is chosen in it.
 
 import { StateStore } from "../../shared/base/state_store";
 

@@ -1,4 +1,4 @@
-// Which series are drawn: of one metric and phase, those of the ticked modules, or of a few when none is ticked.
+// The selection of series to draw: of one metric and phase, those of the ticked modules, or of a few when none is ticked.
 
 import type { Entry, Kind, MetricData } from "./metric_data";
 import { type AutoSelection, autoSelection } from "./auto_selection";

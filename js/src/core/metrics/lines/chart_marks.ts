@@ -1,4 +1,4 @@
-// What is drawn over the lines: where alerts were, and where values were not finite.
+// Marks over the lines of a chart: alerts, and values that were not finite.
 
 import type uPlot from "uplot";
 import { NOT_FINITE_COLOR } from "../../shared/stage/color";

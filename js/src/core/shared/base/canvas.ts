@@ -1,4 +1,4 @@
-// What drawing on canvases needs: a context, the pixels of the screen, and text of a known width.
+// Helpers for drawing on canvases: a context, the pixels of the screen, and text of a known width.
 
 import { nameEnd } from "./format";
 

@@ -1,4 +1,4 @@
-// What people set for all views of a page: how much is drawn at once, and whether things may move.
+// Preferences of people for all views of a page: how much is drawn at once, and whether things may move.
 
 interface Limits {
   readonly soft: number; // nodes; above it, a notice

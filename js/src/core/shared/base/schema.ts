@@ -1,4 +1,4 @@
-// What the schemas of the payloads are built of. A schema states its payload once: the types are inferred from it.
+// The elements of payload schemas. A schema states its payload once: the types are inferred from it.
 
 import * as v from "valibot";
 

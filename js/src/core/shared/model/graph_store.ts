@@ -1,4 +1,4 @@
-// What is chosen in a graph.
+// The state of a model graph: what is chosen in it.
 
 import { Value } from "../base/schema";
 import { StateStore } from "../base/state_store";

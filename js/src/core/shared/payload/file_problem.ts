@@ -1,4 +1,4 @@
-// Why a saved file is not shown, as one sentence.
+// Reasons why a saved file is not shown, each as one sentence.
 
 import type { Translations } from "../base/i18n";
 

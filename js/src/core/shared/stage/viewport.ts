@@ -1,4 +1,4 @@
-// Where the camera goes. Pure arithmetic.
+// Camera poses: fit, zoom and pan for boxes and viewports. Pure arithmetic.
 
 export type Box = [x: number, y: number, width: number, height: number];
 export type Point = readonly [x: number, y: number];
